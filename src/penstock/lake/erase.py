@@ -196,6 +196,7 @@ class Erase:
             rewritten = self._format.rewrite()
             horizon = self._begin(known) if horizon is None else horizon
             if not horizon.is_set:
+                self._note_wanted(horizon)
                 self._require_alone(self._wanted)  # who came since the first look
                 self._progress("ending history", 0)
                 self._pass_turns(horizon)
@@ -216,7 +217,7 @@ class Erase:
         )
 
     def _take_up(self, known: TableHorizon) -> None:
-        self._keeps_younger = known.moment_us is not None
+        self._keeps_younger = known.keeps_younger
         self._set_us = known.set_us if self._keeps_younger else None
 
     def _is_new(self, known: TableHorizon | None) -> bool:
@@ -358,7 +359,7 @@ class Erase:
         managing = self._kernel.formats.managing(content)
         if content is None or managing is None:
             return False
-        return first is None or managing.is_before(content, first)
+        return first is None or managing.is_before(content, first, keeps_younger=self._keeps_younger)
 
     def _holder(self, reference: Reference, first: int | None) -> Iterator[Holder]:
         content = self._content_at(reference.head)
@@ -480,6 +481,19 @@ class Erase:
             )
 
         return change_horizon(self._store, self._kernel.settings, self._table, change)
+
+    def _note_wanted(self, horizon: TableHorizon) -> None:
+        """Note the version that is to be the first, for those who are about to go on from it."""
+        wanted = self._wanted
+        if wanted is None:
+            return
+
+        def change(found: TableHorizon | None) -> TableHorizon:
+            now = found or horizon
+            is_other = now.erase != horizon.erase or now.is_set
+            return now if is_other or now.coming >= wanted else msgspec.structs.replace(now, coming=wanted)
+
+        change_horizon(self._store, self._kernel.settings, self._table, change)
 
     def _set(self, horizon: TableHorizon, settled: Settled) -> TableHorizon:
         def change(found: TableHorizon | None) -> TableHorizon:

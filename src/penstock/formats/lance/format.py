@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from penstock.errors import Unavailable
 from penstock.formats.lance import change_summary, merging
 from penstock.formats.lance.changing import Prepared, carry_out, shortened
 from penstock.formats.lance.checking import Checking
@@ -51,24 +50,10 @@ class LanceFormat(Format):
     def prepare(self, table: Table, change: Change) -> Any:
         steps, first = decode_steps(change.intent).steps, 0
         if isinstance(table.content, LanceTable) and is_managed(table.content):
-            self._require_begun(table, table.content)
             retained = self.retained(table, table.content)
             assert isinstance(retained, LanceTable)
             table, first = table._replace(content=retained), state_of(retained).first
         return _Looked(first, self._checking.look(table, _objects(table), steps, self._clock()))
-
-    def _require_begun(self, table: Table, content: LanceTable) -> None:
-        """``Unavailable`` for a line that is begun while an erase is about to say where history begins: it
-        may begin just there, and then it has to say so."""
-        if table.is_default or state_of(content).owner or content.id is None or self.find_horizon is None:
-            return
-        horizon = self.find_horizon(content.id)
-        if horizon is not None and horizon.is_under_way:
-            raise Unavailable(
-                f"'{table.key}' is being erased, and '{table.branch}' has not been written to: try again, or "
-                "erase it once more if that was interrupted",
-                key=str(table.key),
-            )
 
     def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
         steps = decode_steps(change.intent).steps
@@ -136,19 +121,25 @@ class LanceFormat(Format):
         if content is not None and content != table.content:
             raise Refused("is a Lance table that the lake keeps, whose state is not put but committed")
 
-    def is_before(self, content: AnyContent, first: int) -> bool:
+    def is_before(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:
         if not isinstance(content, LanceTable) or not is_managed(content):
             return False
         state = state_of(content)
-        if state.first >= first:
-            return False
+        if state.first >= first or not keeps_younger:
+            return state.first < first  # every state has it from the version on that the erase made
         if state.owner == b"" and not state.fork:
             return state.newest < first
         # What goes on from the first version itself may have been written before the moment.
         return state.fork <= first
 
+    def is_up_to(self, content: AnyContent, first: int) -> bool:
+        if not isinstance(content, LanceTable) or not is_managed(content):
+            return False
+        state = state_of(content)
+        return not state.owner and not state.fork and state.newest <= first
+
     def cut_content(self, content: AnyContent, first: int) -> AnyContent:
-        if not isinstance(content, LanceTable) or not is_managed(content) or self.is_before(content, first):
+        if not isinstance(content, LanceTable) or not is_managed(content):
             return content
         return begin_with(content, first)
 

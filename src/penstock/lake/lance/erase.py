@@ -175,8 +175,7 @@ class LanceErasure:
         """Whether a branch or transaction is at the version with which history is to begin, and nothing was
         written there: what is written next would not be told from what was written before the moment."""
         assert isinstance(content, LanceTable)
-        state = state_of(content)
-        return state.first < first and not state.owner and not state.fork and state.newest == first
+        return state_of(content).first < first and self._parts.format.is_up_to(content, first)
 
     def _removed_rows(self, number: int, version: Version) -> RemovedRows:
         """What a version of the default branch holds of rows that were removed before it."""
