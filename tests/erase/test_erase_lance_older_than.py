@@ -717,8 +717,9 @@ def test_a_private_table_and_a_registered_one_are_erased_up_to_a_moment(lake: La
         assert other.fsck().damages == ()
 
 
-def test_unavailable_is_what_a_writer_is_told(lake: Lake, path: Path, deleted: datetime) -> None:
-    """An erase that died before it said where history begins keeps a new branch from being written to."""
+def test_a_branch_is_written_to_once_an_erase_that_was_interrupted_has_ended(
+    lake: Lake, path: Path, deleted: datetime
+) -> None:
     at = lake.branch().head
     live_on(lake)
     with pytest.MonkeyPatch.context() as patch, alone(path) as other:
@@ -732,7 +733,14 @@ def test_unavailable_is_what_a_writer_is_told(lake: Lake, path: Path, deleted: d
     lake.branch("new").create(at=at)
     with pytest.raises(Unavailable, match="erase it once more"):
         lake.branch("new").table("t").append(row(6, "new"))
+    lake.branch("other").create()
+    lake.branch("other").table("t").append(row(6, "other"))  # it is at a later version
+    with alone(path) as other, pytest.raises(EraseRefused, match="branch 'new': it left where"):
+        other.erase("t", older_than=deleted)
     lake.branch("new").delete()
     with alone(path) as other:
         assert other.erase("t", older_than=deleted).finished
         assert where_is(path, MARKER) == []
+        assert rows_of(other, "other") == [*LEFT, {"id": 6, "name": "other"}]
+    lake.branch("new").create(at=at).table("t").append(row(6, "new"))
+    assert rows_of(lake, "new") == [*LEFT, {"id": 6, "name": "new"}]
