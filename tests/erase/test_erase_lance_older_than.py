@@ -534,8 +534,15 @@ def test_lances_own_branches_and_earlier_tags_hold_it_and_so_do_clones(
 # -- crashes and races -------------------------------------------------------------------------------------
 
 
+ALL_STEPS: dict[str, tuple[Any, str]] = {
+    **STEPS,
+    "the version that is wanted is noted": (Erase, "_note_wanted"),
+    "branches have had their turns": (Erase, "_pass_turns"),
+}
+
+
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", ALL_STEPS)
 def test_a_crash_at_any_step_is_taken_up_by_the_next_run(
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, step: str, is_done: bool
 ) -> None:
@@ -545,7 +552,7 @@ def test_a_crash_at_any_step_is_taken_up_by_the_next_run(
     later = live_on(lake)
     lake.finish_background(20)
     lake.close()
-    owner, name = STEPS[step]
+    owner, name = ALL_STEPS[step]
     real: Callable[..., Any] = getattr(owner, name)
 
     def crashing(*given: Any, **named: Any) -> Any:
