@@ -447,7 +447,9 @@ def test_a_transaction_that_landed_on_top_of_others_leaves_nothing(lake: Lake, p
     with lake.transaction("main") as transaction:
         mine = transaction.table("t")
         mine.append(row(2, MARKER))
-        lance.dataset(namespace_client=lake.lance(f"tx/{transaction.id}"), table_id=["t"]).delete("id = 2")
+        lance.dataset(namespace_client=lake.lance(f"tx/{transaction.id}"), table_id=["t"]).delete(
+            f"name = '{MARKER}'"
+        )
         mine.append(row(5, "landed"))
         write(lake, row(4, "x"))
     when = now()
