@@ -740,7 +740,7 @@ def test_a_branch_is_written_to_once_an_erase_that_was_interrupted_has_ended(
         with pytest.raises(Crash):
             other.erase("t", older_than=deleted)
     lake.branch("new").create(at=at)
-    with pytest.raises(Unavailable, match="erase it once more"):
+    with pytest.raises(Unavailable, match="repeat an interrupted erase"):
         lake.branch("new").table("t").append(row(6, "new"))
     lake.branch("other").create()
     lake.branch("other").table("t").append(row(6, "other"))  # it is at a later version

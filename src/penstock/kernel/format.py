@@ -456,7 +456,7 @@ class Format:
         if horizon is not None and horizon.is_under_way and self.is_up_to(content, horizon.coming):
             raise Unavailable(
                 f"'{table.key}' is being erased up to the version that '{table.branch}' is at: try again, or "
-                "erase it once more if that was interrupted",
+                "repeat an interrupted erase",
                 key=str(table.key),
             )
         if horizon is None or horizon.first < 0:
