@@ -425,6 +425,8 @@ class LanceErasure:
         if version is None:
             return
         removed, free = self._removed_rows(first, version), self._state.newest + 1
+        if not removed:
+            return
         for number, later in versions.all(MAIN):
             manifest, folder = self._read(number, later)
             removed = removed.learn(manifest)
