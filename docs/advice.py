@@ -791,6 +791,12 @@ ERASING: Final = (
         "::test_an_erase_waits_for_the_grace_period_says_until_when_and_ends_after_it",
     ),
     Advice(
+        ("is being erased up to the version that '{}' is at: try again, or repeat an interrupted erase",),
+        "The rows are written on top of the version with which history begins, and stay.",
+        "tests/erase/test_erase_lance_older_than.py"
+        "::test_a_branch_that_comes_while_the_beginning_is_decided_is_written_to_afterwards",
+    ),
+    Advice(
         ("is being erased: nothing is brought back until that has begun; try again",),
         "What was there before the erase stays refused, what came after it is brought back.",
         "tests/erase/test_erase_delta.py::test_a_revert_is_refused_while_an_erase_is_about_to_begin",

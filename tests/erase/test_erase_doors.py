@@ -6,6 +6,7 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
+import lance
 import msgspec
 import pytest
 from click.testing import CliRunner
@@ -107,6 +108,25 @@ def test_a_moment_goes_through_every_door(deleted: Lake, path: Path) -> None:
     assert code == InvalidName.exit_code
     with penstock.open(path) as lake:
         assert len(lake.at(later).table("t").to_arrow()) == 3
+
+
+def test_a_moment_of_a_lance_table_goes_through_every_door(lake: Lake, path: Path) -> None:
+    lance.write_dataset(people(), namespace_client=lake.lance(), table_id=["t"])
+    lake.table("t").overwrite({"id": [1, 3], "name": ["ada", "zoe"]})
+    when = utc(now_us())
+    lake.table("t").append({"id": [7], "name": ["younger"]})
+    later = lake.branch().head
+    with serving(guarded(lake, "erase", "read")) as server, penstock.open(server.url) as remote:
+        assert "nothing of 't' is older than" in remote.erase("t", older_than=timedelta(days=9)).left[0]
+        assert remote.erase("t", older_than=when).older_than == when
+        assert len(remote.at(later).table("t").to_arrow()) == 3
+        with pytest.raises(HistoryExpired, match="by tester"):
+            remote.table("t").to_lance(version=1)
+    lake.close()
+    code, text = run(path, "erase", "t", "--older-than", when.isoformat(), "--nobody-writes")
+    assert code == 0
+    assert f"t is erased: nothing is left of its history from before {when:%Y-%m-%d %H:%M} UTC" in text
+    assert where_is(path) == []
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "rocksdb", "file"])

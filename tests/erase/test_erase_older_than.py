@@ -10,6 +10,7 @@ from time import sleep
 from typing import Any
 
 import deltalake
+import lance
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
@@ -22,7 +23,6 @@ from penstock.errors import (
     InvalidName,
     InvalidRequest,
     MergeConflict,
-    UnsupportedFeature,
 )
 from penstock.formats.delta.protocol.names import LOG, ClassicName, PartName
 from penstock.kernel.revert import RevertRequest
@@ -578,16 +578,6 @@ def test_more_states_than_can_be_spared_are_refused(
         other.erase("t", older_than=when)
 
 
-def test_a_lance_table_is_not_erased_up_to_a_moment_and_nothing_is_changed(lake: Lake) -> None:
-    lance = pytest.importorskip("lance")
-    lance.write_dataset(people(), namespace_client=lake.lance(), table_id=["t"])
-    before = lake.branch().head
-    with pytest.raises(UnsupportedFeature, match="without older_than"):
-        lake.erase("t", older_than=timedelta(0))
-    assert lake.branch().head == before
-    lake.erase("t")
-
-
 # -- an erase that has begun -------------------------------------------------------------------------------
 
 
@@ -609,7 +599,9 @@ def fill(lake: Lake, kind: str) -> tuple[datetime, datetime, str]:
     if kind == "files":
         when, commits = fill_files(lake)
         return early, when, commits["with younger"]
-    table = lake.create_table("t", data=people())
+    if kind == "lance":
+        lance.write_dataset(people(), namespace_client=lake.lance(), table_id=["t"])
+    table = lake.table("t") if kind == "lance" else lake.create_table("t", data=people())
     without_marker(table)
     when = now()
     later = live_on(table)
@@ -624,7 +616,7 @@ def is_readable(lake: Lake, kind: str, at: str) -> bool:
     return rows_of(lake.at(at).table("t")) == WITH_YOUNGER
 
 
-@pytest.mark.parametrize("kind", ["delta", "files"])
+@pytest.mark.parametrize("kind", ["delta", "files", "lance"])
 def test_an_erase_that_has_begun_is_given_up_by_one_before_whose_moment_there_is_nothing(
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -644,7 +636,7 @@ def test_an_erase_that_has_begun_is_given_up_by_one_before_whose_moment_there_is
         assert (where_is(path), is_readable(other, kind, later)) == ([], True)
 
 
-@pytest.mark.parametrize("kind", ["delta", "files"])
+@pytest.mark.parametrize("kind", ["delta", "files", "lance"])
 def test_a_run_whose_erase_another_has_given_up_removes_nothing(
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -666,7 +658,7 @@ def test_a_run_whose_erase_another_has_given_up_removes_nothing(
         assert (where_is(path), is_readable(other, kind, later)) == ([], True)
 
 
-@pytest.mark.parametrize("kind", ["delta", "files"])
+@pytest.mark.parametrize("kind", ["delta", "files", "lance"])
 def test_a_horizon_that_another_erase_has_moved_meanwhile_does_not_go_back(
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -705,7 +697,10 @@ def require_unfrozen(lake: Lake, kind: str, later: str) -> None:
     assert is_readable(lake, kind, "main")
 
 
-@pytest.mark.parametrize(("kind", "branch"), [("delta", "main"), ("delta", "release"), ("files", "main")])
+@pytest.mark.parametrize(
+    ("kind", "branch"),
+    [("delta", "main"), ("delta", "release"), ("files", "main"), ("lance", "main"), ("lance", "release")],
+)
 def test_a_check_that_vetoes_on_any_branch_refuses_the_erase_and_leaves_the_table_usable(
     lake: Lake, path: Path, kind: str, branch: str
 ) -> None:
@@ -727,7 +722,7 @@ def test_a_check_that_vetoes_on_any_branch_refuses_the_erase_and_leaves_the_tabl
 
 
 @pytest.mark.parametrize("is_crashed", [False, True], ids=["meanwhile", "after a crash"])
-@pytest.mark.parametrize("kind", ["delta", "files"])
+@pytest.mark.parametrize("kind", ["delta", "files", "lance"])
 def test_somebody_who_comes_after_an_erase_has_begun_refuses_it_and_the_table_stays_usable(
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, is_crashed: bool
 ) -> None:

@@ -19,7 +19,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from penstock.errors import InvalidContent
+from penstock.errors import InvalidContent, Unavailable
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId, encode, object_id
@@ -424,9 +424,18 @@ class Format:
         where it is gone.
         """
 
-    def is_before(self, content: AnyContent, first: int) -> bool:  # noqa: ARG002
+    def is_before(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
         """Whether a table as a content has it lacks a version: then it is from before an erase which said
-        that the history of the table begins there. A format whose tables can be erased must say it."""
+        that the history of the table begins there. A format whose tables can be erased must say it.
+
+        ``keeps_younger`` tells that the erase was one up to a moment: the version was there before it.
+        """
+        return False
+
+    def is_up_to(self, content: AnyContent, first: int) -> bool:  # noqa: ARG002
+        """Whether what another branch writes to a table as a content has it could not be told from what was
+        written there before a version was the newest one. Asked while an erase is about to say that the
+        history of the table begins with that version."""
         return False
 
     def cut_content(self, content: AnyContent, first: int) -> AnyContent:  # noqa: ARG002
@@ -438,14 +447,21 @@ class Format:
         """What is retained of a table that is about to be written to.
 
         ``HistoryExpired`` for a branch that has the table as it was before an erase: what is written there
-        would go on from a state that is not retained, and would not be retained either.
+        would go on from a state that is not retained, and would not be retained either. ``Unavailable`` while
+        an erase is about to say whether it is.
         """
         if table.is_default or content.id is None or self.find_horizon is None:
             return content
         horizon = self.find_horizon(content.id)
+        if horizon is not None and horizon.is_under_way and self.is_up_to(content, horizon.coming):
+            raise Unavailable(
+                f"'{table.key}' is being erased up to the version that '{table.branch}' is at: try again, or "
+                "repeat an interrupted erase",
+                key=str(table.key),
+            )
         if horizon is None or horizon.first < 0:
             return content
-        if self.is_before(content, horizon.first):
+        if self.is_before(content, horizon.first, keeps_younger=horizon.keeps_younger):
             raise horizon.expired()
         return self.cut_content(content, horizon.first)
 

@@ -95,6 +95,13 @@ class TableHorizon(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     so, there is nothing more to erase."""
     removed: Removed = Removed()
     """By the last erase."""
+    coming: int = -1
+    """The first version that an erase under way has chosen of those that there are; -1 if it makes one."""
+
+    @property
+    def keeps_younger(self) -> bool:
+        """Whether history from a moment on was to stay, which is older than the erase."""
+        return self.moment_us is not None
 
     @property
     def is_under_way(self) -> bool:
@@ -110,7 +117,8 @@ class TableHorizon(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         """What is retained of the table as a content has it; ``None`` if that is from before."""
         if self.first < 0:
             return content
-        if managing.is_before(content, self.first) and not self._spares(content):
+        is_before = managing.is_before(content, self.first, keeps_younger=self.keeps_younger)
+        if is_before and not self._spares(content):
             return None
         return managing.cut_content(content, self.first)
 

@@ -93,6 +93,11 @@ class DeltaErasure:
     def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
         return False
 
+    def begins_at(self, content: ManagedTable, first: int) -> bool:
+        """Whether a state that is retained rests on what goes where history is to begin."""
+        assert isinstance(content, DeltaTable)
+        return self._parts.format.cut_content(content, first) != content
+
     def begin_at(self, start: ManagedTable, moment_us: int) -> int | None:  # noqa: ARG002
         """Let history begin with a state that the table had: with which version. ``None`` if that is the
         table's first."""

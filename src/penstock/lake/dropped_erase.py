@@ -101,6 +101,9 @@ class DroppedErasure:
     def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002
         return False
 
+    def begins_at(self, content: ManagedTable, first: int) -> bool:  # noqa: ARG002
+        return False  # no state is retained
+
     def settle(self, erase: str) -> Settled:
         """Commit that the table is still dropped. ``EraseRefused`` if it is not."""
         authors = (self._who,) if self._who else ()

@@ -44,7 +44,6 @@ from penstock.errors import (
     NotManaged,
     PenstockError,
     ReferenceNotFound,
-    UnsupportedFeature,
 )
 from penstock.kernel.conflict import content_of
 from penstock.kernel.description import RegisteredBackup, read_description
@@ -125,6 +124,7 @@ class Erasure(Protocol):
     def rewrite(self) -> int: ...
     def begin_at(self, start: ManagedTable, moment_us: int) -> int | None: ...
     def spares(self, content: ManagedTable) -> bool: ...
+    def begins_at(self, content: ManagedTable, first: int) -> bool: ...
     def settle(self, erase: str) -> Settled: ...
     def latest(self) -> int: ...
     def earlier_log_files(self) -> int: ...
@@ -197,6 +197,7 @@ class Erase:
             rewritten = self._format.rewrite()
             horizon = self._begin(known) if horizon is None else horizon
             if not horizon.is_set:
+                self._note_wanted(horizon)
                 self._require_alone(self._wanted)  # who came since the first look
                 self._progress("ending history", 0)
                 self._pass_turns(horizon)
@@ -217,7 +218,7 @@ class Erase:
         )
 
     def _take_up(self, known: TableHorizon) -> None:
-        self._keeps_younger = known.moment_us is not None
+        self._keeps_younger = known.keeps_younger
         self._set_us = known.set_us if self._keeps_younger else None
 
     def _is_new(self, known: TableHorizon | None) -> bool:
@@ -359,7 +360,7 @@ class Erase:
         managing = self._kernel.formats.managing(content)
         if content is None or managing is None:
             return False
-        return first is None or managing.is_before(content, first)
+        return first is None or managing.is_before(content, first, keeps_younger=self._keeps_younger)
 
     def _holder(self, reference: Reference, first: int | None) -> Iterator[Holder]:
         content = self._content_at(reference.head)
@@ -394,10 +395,12 @@ class Erase:
         """A reference whose state of the table is retained, and that needs something from before all the
         same."""
         managing = self._kernel.formats.managing(content)
-        if content is None or managing is None or first is None or reference.kind is Kind.TAG:
+        if not isinstance(content, ManagedTable) or managing is None or first is None:
+            return
+        if reference.kind is Kind.TAG:
             return
         transaction = transaction_of(reference)
-        if managing.cut_content(content, first) == content:
+        if not self._format.begins_at(content, first):
             yield from self._early_changes(reference) if transaction is None else ()
         elif transaction is not None:
             way = f"wait for it, or abort it: penstock tx abort {transaction.id}"
@@ -479,6 +482,19 @@ class Erase:
             )
 
         return change_horizon(self._store, self._kernel.settings, self._table, change)
+
+    def _note_wanted(self, horizon: TableHorizon) -> None:
+        """Note the version that is to be the first, for those who are about to go on from it."""
+        wanted = self._wanted
+        if wanted is None:
+            return
+
+        def change(found: TableHorizon | None) -> TableHorizon:
+            now = found or horizon
+            is_other = now.erase != horizon.erase or now.is_set
+            return now if is_other or now.coming >= wanted else msgspec.structs.replace(now, coming=wanted)
+
+        change_horizon(self._store, self._kernel.settings, self._table, change)
 
     def _set(self, horizon: TableHorizon, settled: Settled) -> TableHorizon:
         def change(found: TableHorizon | None) -> TableHorizon:
@@ -678,12 +694,6 @@ class Erase:
             from penstock.lake.delta_erase import DeltaErasure
 
             return DeltaErasure(self._lake, key, self._call.who)
-        if self._call.older_than is not None and isinstance(content, LanceTable):
-            raise UnsupportedFeature(
-                f"'{key}' cannot be erased up to a moment: that is for Delta tables and tables of files; "
-                "erase all of its history until now, without older_than",
-                key=str(key),
-            )
         if isinstance(content, FilesTable) and content.state:
             from penstock.lake.files.erase import FilesErasure
 

@@ -157,7 +157,7 @@ class FilesFormat(Format):
         revert = partial(merging.revert, table, _objects(table), target, undone, before, since)
         return _answer(table, asked, revert)
 
-    def is_before(self, content: AnyContent, first: int) -> bool:
+    def is_before(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
         return isinstance(content, FilesTable) and is_managed(content) and state_of(content).mark < first
 
     def cut_content(self, content: AnyContent, first: int) -> AnyContent:

@@ -310,23 +310,24 @@ class _Doing:
         self._change(changes)
 
     def _erase(self, step: Erase, made: Made | Found | None) -> None:
-        """Let the history begin with a version, which is the next one."""
+        """Let the history begin with a version: the next one, or one that the table has."""
         if self._standing != Standing(b""):
             raise InvalidRequest(
                 f"'{self._key}' can be erased on the default branch only, and outside of transactions"
             )
         self._create(Create(version=step.version, path=step.path, size=step.size), made)
         versions = self._versions()
-        tags = {name: one for name, one in versions.tags().items() if one.version < step.version}
+        first = max(step.version if step.first is None else step.first, self._table()[1].first)
+        tags = {name: one for name, one in versions.tags().items() if one.version < first}
         if versions.branches() or (tags and not step.drops_tags):
             raise TableStateRefused(
                 f"'{self._key}' has got branches or tags of Lance's own meanwhile, which hold its rows"
             )
         changes: dict[bytes, Entry | None] = {tag_key(name): None for name in tags}
-        changes |= {version_key(MAIN, number): None for number, _ in versions.all(MAIN, step.version)}
+        changes |= {version_key(MAIN, number): None for number, _ in versions.all(MAIN, first)}
         self._change(changes)
         content, state = self._table()
-        self.content = with_state(content, msgspec.structs.replace(state, first=step.version))
+        self.content = with_state(content, msgspec.structs.replace(state, first=first))
 
     def _needed(self, versions: Versions, branch: str) -> dict[int, str]:
         """Versions that one of Lance's own branches or tags leads to."""

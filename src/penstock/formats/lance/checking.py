@@ -402,10 +402,15 @@ class _Looking:
         was = None
         if before is not None:
             was = self._manifests.manifest(content.location, step.branch, *before)
-        known = set() if was is None else {index_id(one) for one in was.indexes}
+        # One that is renewed says of what it was made, and has no more of it than the one before.
+        known = (
+            set()
+            if was is None
+            else {(one.text(INDEX_NAME), one.number(INDEX_VERSION)) for one in was.indexes}
+        )
         for index in manifest.indexes:
-            if index_id(index) not in known and (index.number(INDEX_VERSION) or 0) < state.first:
-                name = index.text(INDEX_NAME) or ""
+            name, made_of = index.text(INDEX_NAME) or "", index.number(INDEX_VERSION) or 0
+            if made_of < state.first and (name, made_of) not in known:
                 raise TableStateRefused(
                     f"the index '{name}' of '{self._key}' was made of a version from before the table was "
                     "erased, and may have values that are to be gone\n"

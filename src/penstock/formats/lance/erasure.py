@@ -39,6 +39,11 @@ def fragments_with_old_columns(manifest: Manifest) -> int:
     return sum(_has_others(one, known) for one in manifest.fragments)
 
 
+def has_old_columns(manifest: Manifest, fragment: Message) -> bool:
+    """Whether a fragment of a version is one of these."""
+    return _has_others(fragment, numbers_of(manifest))
+
+
 def _has_others(fragment: Message, known: frozenset[int]) -> bool:
     for file in map(Message.read, fragment.all(FILES)):
         found = {number for packed in file.all(_FIELDS_OF_FILE) for number in unpacked_numbers(packed)}
@@ -53,14 +58,20 @@ def index_names(manifest: Manifest) -> list[str]:
     return sorted(one for one in names if not one.startswith(SYSTEM))
 
 
-def first_version(manifest: Manifest, folder: str, location: str, uuid: str, time_us: int) -> Manifest:
-    """The next version of a table, which changes nothing, and with which its history begins.
+def first_version(
+    manifest: Manifest, folder: str, location: str, uuid: str, time_us: int, first: int | None = None
+) -> Manifest:
+    """The next version of a table, which changes nothing, and with which its history begins, unless that
+    begins with an earlier one, ``first``.
 
-    It says of all indexes that they are made of it: those that are renewed later still say so, and one that
-    was made of an earlier version is told by that.
+    It says of all indexes that they are made of the first version: those that are renewed later still say so,
+    and one that was made of an earlier version is told by that.
     """
     number = manifest.version + 1
     moved = without_idle(rehome(manifest, folder, location), f"{location}/{LINES}")
-    indexes = [one.having(INDEX_VERSION, number) for one in moved.indexes]
+    made_of = number if first is None else first
+    indexes = [
+        one.having(INDEX_VERSION, max(made_of, one.number(INDEX_VERSION) or 0)) for one in moved.indexes
+    ]
     said = transaction(Operation.RESERVE, manifest.version, uuid, Message.of(), {})
     return moved.with_parts(indexes=indexes).as_version(number, None, said, time_us)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
 
 from penstock.formats.lance import change_summary, merging
 from penstock.formats.lance.changing import Prepared, carry_out, shortened
@@ -12,7 +14,7 @@ from penstock.formats.lance.checking import Checking
 from penstock.formats.lance.intents import decode_steps
 from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.standing import Standing
-from penstock.formats.lance.state import NAME, is_managed, state_of
+from penstock.formats.lance.state import NAME, LanceState, begin_with, is_managed, state_of, with_state
 from penstock.kernel.format import Applied, Format, Refused, Since, Table
 from penstock.kernel.objects import Objects
 from penstock.model.clock import Clock
@@ -46,18 +48,23 @@ class LanceFormat(Format):
         return is_managed(content)
 
     def prepare(self, table: Table, change: Change) -> Any:
-        steps = decode_steps(change.intent).steps
-        if table.content is not None and is_managed(table.content):
-            self.retained(table, table.content)
-        return self._checking.look(table, _objects(table), steps, self._clock())
+        steps, first = decode_steps(change.intent).steps, 0
+        if isinstance(table.content, LanceTable) and is_managed(table.content):
+            retained = self.retained(table, table.content)
+            assert isinstance(retained, LanceTable)
+            table, first = table._replace(content=retained), state_of(retained).first
+        return _Looked(first, self._checking.look(table, _objects(table), steps, self._clock()))
 
     def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
         steps = decode_steps(change.intent).steps
-        found: Prepared = {} if prepared is None else prepared
+        looked: _Looked = _Looked(0, {}) if prepared is None else prepared
+        content = table.content
+        if isinstance(content, LanceTable) and is_managed(content):
+            content = begin_with(content, looked.first)
         applied = carry_out(
-            _objects(table), table.key, table.content, Standing.of(table), steps, found, self._clock()
+            _objects(table), table.key, content, Standing.of(table), steps, looked.found, self._clock()
         )
-        return applied._replace(intent=shortened(steps))
+        return _with_origin(table, applied)._replace(intent=shortened(steps))
 
     def merge(
         self,
@@ -67,13 +74,15 @@ class LanceFormat(Format):
         intents: Sequence[bytes] | None,  # noqa: ARG002
     ) -> Applied:
         sides = _own(table.content), _own(base), _own(source)
-        return merging.merge(table, self._means(table), *sides)
+        return _with_origin(table, merging.merge(table, self._means(table), *sides))
 
     def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
-        return merging.restore(table, self._means(table), _own(table.content), _own(wanted))
+        restored = merging.restore(table, self._means(table), _own(table.content), _own(wanted))
+        return _with_origin(table, restored)
 
     def restore_version(self, table: Table, version: int) -> Applied:
-        return merging.restore_version(table, self._means(table), _own(table.content), version)
+        restored = merging.restore_version(table, self._means(table), _own(table.content), version)
+        return _with_origin(table, restored)
 
     def summarize_change(
         self, table: Table, before: AnyContent | None, after: AnyContent | None
@@ -93,7 +102,8 @@ class LanceFormat(Format):
         wanted: AnyContent | None,
         since: Since,
     ) -> Applied | None:
-        return merging.revert(table, self._means(table), _own(table.content), _own(was), _own(wanted), since)
+        sides = _own(table.content), _own(was), _own(wanted)
+        return _with_origin(table, merging.revert(table, self._means(table), *sides, since))
 
     def tell(self, content: AnyContent) -> str:
         if not isinstance(content, LanceTable) or not content.state:
@@ -111,8 +121,27 @@ class LanceFormat(Format):
         if content is not None and content != table.content:
             raise Refused("is a Lance table that the lake keeps, whose state is not put but committed")
 
-    def is_before(self, content: AnyContent, first: int) -> bool:
-        return isinstance(content, LanceTable) and is_managed(content) and state_of(content).first < first
+    def is_before(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:
+        if not isinstance(content, LanceTable) or not is_managed(content):
+            return False
+        state = state_of(content)
+        if state.first >= first or not keeps_younger:
+            return state.first < first  # every state has it from the version on that the erase made
+        if state.owner == b"" and not state.fork:
+            return state.newest < first
+        # What goes on from the first version itself may have been written before the moment.
+        return state.fork <= first
+
+    def is_up_to(self, content: AnyContent, first: int) -> bool:
+        if not isinstance(content, LanceTable) or not is_managed(content):
+            return False
+        state = state_of(content)
+        return not state.owner and not state.fork and state.newest <= first
+
+    def cut_content(self, content: AnyContent, first: int) -> AnyContent:
+        if not isinstance(content, LanceTable) or not is_managed(content):
+            return content
+        return begin_with(content, first)
 
     def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
         if not isinstance(before, LanceTable) or not isinstance(after, LanceTable):
@@ -130,6 +159,40 @@ class LanceFormat(Format):
     ) -> None:
         if isinstance(content, LanceTable) and content.state and not branch.startswith(PREFIX):
             self._promoter.told(key, content, is_default=is_default)
+
+
+class _Looked(NamedTuple):
+    """What was found out about a change before its turn."""
+
+    first: int
+    """The version with which the history of the table begins, as far as was known then."""
+    found: Prepared
+
+
+def _with_origin(table: Table, applied: Applied) -> Applied:
+    """A table that says of itself what it goes on from, and with which version its history begins."""
+    content, before = applied.content, table.content if table.content is not None else table.last
+    if not isinstance(content, LanceTable) or not content.state or content == table.content:
+        return applied
+    was = state_of(before) if isinstance(before, LanceTable) and before.state else LanceState()
+    state, fork = state_of(content), _fork(Standing.of(table), was, state_of(content))
+    first = max(state.first, was.first if before is not None and before.id == content.id else 0)
+    if (fork, first) == (state.fork, state.first):
+        return applied
+    state = msgspec.structs.replace(state, fork=fork, first=first)
+    return applied._replace(content=with_state(content, state))
+
+
+def _fork(standing: Standing, was: LanceState, state: LanceState) -> int:
+    """What a state that comes after another one goes on from."""
+    if standing == Standing(b""):
+        return 0
+    if state.fork:
+        return state.fork
+    is_begun = state.owner == standing.line_owner and was.owner != state.owner
+    if is_begun or (standing.transaction and not state.owner):
+        return was.fork or (0 if was.owner else was.newest)
+    return 0
 
 
 def _objects(table: Table) -> Objects:

@@ -113,8 +113,8 @@ class Resync(_Step, frozen=True, kw_only=True, tag="resync"):
 
 
 class Erase(_Step, frozen=True, kw_only=True, tag="erase"):
-    """A version with which the history of the table begins: it changes nothing, and no earlier one is told
-    any more. Only on the default branch."""
+    """A version with which the history of the table begins, or which says with which one it does: it changes
+    nothing, and no version from before the first is told any more. Only on the default branch."""
 
     version: int
     path: str
@@ -122,6 +122,8 @@ class Erase(_Step, frozen=True, kw_only=True, tag="erase"):
     size: int
     drops_tags: bool = False
     """Whether Lance's own tags of earlier versions go."""
+    first: int | None = None
+    """The version with which history begins; ``None`` if it is this one."""
 
 
 class Deregister(_Step, frozen=True, kw_only=True, tag="deregister"):

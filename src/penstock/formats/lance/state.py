@@ -184,7 +184,11 @@ class LanceState(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """Versions that are not in the tree, oldest first. None in the tree is newer on the same branch."""
     first: int = 0
     """The version with which the history of the table begins, if it was erased; 0 if it never was. Every
-    state from then on has it, on every branch."""
+    state from then on has it, on every branch; after an erase up to a moment, every state that is written
+    from then on. Earlier versions that the tree still has are not part of the table."""
+    fork: int = 0
+    """The newest version of the default branch that the versions of another branch, or of a transaction, go
+    on from; 0 if there are none, and for what an earlier Penstock has begun."""
 
 
 _decode_state = decoder(LanceState).decode
@@ -212,9 +216,19 @@ def with_state(content: LanceTable, state: LanceState) -> LanceTable:
     return msgspec.structs.replace(content, state=_encode_state(state), held=held)
 
 
+def begin_with(content: LanceTable, first: int) -> LanceTable:
+    """A table whose history begins with a version, unless it begins later."""
+    state = state_of(content)
+    if state.first >= first:
+        return content
+    return with_state(content, msgspec.structs.replace(state, first=first))
+
+
 def _encode_state(state: LanceState) -> bytes:
-    """A table that was never erased has the bytes that it always had."""
-    return encode(state) if state.first else encode(msgspec.structs.astuple(state)[:-1])
+    """A table that was never erased has, on the default branch, the bytes that it always had."""
+    unset = 0 if state.fork else 1 if state.first else 2
+    values = msgspec.structs.astuple(state)
+    return encode(values[: len(values) - unset])
 
 
 # -- keys of the tree --------------------------------------------------------------------------------------
@@ -256,10 +270,12 @@ class Versions:
     """Reads what a state has, in its tree and beside it."""
 
     def __init__(self, objects: Objects, state: LanceState) -> None:
-        self._objects, self._root = objects, state.root
+        self._objects, self._root, self._first = objects, state.root, state.first
         self._recent = state.recent[::-1]
 
     def get(self, branch: str, version: int) -> Version | None:
+        if self._is_erased(branch, version):
+            return None
         for one in self._recent:
             if one.branch == branch and one.number <= version:
                 if one.number == version:
@@ -276,6 +292,8 @@ class Versions:
         """The versions of one of Lance's branches, newest first, those below a number."""
         for one in self._recent:
             if one.branch == branch and (below is None or one.number < below):
+                if self._is_erased(branch, one.number):
+                    return
                 yield one.number, one.version
         prefix = _versions_of(branch)
         start = prefix if below is None else version_key(branch, below - 1)
@@ -284,7 +302,13 @@ class Versions:
         for key, value in tree.scan(self._objects, self._root, start, prefix_end(prefix)):
             found, named = decode_entry(value), version_of(key)
             if isinstance(found, Version) and named is not None:
+                if self._is_erased(*named):
+                    return
                 yield named[1], found
+
+    def _is_erased(self, branch: str, version: int) -> bool:
+        """Whether a version is from before the history of the table."""
+        return branch == MAIN and version < self._first
 
     def branch(self, name: str) -> OwnBranch | None:
         found = self._get(branch_key(name)) if name else None
@@ -295,10 +319,15 @@ class Versions:
 
     def tag(self, name: str) -> OwnTag | None:
         found = self._get(tag_key(name))
-        return found if isinstance(found, OwnTag) else None
+        is_there = isinstance(found, OwnTag) and not self._is_erased(found.branch, found.version)
+        return found if isinstance(found, OwnTag) and is_there else None
 
     def tags(self) -> dict[str, OwnTag]:
-        return {name: one for name, one in self._named(_TAGS) if isinstance(one, OwnTag)}
+        return {
+            name: one
+            for name, one in self._named(_TAGS)
+            if isinstance(one, OwnTag) and not self._is_erased(one.branch, one.version)
+        }
 
     def _named(self, kind: bytes) -> Iterator[tuple[str, Entry]]:
         for key, value in tree.scan(self._objects, self._root, kind, prefix_end(kind)):

@@ -100,6 +100,10 @@ class FilesErasure:
     def spares(self, content: ManagedTable) -> bool:
         return state_hash(content) in self._spared
 
+    def begins_at(self, content: ManagedTable, first: int) -> bool:
+        """Whether a state that is retained has another mark than those to come."""
+        return isinstance(content, FilesTable) and state_of(content).mark < first
+
     def _younger(self) -> tuple[set[bytes], bool]:
         """The states that the table had from the moment on, and whether it had others that are retained."""
         if self._moment is None:

@@ -37,21 +37,33 @@ from penstock.formats.lance.intents import Erase, Placed, Steps, encode_steps
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.names import MAIN, staged_name
 from penstock.formats.lance.rehoming import INDEX_NAME, INDEX_VERSION, Immovable, check_movable, index_id
-from penstock.formats.lance.state import NAME, LanceState, Versions, folder_at, is_managed, state_of
+from penstock.formats.lance.state import (
+    NAME,
+    LanceState,
+    Version,
+    Versions,
+    folder_at,
+    is_managed,
+    state_of,
+)
 from penstock.kernel.conflict import content_of
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
-from penstock.lake.erase import Holder, Leftovers, Settled
+from penstock.lake.erase import Holder, Leftovers, Settled, dated_states_of
+from penstock.lake.lance.kept import tables_at
 from penstock.lake.lance.leftovers import is_data
 from penstock.lake.lance.named import ManifestNames, spellings
 from penstock.lake.lance.plugin import LancePlugin
+from penstock.lake.lance.removed_rows import RemovedRows, stale_indexes
 from penstock.lake.lance.sweep import LANCE_DAYS, LanceSweep
+from penstock.model.clock import utc
 from penstock.model.commits import CommitMeta
 from penstock.model.content import LanceTable, ManagedTable
-from penstock.model.encoding import ObjectId
+from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.operations import Change
+from penstock.model.references import Kind
 from penstock.storage.locations import normalise
 from penstock.storage.places import SCRATCH, Place
 
@@ -77,6 +89,8 @@ class LanceErasure:
         self._branch = lake.kernel.formats.default_branch
         self._sound: tuple[int, frozenset[UUID]] | None = None
         """The version at which all indexes were made anew, and these."""
+        self._start: LanceTable | None = None
+        """The state with whose newest version history is to begin, if that is one of the table's past."""
 
     @property
     def content(self) -> LanceTable:
@@ -141,14 +155,65 @@ class LanceErasure:
             )
             yield Holder(f"the table at {base}, which this one is a clone of", True, way)
 
+    # -- a moment --------------------------------------------------------------------------------------------
+
+    def begin_at(self, start: ManagedTable, moment_us: int) -> int | None:  # noqa: ARG002
+        """Let history begin with a state that the table had: with which version. ``None`` if that is the
+        table's first."""
+        assert isinstance(start, LanceTable)
+        self._start = start if state_of(start).newest > 1 else None
+        return self._first
+
+    @property
+    def _first(self) -> int | None:
+        """The version with which history is to begin, if that is one of the table's past."""
+        return None if self._start is None else state_of(self._start).newest
+
+    def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
+        return False
+
+    def begins_at(self, content: ManagedTable, first: int) -> bool:
+        """Whether a branch or transaction is at the version with which history is to begin, and nothing was
+        written there: what is written next would not be told from what was written before the moment."""
+        assert isinstance(content, LanceTable)
+        return state_of(content).first < first and self._parts.format.is_up_to(content, first)
+
+    def _removed_rows(self, number: int, version: Version) -> RemovedRows:
+        """What a version of the default branch holds of rows that were removed before it."""
+        return RemovedRows.of(*self._read(number, version))
+
+    def _read(self, number: int, version: Version) -> tuple[Manifest, str]:
+        """A version of the default branch, and the folder that it is at."""
+        location = self.content.location
+        return self._parts.manifests.manifest(location, MAIN, number, version), folder_at(
+            location, version.chain
+        )
+
+    def _removed_before(self) -> RemovedRows | None:
+        """What the version with which history is to begin holds of removed rows; ``None`` if it is one that
+        is to be made."""
+        if self._start is None:
+            return None
+        newest = Versions(self._kernel.objects, state_of(self._start)).newest()
+        assert newest is not None
+        return self._removed_rows(*newest)
+
     # -- before anything goes --------------------------------------------------------------------------------
 
     def files_to_rewrite(self) -> int:
         """How many fragments hold deleted rows or columns beside others."""
-        manifest, _ = self._newest()
-        if fragments_with_old_columns(manifest):
-            return len(manifest.fragments)
-        return fragments_with_deletions(manifest)
+        columns, deletions = self._to_rewrite()
+        return columns or deletions
+
+    def _to_rewrite(self) -> tuple[int, int]:
+        """How many fragments are written anew because of columns that they hold, or else because of rows."""
+        manifest, folder = self._newest()
+        removed = self._removed_before()
+        if removed is None:
+            columns, deletions = fragments_with_old_columns(manifest), fragments_with_deletions(manifest)
+        else:
+            columns, deletions = removed.to_rewrite(manifest, folder)
+        return len(manifest.fragments) if columns else 0, deletions
 
     def rewrite(self) -> int:
         """Write fragments anew that hold deleted rows or columns, and all indexes; how many fragments.
@@ -165,11 +230,11 @@ class LanceErasure:
         self._require_known(rewriting)
         count = self.files_to_rewrite()
         for _ in range(TRIES_MAX):
-            manifest, _ = self._newest()
+            columns, deletions = self._to_rewrite()
             try:
-                if fragments_with_old_columns(manifest):
+                if columns:
                     rewriting.write_rows()
-                elif fragments_with_deletions(manifest):
+                elif deletions:
                     rewriting.compact()
                 else:
                     self._make_indexes(rewriting)
@@ -191,31 +256,38 @@ class LanceErasure:
             why = f"it has an index '{others[0]}' of Lance's own, which may have rows"
         if why:
             raise UnsupportedFeature(f"'{self._key}' cannot be erased: {why}", key=str(self._key))
-        if index_names(manifest):
-            rewriting.check_indexes()
+        if names := self._indexes_to_make(manifest):
+            rewriting.check_indexes(names)
+
+    def _indexes_to_make(self, manifest: Manifest) -> list[str]:
+        """The names of the indexes that are made anew: all, or those that may have values of rows which were
+        removed before a moment."""
+        if self._first is None:
+            return index_names(manifest)
+        return stale_indexes(manifest, self._first, Versions(self._kernel.objects, self._state))
 
     def _make_indexes(self, rewriting: Rewriting) -> None:
-        for name in index_names(self._newest()[0]):
+        for name in self._indexes_to_make(self._newest()[0]):
             rewriting.make_index(name)
         manifest, _ = self._newest()
         self._sound = manifest.version, frozenset(map(index_id, manifest.indexes))
 
     def _are_indexes_sound(self, manifest: Manifest) -> bool:
         """Whether all indexes of a version are those that were made anew, or were made after that."""
+        if self._first is not None:
+            return not self._indexes_to_make(manifest)
         assert self._sound is not None
         version, made = self._sound
         return all(
             index_id(one) in made or (one.number(INDEX_VERSION) or 0) >= version for one in manifest.indexes
         )
 
-    def begin_at(self, start: ManagedTable, moment_us: int) -> int | None:
-        raise NotImplementedError
-
-    def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002
-        return False
-
     def settle(self, erase: str) -> Settled:
-        """Commit the version with which the history begins, once however often it is asked; its number."""
+        """Commit the version with which the history begins, once however often it is asked; its number.
+
+        Where history begins in the past, the version says only so, and gives a later erase one to begin with
+        that deletes nothing.
+        """
         for _ in range(TRIES_MAX):
             manifest, folder = self._newest()
             if not self._are_indexes_sound(manifest):  # an index came that others made of an earlier version
@@ -223,6 +295,8 @@ class LanceErasure:
                 continue
             try:
                 content, is_new = self._commit_first(manifest, folder, erase)
+                if self._first is not None:
+                    return Settled(self._first)
                 is_clean = not fragments_with_deletions(manifest) and not fragments_with_old_columns(manifest)
                 first = state_of(content).first
                 return Settled(first, content=content if is_new and is_clean else None)
@@ -232,7 +306,8 @@ class LanceErasure:
 
     def _commit_first(self, manifest: Manifest, folder: str, erase: str) -> tuple[LanceTable, bool]:
         content, time_us = self.content, self._kernel.clock()
-        first = first_version(manifest, folder, content.location, str(UUID(erase)), time_us)
+        uuid = str(UUID(erase))
+        first = first_version(manifest, folder, content.location, uuid, time_us, self._first)
         data = first.pack(self._lake.moved)
         name = staged_name("", MAIN, f"erase-{hashlib.sha256(data).hexdigest()[:16]}", first.version)
         try:
@@ -240,13 +315,20 @@ class LanceErasure:
         except OutcomeUnknown:
             if [*self._place.read([name])] != [data]:
                 raise
-        step = Erase(version=first.version, path=name, size=len(data), drops_tags=self._all_references)
+        step = Erase(
+            version=first.version,
+            path=name,
+            size=len(data),
+            drops_tags=self._all_references,
+            first=self._first,
+        )
+        key = f"erase-{erase}" if self._first is None else f"erase-{erase}-{self._first}"
         authors = (self._who,) if self._who else ()
         outcome = self._kernel.commit(
             self._branch,
             [Change(self._key, NAME, encode_steps(Steps((Placed(0, step),))))],
             CommitMeta(message=f"erase deleted rows of {self._key}", committer=self._who, authors=authors),
-            key=f"erase-{erase}",
+            key=key,
             asked=erase.encode,
         )
         is_new = bool(outcome.commits)
@@ -263,18 +345,37 @@ class LanceErasure:
 
     def earlier_log_files(self) -> int:
         """How many manifests would go."""
-        return sum(1 for _ in Versions(self._kernel.objects, self._state).all(MAIN))
+        return sum(1 for _ in Versions(self._kernel.objects, self._state).all(MAIN, self._first))
 
     def unneeded_files(self) -> list[int]:
-        """The sizes of files with rows, deletions and indexes that the newest version does not need."""
-        manifest, folder = self._newest()
+        """The sizes of files with rows, deletions and indexes that the newest version does not need, nor any
+        from the first one on."""
         location = normalise(self.content.location)
-        named = set(ManifestNames().of(manifest, normalise(folder)))
+        names, named = ManifestNames(), set[str]()
+        for manifest, folder in self._retained():
+            named.update(names.of(manifest, normalise(folder)))
         return [
             one.size
             for one in self._place.entries()
             if is_data(one.key) and named.isdisjoint(spellings(f"{location}/{one.key}"))
         ]
+
+    def _retained(self) -> Iterator[tuple[Manifest, str]]:
+        """The newest version, or all from the first one on that references have, each with its folder."""
+        if self._first is None:
+            yield self._newest()
+            return
+        seen: set[ObjectId] = set()
+        kinds = (Kind.BRANCH, Kind.TAG, Kind.TRANSACTION)
+        heads = {one.head for kind in kinds for one in self._kernel.references.all(kind)} - {NO_COMMIT}
+        for head in heads:
+            for _, content in tables_at(self._kernel, head):
+                if content.id != self.content.id:
+                    continue
+                for number, version in Versions(self._kernel.objects, state_of(content)).all(MAIN):
+                    if number >= self._first and version.id(number) not in seen:
+                        seen.add(version.id(number))
+                        yield self._read(number, version)
 
     def cut(self, first: int) -> tuple[int, int, str]:  # noqa: ARG002 - the sweep removes manifests
         """See that every reader of Lance finds the newest version before earlier ones go."""
@@ -298,16 +399,71 @@ class LanceErasure:
         self._place.remove_empty_folders()
         return swept
 
-    def left(self, horizon: TableHorizon) -> Leftovers:  # noqa: ARG002 - files tell it by their own times
+    def left(self, horizon: TableHorizon) -> Leftovers:
         """Files that no retained version names and that are there still."""
-        found = self._sweep(dry_run=True).unneeded(normalise(self.content.location))
+        sweep, location = self._sweep(dry_run=True), normalise(self.content.location)
+        found = sweep.unneeded(location)
         pinned_us = found.pinned_us
         young = [one.modified_us for one in found.to_go if one.modified_us > pinned_us]
         grace_us = self._kernel.graces.of_sweeps(LANCE_DAYS).data_us
         strangers = tuple(one.key for one in found.kept if _may_have_rows(one.key))
+        needed: tuple[str, ...] = ()
+        if horizon.moment_us is not None:
+            at = sweep.kept.tables[location].history.get(("", MAIN), {})
+            needed = tuple(self._needed(horizon.first, at.get(horizon.first)))
         return Leftovers(
-            len(young), max(young, default=0) + grace_us, strangers, forked=len(found.to_go) - len(young)
+            len(young),
+            max(young, default=0) + grace_us,
+            strangers,
+            forked=len(found.to_go) - len(young),
+            needed=needed,
         )
+
+    def _needed(self, first: int, known: Version | None) -> Iterator[str]:
+        """Says which files retained versions need that hold rows which were removed before the first one."""
+        versions = Versions(self._kernel.objects, self._state)
+        version = versions.get(MAIN, first) or known
+        if version is None:
+            return
+        removed, free = self._removed_rows(first, version), self._state.newest + 1
+        if not removed:
+            return
+        for number, later in versions.all(MAIN):
+            manifest, folder = self._read(number, later)
+            removed = removed.learn(manifest)
+            if number <= first or removed.is_in(manifest, folder):
+                break
+            free = number
+        if removed:
+            yield (
+                f"{_describe(removed)} with rows that were deleted before that: retained versions need "
+                f"them; they go with an erase {self._older_than(free)}, or without older_than"
+            )
+
+    def _older_than(self, version: int) -> str:
+        """The moment from which on the default branch was at a version."""
+        times = [
+            time_us
+            for time_us, content in dated_states_of(self._kernel, self.content.id)
+            if isinstance(content, LanceTable) and _is_default_at(state_of(content), version)
+        ]
+        if not times:
+            return "of a later moment"
+        moment = utc(min(times) + 999_999).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"older than {moment} (version {version})"
+
+
+def _is_default_at(state: LanceState, version: int) -> bool:
+    """Whether a state is one of the default branch that has a version."""
+    return not state.owner and not state.fork and state.newest >= version
+
+
+def _describe(removed: RemovedRows) -> str:
+    counts = ((len(removed.files), "data file", "data files"), (removed.indexes, "index", "indexes"))
+    parts = [f"{count} {one if count == 1 else many}" for count, one, many in counts if count]
+    if removed.is_deletion:
+        parts.append(f"the manifest of version {removed.first}")
+    return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
 
 
 def clones_of(lake: Embedded, location: str) -> Iterator[Holder]:

@@ -19,6 +19,7 @@ from penstock.formats.lance.reading import is_of
 from penstock.formats.lance.rehoming import without_idle
 from penstock.formats.lance.standing import Standing, new_line
 from penstock.formats.lance.state import (
+    LanceState,
     Version,
     Versions,
     decode_entry,
@@ -137,7 +138,7 @@ class KeptLance:
         self._kernel, self._places, self._progress = kernel, places, progress
         self._history = KeptHistory(kernel, self._told_by, progress)
         self.neighbours = Neighbours(LanceTable)
-        self._nodes: set[tuple[str, ObjectId]] = set()
+        self._nodes: set[tuple[str, int, ObjectId]] = set()
         self._branches: set[tuple[bytes, ObjectId]] = set()
         self._heads: dict[ObjectId, list[tuple[str, list[Numbered]]]] = {}
         """Of commits that references are at: the versions of each table there, by its location."""
@@ -209,9 +210,10 @@ class KeptLance:
         for stored, value in values:
             content = content_of(self._kernel.objects, value)
             self.neighbours.take(stored, content)
-            is_retained = self._history.is_retained(content)
-            if not stored.startswith(RESERVED) and is_retained and (found := _own(content)):
-                yield Key.decode(stored), found
+            found = None if stored.startswith(RESERVED) else _own(content)
+            retained = None if found is None else self._history.retained(found)
+            if retained is not None:
+                yield Key.decode(stored), retained
 
     def _take(self, key: Key, content: LanceTable) -> KnownTable:
         location = normalise(content.location)
@@ -222,20 +224,21 @@ class KeptLance:
         table.is_registered |= state.is_registered
         table.first = max(table.first, state.first)
         table.lines.add(state.chain)
-        for one in self._in_tree(location, state.root):
-            table.take(one)
-        for recent in state.recent:
-            table.take(Numbered(recent.branch, recent.number, recent.version))
+        recent = (Numbered(one.branch, one.number, one.version) for one in state.recent)
+        for one in (*self._in_tree(location, state), *recent):
+            if one.branch != MAIN or one.number >= state.first:
+                table.take(one)
         for one in _newest(Versions(self._kernel.objects, state)):
             _note(table.history, one)
         return table
 
-    def _in_tree(self, location: str, root: ObjectId) -> Iterator[Numbered]:
-        """The versions in those nodes of a table's tree that were not read before."""
+    def _in_tree(self, location: str, state: LanceState) -> Iterator[Numbered]:
+        """The versions in those nodes of a table's tree that were not read before, for a state with the same
+        beginning."""
         found: set[ObjectId] = {EMPTY_ROOT}
-        waiting = [root]
+        waiting, first = [state.root], state.first
         while waiting:
-            block = {one for one in waiting[-BLOCK:] if (location, one) not in self._nodes} - found
+            block = {one for one in waiting[-BLOCK:] if (location, first, one) not in self._nodes} - found
             del waiting[-BLOCK:]
             for one, node in self._kernel.objects.many(block).items():
                 if isinstance(node, Leaf):
@@ -248,7 +251,7 @@ class KeptLance:
                 else:
                     raise Damaged(f"object {one.hex()} is no node of a tree", objects=[one.hex()])
             found |= block
-        self._nodes.update((location, one) for one in found)
+        self._nodes.update((location, first, one) for one in found)
 
     def _look_at_branches(self) -> None:
         """Where branches are now, and the lines that they begin when somebody writes there next: one may be
@@ -257,10 +260,10 @@ class KeptLance:
             if branch.head == NO_COMMIT or (branch.incarnation, branch.head) in self._branches:
                 continue
             for key, content in tables_at(self._kernel, branch.head):
-                if not self._history.is_retained(content):
+                if (retained := self._history.retained(content)) is None:
                     continue
-                versions = Versions(self._kernel.objects, state_of(content))
-                table = self._take(key, content)
+                versions = Versions(self._kernel.objects, state_of(retained))
+                table = self._take(key, retained)
                 table.is_there = True
                 table.lines.add(new_line(Standing(branch.incarnation), content, versions).folder)
                 if (newest := versions.newest()) is not None:
@@ -283,9 +286,9 @@ class KeptLance:
         """What a commit needs of each table: its newest version, and what Lance's own branches and tags lead
         to."""
         for _, content in tables_at(self._kernel, commit):
-            if not self._history.is_retained(content):
+            if (retained := self._history.retained(content)) is None:
                 continue
-            versions = Versions(self._kernel.objects, state_of(content))
+            versions = Versions(self._kernel.objects, state_of(retained))
             named = [(one.parent, one.version) for one in versions.branches().values()]
             named += [(one.branch, one.version) for one in versions.tags().values()]
             found = [Numbered(*one, there) for one in named if (there := versions.get(*one)) is not None]

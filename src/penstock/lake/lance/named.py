@@ -69,6 +69,15 @@ class ManifestNames:
             raise Unclear(f"cannot be read: {problem}") from None
 
 
+def fragments_with_files(manifest: Manifest, folder: str) -> Iterator[tuple[Message, frozenset[str]]]:
+    """The fragments of a version that lies in the chain at a folder, each with its data files. ``Unclear`` if
+    these cannot be told."""
+    roots = _roots(manifest, folder)
+    for fragment in manifest.fragments:
+        plain = fragment.having(DELETION_FILE)
+        yield fragment, frozenset(_of_fragment(plain, roots))
+
+
 _Roots = dict[int | None, tuple[str, bool]]
 """By the numbers of bases: a folder, and whether it is that of a table, and not only one of data files."""
 

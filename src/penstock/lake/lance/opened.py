@@ -145,18 +145,23 @@ class Opening:
         if to_write and branch is None:
             raise InvalidRequest(f"'{at}' is no branch, so that nothing can be written there")
         content = self.content(commit, key, name if via is None else via)
-        state = state_of(content)
         if name != self._lake.or_default(None):
-            self._require_retained(content, state)
+            content = self._retained(content)
+        state = state_of(content)
         versions = Versions(self._kernel.objects, state)
         return Opened(key, content, state, versions, state.chain, branch, via or revision.name)
 
-    def _require_retained(self, content: LanceTable, state: LanceState) -> None:
-        """``HistoryExpired`` if a table is as it was before it was erased."""
+    def _retained(self, content: LanceTable) -> LanceTable:
+        """A table without what was erased of it. ``HistoryExpired`` if it is as it was before that."""
         assert content.id is not None
         horizon = find_horizon(self._kernel.store, content.id)
-        if horizon is not None and state.first < horizon.first:
+        if horizon is None:
+            return content
+        retained = horizon.retained(self._parts.format, content)
+        if retained is None:
             raise horizon.expired()
+        assert isinstance(retained, LanceTable)
+        return retained
 
     def require_version(self, opened: Opened, number: int) -> None:
         """``HistoryExpired`` if a version that is not there was erased."""

@@ -5,12 +5,11 @@ Each is a commit like any other. What others change meanwhile is a conflict of L
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import UnsupportedFeature
-from penstock.formats.lance.erasure import SYSTEM
 from penstock.lake.lance.failures import told
 from penstock.lake.lance.namespace import PenstockNamespace
 
@@ -58,11 +57,11 @@ class Rewriting:
             name = dataset.schema.names[0]
             dataset.update({name: f"`{name}`"})
 
-    def check_indexes(self) -> None:
-        """``UnsupportedFeature`` if there is an index that cannot be made anew as it is."""
+    def check_indexes(self, names: Container[str]) -> None:
+        """``UnsupportedFeature`` if one of some indexes cannot be made anew as it is."""
         with self._opened() as dataset:
             for index in dataset.describe_indices():
-                if not index.name.startswith(SYSTEM):
+                if index.name in names:
                     self._options(dataset, index)
 
     def make_index(self, name: str) -> None:

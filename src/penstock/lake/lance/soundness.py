@@ -60,6 +60,7 @@ class LanceCheck:
 
     def _of_recent(self, state: LanceState) -> Iterator[str]:
         """What is wrong with the versions beside the tree: each comes after all others of its branch."""
+        state = msgspec.structs.replace(state, first=0)  # an entry may stay that is not told any more
         versions = Versions(self._objects, state)
         older = Versions(self._objects, msgspec.structs.replace(state, recent=()))
         newest: dict[str, int] = {}
@@ -76,7 +77,7 @@ class LanceCheck:
             return  # told by whoever checks the nodes
 
     def _of_tree(self, state: LanceState) -> Iterator[str]:
-        versions = Versions(self._objects, state)
+        versions = Versions(self._objects, msgspec.structs.replace(state, first=0))
         try:
             for stored, value in tree.scan(self._objects, state.root):
                 try:

@@ -309,7 +309,7 @@ class DeltaFormat(Format):
                 raise Refused("is being released, and goes by itself once its log is complete")
         self._check_drop(table)
 
-    def is_before(self, content: AnyContent, first: int) -> bool:
+    def is_before(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
         return isinstance(content, DeltaTable) and content.state != b"" and line_of(content).fork < first
 
     def cut_content(self, content: AnyContent, first: int) -> AnyContent:
