@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from penstock.kernel.fsck import Damage
     from penstock.kernel.reachable import Progress
     from penstock.lake.call import Call
+    from penstock.lake.calls import EraseTable
     from penstock.lake.embedded import Embedded
+    from penstock.lake.erase import Erasure
     from penstock.lake.resync_calls import Resync, ResyncedTable
     from penstock.lake.table import Table
 
@@ -195,6 +197,12 @@ class FormatPlugin:
 
     def close(self, timeout_s: float) -> None:
         """Publish what was committed here, for at most so long, and then no more."""
+
+    # -- erase ---------------------------------------------------------------------------------------------
+
+    def erasure(self, call: EraseTable) -> Erasure:
+        """The format's half of an erase of a table of the default branch."""
+        raise NotImplementedError
 
     # -- resync --------------------------------------------------------------------------------------------
 

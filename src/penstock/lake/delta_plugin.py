@@ -18,7 +18,9 @@ from penstock.stores import place_of
 if TYPE_CHECKING:
     from penstock.kernel.checks import Proposal
     from penstock.kernel.reachable import Progress
+    from penstock.lake.calls import EraseTable
     from penstock.lake.delta_embedded import DeltaAnswers
+    from penstock.lake.delta_erase import DeltaErasure
     from penstock.lake.delta_missing import MissingDeltaFiles
     from penstock.lake.delta_parts import DeltaParts
     from penstock.lake.delta_resync import DeltaSync
@@ -87,3 +89,8 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
         from penstock.lake.delta_missing import MissingDeltaFiles
 
         return MissingDeltaFiles(self.parts)
+
+    def erasure(self, call: EraseTable) -> DeltaErasure:
+        from penstock.lake.delta_erase import DeltaErasure
+
+        return DeltaErasure(self.lake, call.key, call.who)

@@ -64,7 +64,6 @@ from penstock.kernel.table_horizons import (
 )
 from penstock.lake.answers import ErasedTable
 from penstock.lake.calls import EraseTable
-from penstock.lake.delta_plugin import DeltaPlugin
 from penstock.lake.dropped_tables import dropped_tables
 from penstock.lake.files.forks import ForkNotes
 from penstock.lake.files.pool import pool_of
@@ -72,7 +71,7 @@ from penstock.lake.files.sweep import sweep_reads
 from penstock.lake.kept import KeptHistory
 from penstock.model.clock import microseconds, utc
 from penstock.model.commits import CommitMeta
-from penstock.model.content import AnyContent, DeltaTable, FilesTable, LanceTable, ManagedTable
+from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED
 from penstock.model.objects import AnyObject, CommitObject, Value
@@ -681,28 +680,19 @@ class Erase:
         )
 
     def _erasure(self) -> Erasure:
-        key = self._call.key
-        tables = self._lake.plugin(DeltaPlugin).parts.owner.tables
-        content = tables.content(tables.head(), key)
+        key, branch = self._call.key, self._kernel.formats.default_branch
+        content = self._lake.content_at(self._kernel.references.get(branch).head, key)
         if content is None:
             raise KeyNotFound(
-                f"there is no '{key}' on '{tables.default_branch}'\n"
+                f"there is no '{key}' on '{branch}'\n"
                 "  All of a table that was dropped is erased with --dropped (dropped=True).",
                 key=str(key),
             )
-        if isinstance(content, DeltaTable) and content.state:
-            from penstock.lake.delta_erase import DeltaErasure
-
-            return DeltaErasure(self._lake, key, self._call.who)
-        if isinstance(content, FilesTable) and content.state:
-            from penstock.lake.files.erase import FilesErasure
-
-            return FilesErasure(self._lake, key, self._call.who)
-        if isinstance(content, LanceTable) and content.state:
-            from penstock.lake.lance.erase import LanceErasure
-
-            return LanceErasure(self._lake, key, self._call.who, all_references=self._call.all_references)
-        raise NotManaged(f"'{key}' is no table that this lake manages, so it cannot erase it", key=str(key))
+        if (plugin := self._lake.managing(content)) is None:
+            raise NotManaged(
+                f"'{key}' is no table that this lake manages, so it cannot erase it", key=str(key)
+            )
+        return plugin.erasure(self._call)
 
 
 def erase(lake: Embedded, call: EraseTable, progress: Progress) -> ErasedTable:

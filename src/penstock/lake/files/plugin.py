@@ -22,7 +22,9 @@ from penstock.model.keys import Key
 if TYPE_CHECKING:
     from penstock.kernel.checks import Proposal
     from penstock.kernel.reachable import Progress
+    from penstock.lake.calls import EraseTable
     from penstock.lake.files.embedded import FilesAnswers
+    from penstock.lake.files.erase import FilesErasure
     from penstock.lake.files.missing import MissingPoolFiles
     from penstock.lake.table import Table
 
@@ -83,3 +85,8 @@ class FilesPlugin(FormatPlugin):
         from penstock.lake.files.missing import MissingPoolFiles
 
         return MissingPoolFiles(self.lake.places)
+
+    def erasure(self, call: EraseTable) -> FilesErasure:
+        from penstock.lake.files.erase import FilesErasure
+
+        return FilesErasure(self.lake, call.key, call.who)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from penstock.kernel.checks import Proposal
     from penstock.kernel.reachable import Progress
     from penstock.lake.audits.lance_rows import LanceRows
+    from penstock.lake.calls import EraseTable
     from penstock.lake.lance.embedded import LanceAnswers
+    from penstock.lake.lance.erase import LanceErasure
     from penstock.lake.lance.missing import MissingLanceFiles
     from penstock.lake.lance.parts import LanceParts
     from penstock.lake.lance.resync import LanceSync
@@ -103,3 +105,8 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
         from penstock.lake.lance.missing import MissingLanceFiles
 
         return MissingLanceFiles(self.lake.kernel, self.lake.places)
+
+    def erasure(self, call: EraseTable) -> LanceErasure:
+        from penstock.lake.lance.erase import LanceErasure
+
+        return LanceErasure(self.lake, call.key, call.who, all_references=call.all_references)
