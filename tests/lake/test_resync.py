@@ -688,6 +688,27 @@ def test_rows_that_only_the_lake_has_are_added_on_top(place: Path) -> None:
         assert lake.fsck().damages == ()
 
 
+def test_a_file_that_the_lake_has_committed_twice_is_added_on_top_once(place: Path) -> None:
+    def own(lake: Lake) -> None:
+        write(lake, "delta", 3)
+        table = lake.table("a.t")
+        before = {one.path for one in table.snapshot(0).files()}
+        table.append_actions([one for one in table.snapshot().files() if one.path not in before])
+
+    with forked(place, "delta", own) as lake:
+        lake.resync("a.t")
+        write(lake, "delta", 4)
+        assert everywhere(lake, "delta") == [[1, 2, 3, 4]] * len(everywhere(lake, "delta"))
+        assert len(list(lake.table("a.t").snapshot().files())) == 4
+        lake.finish_background()
+        folder = Path(location_of(lake, "delta")) / "_delta_log"
+        for commit in folder.glob("*.json"):
+            paths = [
+                json.loads(one)["add"]["path"] for one in commit.read_text().splitlines() if '"add"' in one
+            ]
+            assert len(paths) == len(set(paths))
+
+
 def test_what_cannot_be_added_on_top_is_left_only_if_that_is_said(place: Path) -> None:
     def own(lake: Lake) -> None:
         lake.table("a.t").overwrite(rows(3))

@@ -94,7 +94,8 @@ class TableCommit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     another history by now, this is refused. If nothing is given, a version of the same number will do."""
     reads: Looked | None = None
     """What it looked at there; if nothing is given, nothing for files that are only added blindly, else the
-    whole table."""
+    whole table. Who gives this, `table` and `read_tip` says as well that no commit has named the files before
+    that it adds: they are not looked up."""
     replaces: tuple[Part, ...] | None = None
     """Also remove whatever files these parts hold at its turn; an empty list is the whole table."""
 

@@ -409,14 +409,15 @@ class LocalBucket(Bucket):
                 names = sorted(
                     f"{one.name}/" if one.is_dir(follow_symlinks=self._follows_links) else one.name
                     for one in entries
-                    if one.name not in (UNFINISHED, LOCKED)
+                    # Most of a long folder may come before: that is neither looked at nor sorted.
+                    if one.name not in (UNFINISHED, LOCKED) and _may_follow(f"{start}{one.name}/", after)
                 )
         except (FileNotFoundError, NotADirectoryError):
             return
         for name in names:
             key = start + name
             if name.endswith("/"):
-                if key > after or after.startswith(key):
+                if _may_follow(key, after):
                     yield from self._walk(folder / name, key, after)
             elif key > after and (status := _status(folder / name)) is not None:
                 yield Entry(key, status.st_size, status.st_mtime_ns // 1000, Tag(None))
@@ -458,6 +459,11 @@ class LocalBucket(Bucket):
 def _unlink(files: Sequence[Path]) -> None:
     for file in files:
         file.unlink(missing_ok=True)
+
+
+def _may_follow(folder: str, after: str) -> bool:
+    """Whether keys that begin with a folder's name and a slash may come after a key."""
+    return folder > after or after.startswith(folder)
 
 
 def _status(path: Path) -> os.stat_result | None:

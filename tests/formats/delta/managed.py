@@ -13,7 +13,7 @@ from penstock.errors import ReferenceExists
 from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.format import UNPUBLISHED_MAX, DeltaFormat
 from penstock.formats.delta.lines.intents import Commit, Create, FileBody, Intent, change
-from penstock.formats.delta.lines.line import Line, line_of
+from penstock.formats.delta.lines.line import Line, Tip, line_of
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
 from penstock.formats.delta.owner.ownership import NewTable, OwnerIdentity, first_commit
@@ -131,9 +131,17 @@ class Owner:
         read_version: int | None = None,
         reads: Reads | None = None,
         replaces: tuple[Partitions, ...] | None = None,
+        has_new_files: bool = False,
     ) -> int:
-        """Ask for a commit, and tell the table's latest version afterwards."""
+        """Ask for a commit, and tell the table's latest version afterwards.
+
+        With ``has_new_files`` as Penstock's own writers do, who name every file anew.
+        """
         given = actions if isinstance(actions, bytes | FileBody) else write_commit(actions)
+        now = self.content(key, branch) if has_new_files else None
+        if now is not None:
+            reads = reads or Reads()
+            read_version = line_of(now).latest if read_version is None else read_version
         intent = Commit(
             actions=given,
             uuid=uuid or uuid4(),
@@ -141,6 +149,8 @@ class Owner:
             read_version=read_version,
             reads=reads,
             replaces=replaces,
+            table=None if now is None else now.id,
+            read_tip=None if now is None else Tip.of(line_of(now)),
         )
         self.ask(intent, key=key, branch=branch)
         return self.line(key, branch).latest

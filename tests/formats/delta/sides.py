@@ -164,6 +164,11 @@ class Side:
         adds = write_files(now.place, now.metadata, rows(*ids))
         return self._commit(now, "WRITE", adds, Looked(whole_table=whole_table))
 
+    def repeat(self, *ids: int) -> Ratified:
+        """Add the files that hold some rows once more, as a retry of another engine does."""
+        files = self._holding(self.now(), ids)
+        return self.table.append_actions([msgspec.structs.replace(one, data_change=True) for one in files])
+
     def remove_unread(self, *ids: int) -> Ratified:
         """Remove the files that hold some rows, without having looked at anything."""
         now = self.now()

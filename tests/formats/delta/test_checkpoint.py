@@ -108,3 +108,56 @@ def test_a_file_without_what_the_protocol_requires_is_refused() -> None:
         list(checkpoint([{"add": A | {"path": None}}], add=FILE).files(Add))
     with pytest.raises(InvalidLog, match=r"x\.checkpoint\.parquet of the table file:///t .*appId"):
         list(checkpoint([{"txn": {"version": 1}}], txn=[("version", pa.int64())]).state())
+
+
+PATHS = [
+    "plain",
+    "day=mon/plain",
+    "a%20b",
+    "a%2520b",
+    "file:/a/b",
+    "file:///a/c",
+    "über",
+    "%C3%BCber2",
+    "100%25",
+]
+DECODED = ["plain", "day=mon/plain", "a b", "a%20b", "/a/b", "/a/c", "über", "über2", "100%"]
+
+
+@pytest.mark.parametrize("text", [pa.string(), pa.large_string()], ids=str)
+@pytest.mark.parametrize("others", [0, 3 * BATCH_ROWS])
+@pytest.mark.parametrize("group_rows", [2, 1_000_000])
+def test_files_are_found_by_their_decoded_paths(text: Any, others: int, group_rows: int) -> None:
+    paths = [*(f"other-{number}" for number in range(others)), *PATHS]
+    rows = [{"add": A | {"path": path}} for path in paths]
+    fields = [pa.field("path", text), *(one for one in FILE if one.name != "path")]
+    sink = pa.BufferOutputStream()
+    schema = pa.schema({"add": pa.struct(fields)})
+    pq.write_table(
+        pa.Table.from_pylist(rows, schema=schema), sink, row_group_size=max(group_rows, others // 2)
+    )
+    file = open_checkpoint("file:///t", "x.checkpoint.parquet", sink.getvalue().to_pybytes())
+    everything = {*DECODED, "not there", "a%2520b", "\udcff"}
+    assert [key.path for key in file.file_keys(among=everything)] == DECODED
+    assert [one.key.path for one in file.files(Add, among=everything)] == DECODED
+    for path in DECODED:
+        assert [one.key.path for one in file.files(Add, among={path})] == [path]
+    assert [*file.files(Add, among={"not there", "\udcff"})] == []
+
+
+def test_of_groups_of_rows_without_the_paths_no_other_column_is_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = open_checkpoint(
+        "file:///t", "x.checkpoint.parquet", checkpoint_bytes([add(f"f{number}") for number in range(70)])
+    )
+    decoded: list[tuple[Any, Any]] = []
+    iterate = pq.ParquetFile.iter_batches
+
+    def noted(self: Any, size: int, groups: Any, columns: Any, **more: Any) -> Any:
+        decoded.append((groups, columns))
+        return iterate(self, size, groups, columns=columns, **more)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", noted)
+    assert [one.path for one in file.files(Add, among={"f30"})] == ["f30"]
+    assert [groups for groups, columns in decoded if columns != ["add.path"]] == [[4]]

@@ -148,6 +148,40 @@ def test_what_a_commit_costs_does_not_grow_with_the_line() -> None:
     assert len(reads) <= 4
 
 
+@given(st.lists(st.booleans(), max_size=700), st.integers(-1, 700), st.integers(-1, 700))
+def test_a_line_knows_which_versions_may_have_repeated_files(
+    repeats: list[bool], after: int, last: int
+) -> None:
+    store, line = Store(), EMPTY
+    for number, one in enumerate(repeats):
+        line, blobs = line.followed_by(entry(number), may_repeat_files=one)
+        store.blobs |= blobs
+    line = line.published_to(line.latest)
+    store.sweep(line)
+    last = min(last, line.latest)
+    found = line.versions_with_repeats(after, last, store.read)
+    assert found == {number for number, one in enumerate(repeats) if one and after < number <= last}
+
+
+def test_of_versions_before_the_list_began_each_may_have_repeated_files() -> None:
+    store, line = Store(), msgspec.structs.replace(EMPTY, published=4, latest=4)
+    assert line.versions_with_repeats(1, 4, store.read) == {2, 3, 4}
+    for number in (5, 6, 7):
+        line, blobs = line.followed_by(entry(number), may_repeat_files=number == 6)
+        store.blobs |= blobs
+    assert line.versions_with_repeats(1, 7, store.read) == {2, 3, 4, 6}
+    assert line.versions_with_repeats(1, 3, store.read) == {2, 3}
+    assert line.versions_with_repeats(4, 7, store.read) == {6}
+
+
+def test_a_line_of_an_earlier_release_has_no_list_and_one_of_this_is_read_by_it() -> None:
+    line, _ = EMPTY.followed_by(entry(0))
+    fields = msgspec.msgpack.decode(with_line(DeltaTable(), line).state)
+    earlier = line_of(DeltaTable(state=msgspec.msgpack.encode(fields[:-2])))
+    assert (earlier.changes, earlier.repeats) == (None, None)
+    assert line_of(DeltaTable(state=msgspec.msgpack.encode([*fields, "of a later release"]))) == line
+
+
 def test_the_name_of_an_entrys_file_tells_whose_line_it_is() -> None:
     staged = "_delta_log/_commits/00000000000000000007.00000000-0000-0000-0000-000000000007.json"
     assert entry(7).name(7) == staged

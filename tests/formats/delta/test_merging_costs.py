@@ -60,12 +60,12 @@ def commits(owner: Owner, number: int) -> None:
 
 
 def append(owner: Owner, branch: str) -> None:
-    owner.commit([add("new", "d2")], branch=branch)
+    owner.commit([add("new", "d2")], branch=branch, has_new_files=True)
 
 
 def delete(owner: Owner, branch: str) -> None:
-    reads, seen = Reads(files=frozenset({"some"})), owner.line(branch=branch).latest
-    owner.commit([remove("some", "tue"), add("rest", "tue")], branch=branch, reads=reads, read_version=seen)
+    reads = Reads(files=frozenset({"some"}))
+    owner.commit([remove("some", "tue"), add("rest", "tue")], branch=branch, reads=reads, has_new_files=True)
 
 
 def replace(owner: Owner, branch: str) -> None:

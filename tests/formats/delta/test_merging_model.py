@@ -26,6 +26,7 @@ KINDS: Final = (
     "rewrite",
     "compact",
     "overwrite",
+    "repeat",
     "merge",
     "merge",
     "revert",
@@ -75,10 +76,12 @@ class Life:
         self.owner.put_files(new)
         if len(live) < (2 if kind == "delete" else 1):
             kind = "append"  # else there would be overwrites that leave no trace
-        self.only_appends &= kind == "append"
+        self.only_appends &= kind in ("append", "repeat")
         if kind == "append":
             self.owner.commit([add(new)], branch=branch)
             live |= {new}
+        elif kind == "repeat":
+            self.owner.commit([add(min(live))], branch=branch)
         elif kind == "overwrite":
             self.owner.commit([add(new)], branch=branch, replaces=())
             live = frozenset({new})

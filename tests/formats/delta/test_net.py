@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 import pytest
@@ -14,7 +14,7 @@ from penstock.formats.delta.lines.line import Terms
 from penstock.formats.delta.lines.net import Net, Step, fold, fold_all, told_by
 from penstock.formats.delta.lines.news import but_replacements_of, news
 from penstock.formats.delta.lines.replacements import Replacement
-from penstock.formats.delta.lines.standing import files_before
+from penstock.formats.delta.lines.shifts import files_before
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, DomainMetadata, Remove, Txn
 from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from tests.formats.delta.logs import protocol
@@ -26,8 +26,15 @@ ALL = Terms(Reads(whole_table=True))
 ANEW = Terms(Reads(), ())
 
 
-def steps(*commits: list[Action], terms: Terms = BLIND) -> list[Step]:
-    return [Step(number, tuple(actions), terms) for number, actions in enumerate(commits, 1)]
+def steps(*commits: list[Action], terms: Terms = BLIND, may_repeat_files: bool = False) -> list[Step]:
+    return [
+        Step(number, tuple(actions), terms, may_repeat_files=may_repeat_files)
+        for number, actions in enumerate(commits, 1)
+    ]
+
+
+def nothing_before(_: Collection[str]) -> dict[str, str | None]:
+    return {}
 
 
 def folded(*commits: list[Action], terms: Terms = BLIND) -> Net:
@@ -294,7 +301,7 @@ def test_the_sum_of_commits_has_the_ids_of_all_replacements_in_it() -> None:
 
 
 def left(winners: list[Step], known: list[Step], net: Net) -> list[tuple[Action, ...]]:
-    return [step.actions for step in news(winners, known, net).winners]
+    return [step.actions for step in news(winners, known, net, nothing_before).winners]
 
 
 def test_what_the_branch_has_merged_before_is_no_news() -> None:
@@ -315,14 +322,16 @@ def test_a_file_told_once_more_and_then_removed_is_news() -> None:
 
 def test_the_same_change_that_came_another_way_is_shared() -> None:
     net = Net(adds=(add("a"), add("b")), removes=(remove("c"),))
-    found = news(steps([remove("c"), add("a")]), [], net)
+    found = news(steps([remove("c"), add("a")]), [], net, nothing_before)
     assert [step.actions for step in found.winners] == [()]
     rest = net.without(found.shared)
     assert (rest.adds, rest.removes) == ((add("b"),), ())
 
 
 def test_two_that_removed_the_same_file_have_not_done_the_same() -> None:
-    found = news(steps([remove("c"), add("x")]), [], Net(adds=(add("a"),), removes=(remove("c"),)))
+    found = news(
+        steps([remove("c"), add("x")]), [], Net(adds=(add("a"),), removes=(remove("c"),)), nothing_before
+    )
     assert [step.actions for step in found.winners] == [(remove("c"), add("x"))]
     assert not found.shared
 
@@ -365,3 +374,54 @@ def test_a_file_whose_vector_is_replaced_was_there_with_the_former_one() -> None
 def test_of_a_file_that_is_told_without_new_rows_nobody_knows_whether_it_was_there_before() -> None:
     compaction: list[Action] = [remove("a", data_change=False), add("b", data_change=False)]
     assert files_before(steps(compaction, [remove("b")])) == {"a": (None,)}
+
+
+def test_of_a_file_that_a_commit_may_have_repeated_nobody_knows_either() -> None:
+    several = steps([add("a"), remove("b")], [add("b")], may_repeat_files=True)
+    assert files_before(several) == {"b": (None,)}
+
+
+# --- files that were there already --------------------------------------------------------------------------
+
+
+def test_a_file_that_was_only_added_once_more_is_not_brought() -> None:
+    (net,) = fold(steps([add("a"), add("b")], may_repeat_files=True), SCHEMA)
+    assert net.doubtful_paths == ["a", "b"]
+    settled = net.settled({"a": None})
+    assert settled.adds == (add("b"),)
+    assert not settled.doubtful_paths
+
+
+def test_a_file_that_was_added_once_more_and_removed_goes_if_it_was_there() -> None:
+    (net,) = fold(steps([add("a")], [remove("a")], may_repeat_files=True), SCHEMA)
+    assert net.settled({"a": None}).removes == (remove("a"),)
+    assert net.settled({}).actions == ()
+
+
+def test_a_file_that_was_added_once_more_removed_and_added_is_as_it_was() -> None:
+    (net,) = fold(steps([add("a")], [remove("a")], [add("a")], may_repeat_files=True), SCHEMA)
+    assert net.settled({"a": None}).actions == ()
+    assert net.settled({}).actions == (add("a"),)
+
+
+def test_a_file_is_in_no_doubt_that_the_commits_have_removed_before() -> None:
+    anew = Step(1, (remove("a"), add("b")), ANEW)
+    (net,) = fold([anew, *steps([add("a")], may_repeat_files=True)], SCHEMA)
+    assert "a" not in net.doubtful_paths
+    assert add("a") in net.settled({"a": None, "b": None}).adds
+
+
+def test_a_file_whose_statistics_were_told_later_brings_its_rows_still() -> None:
+    (net,) = fold(steps([add("a")], [add("a", data_change=False)]), SCHEMA)
+    assert net.adds == (add("a"),)
+
+
+@pytest.mark.parametrize(
+    ("there", "expected"), [({}, [(), ()]), ({"a": None}, [(add("a"),), (remove("a"),)])]
+)
+def test_a_removal_of_a_file_that_was_added_once_more_is_news(
+    there: dict[str, str | None], expected: list[tuple[Action, ...]]
+) -> None:
+    winners = steps([add("a")], [remove("a")], may_repeat_files=True)
+    found = news(winners, [], Net(), lambda _: there)
+    assert [step.actions for step in found.winners] == expected

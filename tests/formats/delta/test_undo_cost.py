@@ -15,7 +15,7 @@ import penstock
 from penstock import Lake, Settings
 from penstock.formats.delta.lines.replacing import removal
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, write_commit
-from penstock.lake.delta_calls import Looked, TableCommit
+from penstock.lake.delta_calls import GetTableVersions, Looked, TableCommit
 from penstock.model.keys import Key
 from penstock.storage.places import Place
 from tests.formats.delta.sides import KEY, Side, create
@@ -52,9 +52,23 @@ def grow(lake: Lake, name: str, commits: int) -> None:
         if number == commits - 1:
             lake.delta.publish(KEY)
             lake.delta.checkpoint(KEY)
-        lake.table(KEY).append_actions(write_commit([file(f"{name}-{number}")]).decode())
+        append(lake, file(f"{name}-{number}"))
     (Path(lake.table(KEY).location) / f"{name}-0").touch()  # it comes back
     lake.delta.publish(KEY)
+
+
+def append(lake: Lake, add: Add) -> None:
+    """Commit a file as Penstock's own writers do, who name every file anew."""
+    now = lake.do(GetTableVersions(key=Key.parse(KEY), limit=0))
+    one = TableCommit(
+        key=Key.parse(KEY),
+        actions=write_commit([add]).decode(),
+        table=now.id,
+        read_version=now.latest_version,
+        read_tip=now.tip,
+        reads=Looked(),
+    )
+    lake.delta.commit([one])
 
 
 def file(name: str) -> Add:

@@ -21,7 +21,18 @@ from tests.formats.delta.sides import KEY, Side, create, foreign_ids
 
 BRANCHES = ("main", "dev", "fix")
 DAYS = ("mon", "tue")
-WRITES = ("append", "append", "append", "overwrite", "overwrite day", "delete", "mask", "compact", "column")
+WRITES = (
+    "append",
+    "append",
+    "append",
+    "overwrite",
+    "overwrite day",
+    "delete",
+    "mask",
+    "compact",
+    "column",
+    "repeat",
+)
 KINDS = (*WRITES, "merge", "merge", "revert", "revert", "revert", "revert", "transplant")
 
 UNDONE = 0.7
@@ -66,7 +77,9 @@ class History:
 
     def __init__(self, lake: Lake, seed: int) -> None:
         self.lake, self.random = lake, Random(seed)
-        create(lake, *BRANCHES[1:], properties={"delta.enableDeletionVectors": "true"})
+        self.has_vectors = seed % 3 > 0
+        properties = {"delta.enableDeletionVectors": str(self.has_vectors).lower()}
+        create(lake, *BRANCHES[1:], properties=properties)
         self.sides = {name: Side(lake, name) for name in BRANCHES}
         self.day_of = dict.fromkeys(range(1, 5), "mon") | dict.fromkeys((5, 6), "tue")
         self.next_id = 7
@@ -174,9 +187,11 @@ class History:
         rows = sorted(self.rows(branch))
         if kind in ("delete", "mask") and rows:
             one = self.random.choice(rows)
-            side.delete(one) if kind == "delete" else side.mask(one)
+            side.mask(one) if kind == "mask" and self.has_vectors else side.delete(one)
         elif kind == "compact" and any(self.day_of[one] == day for one in rows):
             side.compact(day) if self._is_unmasked(side, day) else None
+        elif kind == "repeat" and rows:
+            side.repeat(self.random.choice(rows))
         elif kind == "column":
             self.columns += 1
             side.add_column(f"note{self.columns}")

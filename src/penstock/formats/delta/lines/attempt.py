@@ -40,6 +40,8 @@ class Attempt(msgspec.Struct, frozen=True):
     blobs: Blobs = msgspec.field(default_factory=Blobs)
     is_append: bool = False
     """It says of itself that it only appends, and has read nothing."""
+    may_repeat_files: bool = True
+    """Files that it adds may be in the table already."""
 
 
 def attempt(table: Table, commits: Commits, content: DeltaTable, proposal: Proposal, now_ms: int) -> Attempt:
@@ -62,7 +64,9 @@ def attempt(table: Table, commits: Commits, content: DeltaTable, proposal: Propo
     time_ms = info.in_commit_timestamp
     assert time_ms is not None
     head = proposal.info_line + b"\n" if info is proposal.info else first_line(info, time_ms)
-    begun = msgspec.structs.replace(begun, is_append=info.is_blind_append is True)
+    begun = msgspec.structs.replace(
+        begun, is_append=info.is_blind_append is True, may_repeat_files=checked.may_repeat_files
+    )
     return _staged(table, commits, content, begun, head + proposal.lines, time_ms)
 
 
@@ -71,7 +75,9 @@ def ratify_attempt(table: Table, line: Line, one: Attempt) -> tuple[Line, Blobs]
     if one.entry is None or one.tip != Tip.of(line) or one.declared != line.declared:
         raise PrepareAgain
     declared, blobs = declared_after(table, line, one.proposal)
-    after, runs = line.followed_by(one.entry, declared, is_append=one.is_append)
+    after, runs = line.followed_by(
+        one.entry, declared, is_append=one.is_append, may_repeat_files=one.may_repeat_files
+    )
     return after, {**one.blobs, **blobs, **runs}
 
 

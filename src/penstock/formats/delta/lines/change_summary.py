@@ -15,6 +15,8 @@ import msgspec
 from penstock.errors import PenstockError
 from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.line import Line, Tip, line_of
+from penstock.formats.delta.lines.shifts import shifts_between
+from penstock.formats.delta.lines.standing import live_at, steps
 from penstock.formats.delta.log.snapshot import Snapshot
 from penstock.formats.delta.protocol.actions import Add, DeletionVector, FileKey, Remove, decode_path
 from penstock.formats.delta.rows.vectors import vector_file
@@ -57,17 +59,11 @@ def _all_files(table: Table, commits: Commits, content: DeltaTable | None) -> di
 
 
 def _net_changes(table: Table, commits: Commits, after: DeltaTable, was: Line) -> FileChanges:
-    """What the commits after a version come to: what came and went again is neither."""
-    added: dict[FileKey, Add] = {}
-    removed: dict[FileKey, Add | Remove] = {}
-    for _, actions in commits.versions(table, after, was.latest):
-        for action in actions:
-            if isinstance(action, Remove) and added.pop(action.key, None) is None:
-                removed[action.key] = action
-        for action in actions:
-            if isinstance(action, Add) and removed.pop(action.key, None) is None:
-                added[action.key] = action
-    return FileChanges(added, removed)
+    """What the commits after a version come to: what came and went again is neither, nor what was there."""
+    since = steps(table, commits, after, was.latest, line_of(after).latest)
+    shifts = shifts_between((), since, live_at(table, commits, after, was.latest)).values()
+    added = {one.after.key: one.after for one in shifts if isinstance(one.after, Add)}
+    return FileChanges(added, {one.before.key: one.before for one in shifts if one.before is not None})
 
 
 def _only_in(one: Snapshot, other: Snapshot) -> Iterator[Add]:

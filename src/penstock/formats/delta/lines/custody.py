@@ -128,7 +128,7 @@ def _begin(table: Table, commits: Commits, intent: Create | Adopt) -> Applied:
     assert first.metadata is not None
     declared, packed = keep(Declared(first.protocol, first.metadata))
     empty = Line(phase=phase, published=before, latest=before, timestamp_ms=-1, declared=declared)
-    line, runs = empty.followed_by(first.entry)
+    line, runs = empty.followed_by(first.entry, may_repeat_files=isinstance(intent, Adopt))
     return Applied(with_line(content, line), {declared: packed, **first.blobs, **runs}, _short(intent))
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.line import Line, Tip, line_of
-from penstock.formats.delta.lines.net import RESTORE, Step
+from penstock.formats.delta.lines.net import MERGED, RESTORE, Step
 from penstock.formats.delta.lines.shifts import paths_of
 from penstock.formats.delta.lines.standing import parted_at, steps, steps_but_appends
 from penstock.formats.delta.protocol.actions import Add, CommitInfo, FileKey, Remove
@@ -23,7 +23,7 @@ from penstock.kernel.format import LaterCommit, Since, Table
 from penstock.model.content import DeltaTable
 from penstock.model.decoders import json_decoder
 
-MERGED: Final = {"operation": "MERGE BRANCH", "operationParameters": {}}
+MERGE_INFO: Final = {"operation": MERGED, "operationParameters": {}}
 REVERTED: Final = "revertedVersion"
 """In a ``commitInfo``, the version that the commit undoes."""
 REPEATED: Final = "repeatedVersion"
@@ -85,7 +85,7 @@ class Later(NamedTuple):
     def is_sum(self) -> bool:
         """Whether it may be what several versions of another line came to."""
         info = last(self.step.actions, CommitInfo)
-        return info is not None and info.operation == MERGED["operation"]
+        return info is not None and info.operation == MERGED
 
     @property
     def adds(self) -> list[Add]:

@@ -101,29 +101,26 @@ class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
     id: ObjectId
 
 
-class Changes(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The versions of a line that may have done more than to append files without having read anything.
-
-    Whoever undoes a commit looks through those that came since, and most of these are appends.
-    """
+class VersionList(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The versions of a line of which something may be true. Of all others after ``after`` it is not."""
 
     after: int
-    """All versions after this one are known: those that are not listed did nothing but append."""
+    """Of the versions up to this one nothing is known."""
     recent: tuple[int, ...] = ()
     """The newest of them."""
     runs: tuple[Run, ...] = ()
     """Those before them, oldest first; the data of a run of level 0 are versions."""
 
-    def followed_by(self, version: int, blobs: Blobs) -> Changes:
+    def followed_by(self, version: int, blobs: Blobs) -> VersionList:
         """With one more; objects that it takes to keep it are put to ``blobs``."""
         recent, runs = self.recent, self.runs
         if len(recent) == RUN_MAX:
             runs = (*runs, _run(blobs, recent[0], recent[-1], 0, recent, ()))
             recent, runs = (), _folded(runs, blobs)
-        return Changes(self.after, (*recent, version), runs)
+        return VersionList(self.after, (*recent, version), runs)
 
     def between(self, after: int, last: int, read: Read) -> Iterator[int]:
-        """Those after a version and up to another, oldest first."""
+        """The listed versions after one and up to another, oldest first."""
         for version in chain(*(_versions_of_run(run, after, read) for run in self.runs), self.recent):
             if version > last:
                 return
@@ -157,8 +154,13 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """The newest; the last of them is the latest version."""
     runs: tuple[Run, ...] = ()
     """Those before them, oldest first."""
-    changes: Changes | None = None
-    """``None`` if nothing is known: an earlier release has written the line."""
+    changes: VersionList | None = None
+    """The versions that may have done more than to append files without having read anything. Whoever undoes
+    a commit looks through those that came since, and most of these are appends. ``None`` if nothing is known:
+    an earlier release has written the line."""
+    repeats: VersionList | None = None
+    """The versions that may have added files which were in the table already, as a retry of another engine
+    does. ``None`` likewise."""
 
     @property
     def fork(self) -> int:
@@ -169,15 +171,21 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     def held(self) -> tuple[ObjectId, ...]:
         """The kernel objects that the line needs."""
         entries = (entry.held for entry in self.entries if entry.held is not None)
-        changes = () if self.changes is None else self.changes.runs
-        return (self.declared, *entries, *(run.id for run in (*self.runs, *changes)))
+        listed = (run for one in (self.changes, self.repeats) if one is not None for run in one.runs)
+        return (self.declared, *entries, *(run.id for run in (*self.runs, *listed)))
 
     def followed_by(
-        self, entry: Entry, declared: ObjectId | None = None, *, is_append: bool = False
+        self,
+        entry: Entry,
+        declared: ObjectId | None = None,
+        *,
+        is_append: bool = False,
+        may_repeat_files: bool = True,
     ) -> tuple[Line, Blobs]:
         """The line with one more version, and the objects that it takes to keep it.
 
         ``is_append``: the version says of itself that it only appended, and read nothing.
+        ``may_repeat_files``: files that it adds may have been in the table already.
         """
         entries, runs, blobs = self.entries, self.runs, Blobs()
         if len(entries) == RUN_MAX:
@@ -185,7 +193,7 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             held = tuple(one.held for one in entries if one.held is not None)
             runs = (*runs, _run(blobs, first, self.latest, 0, entries, held))
             entries, runs = (), _folded(runs, blobs)
-        changes = self.changes or Changes(self.latest)
+        changes, repeats = self.changes or VersionList(self.latest), self.repeats or VersionList(self.latest)
         line = msgspec.structs.replace(
             self,
             latest=self.latest + 1,
@@ -195,6 +203,7 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             entries=(*entries, entry),
             runs=runs,
             changes=changes if is_append else changes.followed_by(self.latest + 1, blobs),
+            repeats=repeats.followed_by(self.latest + 1, blobs) if may_repeat_files else repeats,
         )
         return line, blobs
 
@@ -234,7 +243,14 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             entries=entries,
             runs=(),
             changes=None,
+            repeats=None,
         )
+
+    def versions_with_repeats(self, after: int, last: int, read: Read) -> set[int]:
+        """The versions after one and up to another that may have added files which were there already."""
+        unknown = last if self.repeats is None else min(self.repeats.after, last)
+        listed = () if self.repeats is None else self.repeats.between(max(after, unknown), last, read)
+        return {*range(after + 1, unknown + 1), *listed}
 
     def at(self, version: int, read: Read) -> Entry | None:
         """The entry of a version; ``None`` if the line has none, as where it is published."""

@@ -19,7 +19,7 @@ from penstock.formats.delta.errors import UnsupportedFeature, VersionNotFound
 from penstock.formats.delta.lines.clash import Clash
 from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.difference import Difference, union
-from penstock.formats.delta.lines.later_versions import MERGED
+from penstock.formats.delta.lines.later_versions import MERGE_INFO
 from penstock.formats.delta.lines.line import (
     Blobs,
     Declared,
@@ -41,10 +41,11 @@ from penstock.formats.delta.lines.next_versions import (
     stamp,
 )
 from penstock.formats.delta.lines.ratifying import Known, known
+from penstock.formats.delta.lines.shifts import files_before
 from penstock.formats.delta.lines.standing import (
     Standing,
     begin,
-    files_before,
+    live_at,
     noted,
     parted_at,
     replacements_since,
@@ -257,7 +258,8 @@ def _is_as(table: Table, commits: Commits, target: DeltaTable, was: DeltaTable) 
         table.notes[lost] = problem.message
         return False
     net = fold_all(since, metadata.schema_string)
-    return not net.removes and net.terms.replaces is None and all(not one.data_change for one in net.adds)
+    is_all_there = not net.removes and not net.doubtful and net.terms.replaces is None
+    return is_all_there and all(not one.data_change for one in net.adds)
 
 
 def _told_by(since: Since, target: DeltaTable) -> str:
@@ -308,11 +310,12 @@ def _arrive(
     if not table.is_default or line.tail is None:
         return Applied(source)
     schema_string = known(table, line.declared).metadata.schema_string
-    nets = fold(steps(table, commits, source, line.fork, line.latest), schema_string)
+    since = steps(table, commits, source, line.fork, line.latest)
+    nets = [_settled(table, commits, source, net) for net in fold(since, schema_string)]
     start, blobs = _until_fork(table, commits, source)
     seeing = seeing_blobs(table, blobs)
     begin(seeing, source.location, None if line.fork < 0 else with_line(source, start))
-    return NextVersions(seeing, commits, source, start, now_ms, extend, MERGED, blobs).all(nets)
+    return NextVersions(seeing, commits, source, start, now_ms, extend, MERGE_INFO, blobs).all(nets)
 
 
 def _until_fork(table: Table, commits: Commits, content: DeltaTable) -> tuple[Line, Blobs]:
@@ -329,6 +332,7 @@ def _until_fork(table: Table, commits: Commits, content: DeltaTable) -> tuple[Li
         entries=(),
         runs=(),
         changes=None,
+        repeats=None,
     )
     if fork < 0:
         return part, {}
@@ -409,17 +413,16 @@ class _Merging:
         landing = []
         written = self._written_before(comes)
         for net in nets:
-            if net.doubtful:
-                net = net.settled(self._live_before(comes, net))
+            net = _settled(self._table, self._commits, comes, net)
             written = last(net.state, Metadata) or written
             try:
                 landing.append(self._checked(stays, after, since, net, mine))
             except Clash as clash:
                 raise clash.refused(net, own, is_here=stays is self._target) from None
             self._check_columns(stays, landing[-1], written)
-        return NextVersions(self._table, self._commits, stays, line, self._now_ms, self._extend, MERGED).all(
-            landing, standing
-        )
+        return NextVersions(
+            self._table, self._commits, stays, line, self._now_ms, self._extend, MERGE_INFO
+        ).all(landing, standing)
 
     def _nets(
         self, stays: DeltaTable, comes: DeltaTable, parted: int
@@ -466,7 +469,7 @@ class _Merging:
             return net
         theirs = steps(table, self._commits, stays, after, line.latest)
         net = self._with_added_columns(net, known(table, line.declared))
-        found = news(theirs, mine, net)
+        found = news(theirs, mine, net, live_at(table, self._commits, stays, after))
         net = net.without(found.shared)
         was = self._known_before(stays, after, theirs, found.winners)
         transaction = Transaction(
@@ -550,14 +553,11 @@ class _Merging:
                 state.append(action)
         return msgspec.structs.replace(net, state=tuple(state))
 
-    def _live_before(self, comes: DeltaTable, net: Net) -> dict[str, str | None]:
-        paths = sorted({remove.key.path for remove in net.doubtful})
 
-        def read() -> dict[str, str | None]:
-            return self._commits.snapshot(comes, self._table.read, net.after).live(paths)
-
-        tip = Tip.of(line_of(comes))
-        return noted(self._table, ("delta before", comes.location, tip, net.after, *paths), read)
+def _settled(table: Table, commits: Commits, comes: DeltaTable, net: Net) -> Net:
+    """A net change of a line, with what it took to know which files were there before."""
+    paths = net.doubtful_paths
+    return net.settled(live_at(table, commits, comes, net.after)(paths)) if paths else net
 
 
 def _declares(step: Step) -> bool:

@@ -33,6 +33,10 @@ StateKey = tuple[str, str, str | None]
 
 RESTORE: Final = "RESTORE"
 """The operation that brings a table back into a state that it had."""
+MERGED: Final = "MERGE BRANCH"
+"""The operation that brings what was committed elsewhere."""
+MOVING: Final = frozenset({RESTORE, MERGED})
+"""Operations that add files which were written for other commits."""
 
 
 class Step(NamedTuple):
@@ -48,6 +52,13 @@ class Step(NamedTuple):
     """The commits that replaced files of which it consists."""
     undone: tuple[Replacement, ...] = ()
     """Those that it undoes."""
+    may_repeat_files: bool = True
+    """Whether files that it adds may have been there already. Delta allows that, and whoever does not know
+    what came of a commit may repeat it so."""
+
+    def may_repeat(self, add: Add) -> bool:
+        """Whether a file that it adds may have been there already. One without new rows always may."""
+        return self.may_repeat_files or not add.data_change
 
 
 class Net(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,8 +72,12 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
     feed: tuple[Cdc, ...] = ()
     terms: Terms = Terms(Reads())
     doubtful: tuple[Remove, ...] = ()
-    """Of files that were added without new rows and then removed: they count if the file was there before,
-    and had only been added once more."""
+    """Of files that were added and then removed: they count if the file was there before, and had only been
+    added once more."""
+    doubtful_adds: tuple[FileKey, ...] = ()
+    """Files that are added with new rows, unless they were there before, and were only added once more."""
+    may_be_there: bool = False
+    """Whether files that it adds with new rows may be there already where it lands."""
     after: int = -1
     """The version before the first of the commits."""
     is_strict: bool = False
@@ -90,10 +105,22 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
             spared=(*self.spared, *(one for one in self.adds if one.key in keys)),
         )
 
+    @property
+    def doubtful_paths(self) -> list[str]:
+        """The decoded paths of the files of which it has to be known whether they were there before."""
+        return sorted({*(one.key.path for one in self.doubtful), *(key.path for key in self.doubtful_adds)})
+
     def settled(self, live: Mapping[str, str | None]) -> Net:
         """The same without doubts, once it is known which files were there before."""
         were = [one for one in self.doubtful if one.key in live.items()]
-        return msgspec.structs.replace(self, removes=(*self.removes, *were), doubtful=())
+        repeated = {key for key in self.doubtful_adds if key in live.items()}
+        return msgspec.structs.replace(
+            self,
+            removes=(*self.removes, *were),
+            adds=tuple(one for one in self.adds if one.key not in repeated),
+            doubtful=(),
+            doubtful_adds=(),
+        )
 
 
 def fold(steps: Sequence[Step], schema_string: str) -> tuple[Net, ...]:
@@ -132,7 +159,9 @@ def told_by(difference: Net, folded: Net) -> Net:
     If they replaced files it is strict: whether what came meanwhile should go too, a person has to say. Once
     that has landed, the replacements are there like any others.
     """
-    told = msgspec.structs.replace(difference, replacements=folded.replacements, undone=folded.undone)
+    told = msgspec.structs.replace(
+        difference, replacements=folded.replacements, undone=folded.undone, may_be_there=True
+    )
     if folded.terms.replaces is None:
         return msgspec.structs.replace(told, terms=folded.terms, is_strict=folded.is_strict)
     return msgspec.structs.replace(told, is_strict=True)
@@ -198,6 +227,11 @@ class _Folding:
         self._added: dict[FileKey, Add] = {}
         self._removed: dict[FileKey, Remove] = {}
         self._doubtful: dict[FileKey, Remove] = {}
+        self._unclear: set[FileKey] = set()
+        """Files that were added, and may have been there before."""
+        self._passed: set[str] = set()
+        """The decoded paths of all files so far."""
+        self._may_be_there = False
         self._returned: set[FileKey] = set()
         """Files that were removed and added again: they are as they were."""
         self._feed: list[Cdc] = []
@@ -221,6 +255,10 @@ class _Folding:
             feed=tuple(self._feed),
             terms=self._terms,
             doubtful=tuple(map(self._telling, self._doubtful.values())),
+            doubtful_adds=tuple(
+                key for key, one in self._added.items() if key in self._unclear and one.data_change
+            ),
+            may_be_there=self._may_be_there,
             after=steps[0].version - 1 if steps else -1,
             is_strict=not self._is_told,
             replacements=in_sum(self._named) if len(steps) > 1 else self._named,
@@ -246,7 +284,7 @@ class _Folding:
         for action in step.actions:
             match action:
                 case Add():
-                    self._add(action)
+                    self._add(action, step)
                 case Cdc():
                     self._feed.append(action)
                 case Remove() | CommitInfo():
@@ -255,6 +293,8 @@ class _Folding:
                     if (key := reconciliation_key(action)) is not None:
                         self._state[key] = action
         info = last(step.actions, CommitInfo)
+        # Only what a writer wrote for this very commit can be nowhere else.
+        self._may_be_there |= step.may_repeat_files or info is None or info.operation in MOVING
         # Where it does not say what it undoes, as earlier releases did not, its files have to tell.
         if info is not None and info.operation == RESTORE and not step.undone and not step.replacements:
             while self._replacements and self._replacements[-1].is_undone(self._added):
@@ -272,23 +312,30 @@ class _Folding:
                 self._returned.add(key)
         self._rest_on(msgspec.structs.replace(terms, replaces=None))
 
-    def _add(self, add: Add) -> None:
-        was = self._removed.pop(add.key, None)
+    def _add(self, add: Add, step: Step) -> None:
+        was, before = self._removed.pop(add.key, None), self._added.get(add.key)
         if was is not None:
             self._is_mixed |= was.data_change != add.data_change
             self._returned.add(add.key)
             add = msgspec.structs.replace(add, data_change=False)
+        elif before is not None:  # its rows came with the first of the two
+            add = msgspec.structs.replace(add, data_change=before.data_change or add.data_change)
+        was_unclear = self._doubtful.pop(add.key, None) is not None
+        if was_unclear or (step.may_repeat(add) and add.key.path not in self._passed):
+            self._unclear.add(add.key)
+        self._passed.add(add.key.path)
         self._added[add.key] = add
 
     def _remove(self, remove: Remove, region: Region | None) -> None:
         is_replaced = region is not None and region.holds(remove.partition_values or {})
+        self._passed.add(remove.key.path)
         was = self._added.pop(remove.key, None)
         if was is None or remove.key in self._returned:
             if not is_replaced:
                 self._removed[remove.key] = remove
             return
         self._is_mixed |= was.data_change != remove.data_change
-        if not was.data_change and not is_replaced:
+        if remove.key in self._unclear and not is_replaced:
             self._doubtful[remove.key] = remove
 
     def _replaced(self, partitions: tuple[Partitions, ...] | None) -> Region | None:

@@ -14,6 +14,7 @@ import msgspec
 from penstock.formats.delta.lines.net import Net, Step
 from penstock.formats.delta.lines.replacements import Replacement
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, FileKey, Remove
+from penstock.formats.delta.protocol.lint_files import Lookup
 from penstock.formats.delta.protocol.transaction import Partitions, Reads, Region
 
 
@@ -129,10 +130,12 @@ class News(NamedTuple):
     """Files of the branch's net change that are there already: the same change came another way."""
 
 
-def news(winners: Sequence[Step], known: Iterable[Step], net: Net) -> News:
+def news(winners: Sequence[Step], known: Iterable[Step], net: Net, live_before: Lookup) -> News:
     """The winners without what the branch has itself, in commits known to both sides or in the net change.
 
     Also without files that winners both added and removed: at the end of the line they are as they were.
+    ``live_before`` is asked which of some files were there before the winners, where one may have added
+    again what was there.
     """
     passed = _Passed.of(known)
     left = [step._replace(actions=tuple(passed.unknown(step.actions))) for step in winners]
@@ -146,7 +149,7 @@ def news(winners: Sequence[Step], known: Iterable[Step], net: Net) -> News:
             same |= {one.key for one in files}
         shared |= same
         left[number] = step._replace(actions=tuple(_but_files(step.actions, same)))
-    return News(_lasting(left), frozenset(shared))
+    return News(_lasting(left, live_before), frozenset(shared))
 
 
 class _Passed(NamedTuple):
@@ -178,8 +181,9 @@ class _Passed(NamedTuple):
                 yield action
 
 
-def _lasting(steps: Sequence[Step]) -> list[Step]:
+def _lasting(steps: Sequence[Step], live_before: Lookup) -> list[Step]:
     """Commits without the files that came and went, or went and came back."""
+    were = _were_there(steps, live_before)
     gone: dict[FileKey, int] = {}
     added: dict[FileKey, int] = {}
     dropped: set[tuple[int, FileKey]] = set()
@@ -195,7 +199,7 @@ def _lasting(steps: Sequence[Step]) -> list[Step]:
                 continue
             if (when := gone.pop(action.key, None)) is not None:
                 dropped |= {(when, action.key), (number, action.key)}
-            elif action.data_change:  # else it may have been there before
+            elif action.data_change and action.key not in were:  # else it may have been there before
                 added[action.key] = number
     return [
         step._replace(
@@ -207,6 +211,24 @@ def _lasting(steps: Sequence[Step]) -> list[Step]:
         )
         for number, step in enumerate(steps)
     ]
+
+
+def _were_there(steps: Sequence[Step], live_before: Lookup) -> set[FileKey]:
+    """The files that commits added with new rows, as they said, and removed, and that were there before."""
+    added: set[FileKey] = set()
+    passed: set[FileKey] = set()
+    unclear: set[FileKey] = set()
+    for step in steps:
+        removes = {one.key for one in step.actions if isinstance(one, Remove)}
+        unclear |= removes & added
+        passed |= removes
+        for one in step.actions:
+            if isinstance(one, Add):
+                if one.data_change and one.key not in passed and step.may_repeat(one):
+                    added.add(one.key)
+                passed.add(one.key)
+    live = live_before(sorted({key.path for key in unclear})) if unclear else {}
+    return {key for key in unclear if key in live.items()}
 
 
 def _but_files(actions: Iterable[Action], keys: set[FileKey]) -> Iterator[Action]:

@@ -20,6 +20,7 @@ from penstock.formats.delta.lines.standing import Standing
 from penstock.formats.delta.protocol.actions import (
     Action,
     CommitInfo,
+    FileKey,
     Metadata,
     Protocol,
     Remove,
@@ -77,6 +78,8 @@ class NextVersions:
     def _ratify(self, net: Net, standing: Standing) -> None:
         line, table = self._line, self._table
         was = None if line.latest < 0 else known(table, line.declared)
+        if net.may_be_there:
+            net = net.without(_keys_there(net, standing))
         actions = self._actions(net, was, standing)
         # A replacement that finds nothing to remove is a version nevertheless: it must not be done again.
         if not actions and not net.replacements and not net.undone:
@@ -111,7 +114,9 @@ class NextVersions:
             self._now_ms,
         )
         is_append = info.is_blind_append is True
-        after, runs = line.followed_by(composed.entry, self._declared(actions, was), is_append=is_append)
+        after, runs = line.followed_by(
+            composed.entry, self._declared(actions, was), is_append=is_append, may_repeat_files=False
+        )
         self._blobs |= {**composed.blobs, **runs}
         self._line = after
         standing.followed_by(actions)
@@ -159,6 +164,13 @@ class NextVersions:
         )
         self._blobs[one] = data
         return one
+
+
+def _keys_there(net: Net, standing: Standing) -> frozenset[FileKey]:
+    """The files that a net change adds with new rows, and that are there already as it adds them."""
+    keys = [one.key for one in net.adds if one.data_change]
+    live = standing.live([key.path for key in keys]) if keys else {}
+    return frozenset(key for key in keys if key in live.items())
 
 
 def _state(net: Net, was: Known | None) -> list[Action]:

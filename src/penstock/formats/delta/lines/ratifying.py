@@ -85,6 +85,14 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     is_done: bool = False
     """The table has its batches already, up to the tip."""
 
+    @property
+    def may_repeat_files(self) -> bool:
+        """Whether files that it adds may be in the table already."""
+        if not self.proposal.may_repeat_files or self.live is None:
+            return self.proposal.may_repeat_files
+        adds = (one for one in self.proposal.unnumbered if isinstance(one, Add))
+        return any(one.key.path in self.live for one in adds)
+
 
 def check(table: Table, commits: Commits, content: DeltaTable, proposal: Proposal, now_ms: int) -> Checked:
     """Check a proposal without a version against the table as it is, reading what that takes.
@@ -259,7 +267,9 @@ def ratify(
     )
     declared, blobs = declared_after(table, line, proposal)
     is_append = proposal.told.is_blind_append is True
-    after, runs = line.followed_by(composed.entry, declared, is_append=is_append)
+    after, runs = line.followed_by(
+        composed.entry, declared, is_append=is_append, may_repeat_files=checked.may_repeat_files
+    )
     return after, {**blobs, **composed.blobs, **runs}
 
 

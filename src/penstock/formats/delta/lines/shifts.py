@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from penstock.formats.delta.lines.net import Step
 from penstock.formats.delta.protocol.actions import Add, FileKey, Remove
+from penstock.formats.delta.protocol.lint_files import Lookup
 
 File: TypeAlias = Add | Remove
 """A file of a state: the action that added it, or the one that removed it afterwards."""
+Files: TypeAlias = dict[str, tuple[str | None] | None]
+"""Of some decoded paths, the id of the deletion vector of each that is a file of the table, if it has one;
+``None`` stands for those that are none."""
 
 
 class Shift(NamedTuple):
@@ -31,7 +35,7 @@ class Shift(NamedTuple):
 def shifts_between(
     there: Iterable[Step],
     here: Iterable[Step],
-    live_at_parting: Callable[[Sequence[str]], Mapping[str, str | None]],
+    live_at_parting: Lookup,
 ) -> dict[str, Shift]:
     """The files that differ, by their decoded paths: ``before`` is what each is after the commits ``there``,
     ``after`` what it is after those ``here``. ``live_at_parting`` is asked which of some files were there
@@ -44,13 +48,23 @@ def shifts_between(
     for path in paths:
         parted: File | None = _first(path, theirs, mine)
         if path in unclear and path in were:
-            parted = _added(path, theirs, mine)  # it was only told anew
+            parted = _added(path, theirs, mine)  # it was only added once more
         before = theirs[path].last if path in theirs else parted
         after = mine[path].last if path in mine else parted
         if key_of(before) != key_of(after):
             changes = any(side[path].data_change for side in (theirs, mine) if path in side)
             found[path] = Shift(before, after, changes)
     return found
+
+
+def files_before(steps: Iterable[Step]) -> Files:
+    """What the files that commits name were right before these: each was checked when it was ratified.
+
+    What is removed was there, with that deletion vector. What is added was not; where it may have been, it is
+    left out.
+    """
+    found = ((path, one.first) for path, one in _named(steps).items() if not one.is_unclear)
+    return {path: (first.key.vector,) if isinstance(first, Remove) else None for path, first in found}
 
 
 def key_of(file: File | None) -> FileKey | None:
@@ -67,11 +81,8 @@ class _Named(NamedTuple):
     first: File
     last: Add | None
     data_change: bool
-
-    @property
-    def is_unclear(self) -> bool:
-        """It was added first, without new rows: it may have been there before."""
-        return isinstance(self.first, Add) and not self.first.data_change
+    is_unclear: bool
+    """It was added first, and may have been there before."""
 
 
 def _named(several: Iterable[Step]) -> dict[str, _Named]:
@@ -81,7 +92,8 @@ def _named(several: Iterable[Step]) -> dict[str, _Named]:
             for action in step.actions:
                 if isinstance(action, kind):
                     path = action.key.path
-                    was = found.get(path, _Named(action, None, False))
+                    is_unclear = isinstance(action, Add) and step.may_repeat(action)
+                    was = found.get(path) or _Named(action, None, False, is_unclear)
                     found[path] = was._replace(
                         last=action if isinstance(action, Add) else None,
                         data_change=was.data_change or action.data_change,
@@ -90,7 +102,7 @@ def _named(several: Iterable[Step]) -> dict[str, _Named]:
 
 
 def _is_unclear(path: str, *sides: Mapping[str, _Named]) -> bool:
-    """Whether a file that was added without new rows may have been there before."""
+    """Whether no side tells if a file was there before."""
     return all(side[path].is_unclear for side in sides if path in side)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -21,7 +21,7 @@ from penstock.formats.delta.lines.net import Step
 from penstock.formats.delta.lines.ratifying import known
 from penstock.formats.delta.lines.replacements import Replacement, in_sum, named_in, undone_in
 from penstock.formats.delta.lines.replacing import Replaced, removal
-from penstock.formats.delta.lines.shifts import shifts_between
+from penstock.formats.delta.lines.shifts import Files, shifts_between
 from penstock.formats.delta.log.snapshot import Snapshot
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -33,6 +33,7 @@ from penstock.formats.delta.protocol.actions import (
     Protocol,
     Remove,
 )
+from penstock.formats.delta.protocol.lint_files import Lookup
 from penstock.formats.delta.protocol.transaction import Partitions, last
 from penstock.kernel.format import PrepareAgain, Refused, Table
 from penstock.model.content import DeltaTable
@@ -41,9 +42,6 @@ from penstock.model.encoding import encode
 NEAR_VERSIONS: Final = 64
 """Two versions of a table that are no further apart are compared by the commits in between."""
 _Read = TypeVar("_Read")
-Files: TypeAlias = dict[str, tuple[str | None] | None]
-"""Of some decoded paths, the id of the deletion vector of each that is a file of the table, if it has one;
-``None`` stands for those that are none."""
 
 
 def noted(table: Table, key: tuple[object, ...], read: Callable[[], _Read]) -> _Read:
@@ -66,9 +64,11 @@ def noted(table: Table, key: tuple[object, ...], read: Callable[[], _Read]) -> _
 
 def steps(table: Table, commits: Commits, content: DeltaTable, after: int, last: int) -> list[Step]:
     """The commits of a line after a version and up to another, oldest first. ``PrepareAgain`` as above."""
+    line = line_of(content)
+    repeats = line.versions_with_repeats(after, last, table.read)
     return [
-        _noted_step(table, commits, content.location, version, entry)
-        for version, entry in versions(line_of(content), after, last, table.read)
+        _noted_step(table, commits, content.location, version, entry, version in repeats)
+        for version, entry in versions(line, after, last, table.read)
     ]
 
 
@@ -77,7 +77,8 @@ def steps_but_appends(
 ) -> list[Step]:
     """The same without the commits that say of themselves that they only appended, and read nothing.
 
-    The line knows which they are. Of versions from before it knew, the first line is looked at.
+    The line knows which they are. Of versions from before it knew, the first line is looked at. Whether one
+    may have repeated files is not looked up: each counts as if it might.
     """
     location, line = content.location, line_of(content)
     appends: set[tuple[int, bytes]] = table.notes.setdefault(("delta appends", location), set())
@@ -90,7 +91,7 @@ def steps_but_appends(
         if info is not None and info.is_blind_append:
             appends.add(named)
         else:
-            found.append(_noted_step(table, commits, location, version, entry))
+            found.append(_noted_step(table, commits, location, version, entry, True))
     return found
 
 
@@ -116,9 +117,11 @@ def versions(line: Line, after: int, last: int, read: Read) -> Iterator[tuple[in
         yield version, entry
 
 
-def _noted_step(table: Table, commits: Commits, location: str, version: int, entry: Entry | None) -> Step:
+def _noted_step(
+    table: Table, commits: Commits, location: str, version: int, entry: Entry | None, may_repeat_files: bool
+) -> Step:
     named = (b"", b"") if entry is None else (entry.uuid, entry.line)
-    key = ("delta step", location, version, *named)
+    key = ("delta step", location, version, *named, may_repeat_files)
     if key in table.notes:
         found: Step = table.notes[key]
         return found
@@ -127,29 +130,23 @@ def _noted_step(table: Table, commits: Commits, location: str, version: int, ent
     removes = any(isinstance(action, Remove) for action in actions)
     is_told = terms is not None or not removes
     info = last(actions, CommitInfo)
-    step = Step(version, actions, terms or Terms(), is_told, named_in(info), undone_in(info))
+    step = Step(
+        version, actions, terms or Terms(), is_told, named_in(info), undone_in(info), may_repeat_files
+    )
     table.notes[key] = step
     return step
 
 
-def files_before(steps: Sequence[Step]) -> Files:
-    """What the files that commits name were right before these: each was checked when it was ratified.
+def live_at(table: Table, commits: Commits, content: DeltaTable, version: int) -> Lookup:
+    """Tells which paths were files of a version of a line. ``PrepareAgain`` as above."""
 
-    What is removed was there, with that deletion vector. What is added and brings new rows was not; what
-    brings none may have been, and is left out.
-    """
-    found: Files = {}
-    unclear: set[str] = set()
-    for step in steps:
-        for action in step.actions:
-            if isinstance(action, Remove):
-                found.setdefault(action.key.path, (action.key.vector,))
-        for action in step.actions:
-            if isinstance(action, Add) and action.key.path not in found:
-                found[action.key.path] = None
-                if not action.data_change:
-                    unclear.add(action.key.path)
-    return {path: known for path, known in found.items() if path not in unclear}
+    def look(paths: Collection[str]) -> Mapping[str, str | None]:
+        if version < 0:
+            return {}
+        key = ("delta live at", content.location, Tip.of(line_of(content)), version, *sorted(paths))
+        return noted(table, key, lambda: commits.snapshot(content, table.read, version).live(paths))
+
+    return look
 
 
 def parted_at(one: Line, other: Line, read: Read) -> int:
@@ -309,14 +306,12 @@ class Standing:
         try:
             mine = steps(self._table, self._commits, self._from, parted, here.latest)
             theirs = steps(self._table, self._commits, wanted, parted, there.latest)
+            declared = Protocol | Metadata | DomainMetadata
+            if any(isinstance(one, declared) for step in (*mine, *theirs) for one in step.actions):
+                return None
+            shifts = shifts_between(theirs, mine, live_at(self._table, self._commits, wanted, parted))
         except VersionNotFound:
             return None
-        declared = Protocol | Metadata | DomainMetadata
-        if any(isinstance(one, declared) for step in (*mine, *theirs) for one in step.actions):
-            return None
-        shifts = shifts_between(
-            theirs, mine, lambda paths: self._commits.snapshot(wanted, read, parted).live(paths)
-        )
         is_now = known(self._table, here.declared)
         changes = {path: one.data_change for path, one in shifts.items()}
         returns = [one.before for one in shifts.values() if one.before is not None]

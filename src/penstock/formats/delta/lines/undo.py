@@ -27,7 +27,7 @@ from penstock.formats.delta.lines.commits import Commits
 from penstock.formats.delta.lines.difference import ROW_ID_DOMAIN, changing_rows
 from penstock.formats.delta.lines.later_versions import (
     HELD_IN,
-    MERGED,
+    MERGE_INFO,
     REPEATED,
     REVERTED,
     Later,
@@ -40,7 +40,15 @@ from penstock.formats.delta.lines.ratifying import Known, known
 from penstock.formats.delta.lines.replacements import Replacement, in_sum
 from penstock.formats.delta.lines.replacing import removal
 from penstock.formats.delta.lines.shifts import File, Shift, key_of, paths_of, shifts_between
-from penstock.formats.delta.lines.standing import Standing, begin, in_force, noted, parted_at, steps
+from penstock.formats.delta.lines.standing import (
+    Standing,
+    begin,
+    in_force,
+    live_at,
+    noted,
+    parted_at,
+    steps,
+)
 from penstock.formats.delta.lines.undo_metadata import Undone, undo_metadata
 from penstock.formats.delta.lines.undo_vectors import FileVectors, VectorChange, rows_left, vector_changes
 from penstock.formats.delta.protocol.actions import Action, Add, DomainMetadata, FileKey, Metadata, Remove
@@ -137,7 +145,7 @@ class _Undo:
             if len(held) > HELD_IN_MAX:
                 raise self._refused([f"its rows were written into {len(held)} other files since"])
             parameters[HELD_IN] = msgspec.json.encode(sorted(held)).decode()
-        return {**MERGED, "operationParameters": parameters}
+        return {**MERGE_INFO, "operationParameters": parameters}
 
     @property
     def _lost(self) -> tuple[object, ...]:
@@ -165,17 +173,8 @@ class _Undo:
     @cached_property
     def _shifts(self) -> dict[str, Shift]:
         """What is to be undone, file by file."""
-        return shifts_between(self._steps_to(self._wanted), self._steps_to(self._was), self._live_at_parting)
-
-    def _live_at_parting(self, paths: Sequence[str]) -> Mapping[str, str | None]:
-        if self._parted < 0:
-            return {}
-
-        def read() -> Mapping[str, str | None]:
-            return self._commits.snapshot(self._newest, self._table.read, self._parted).live(paths)
-
-        tip = Tip.at(line_of(self._newest), self._parted, self._table.read)
-        return noted(self._table, ("delta parted", self._target.location, tip, *paths), read)
+        live = live_at(self._table, self._commits, self._newest, self._parted)
+        return shifts_between(self._steps_to(self._wanted), self._steps_to(self._was), live)
 
     # -- what came since ----------------------------------------------------------------------------------
 

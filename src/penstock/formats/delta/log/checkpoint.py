@@ -170,24 +170,34 @@ class _ParquetFile:
         if not fields:
             return
         name = ACTION_NAMES[kind]
-        required = [one.name for one in msgspec.structs.fields(kind) if one.required and one.name in fields]
-        for batch in self._batches([f"{name}.{column}" for column in fields.values()]):
+        required = [
+            fields[one.name] for one in msgspec.structs.fields(kind) if one.required and one.name in fields
+        ]
+        search = None if among is None else _PathSearch(self._arrow, among)
+        groups = None
+        if search is not None and not fields.keys() <= _KEY_FIELDS:  # whose columns cost little
+            groups = self._groups_with_paths(name, fields["path"], search)
+        for batch in self._batches([f"{name}.{column}" for column in fields.values()], groups):
             with self._reading():
-                rows = batch.column(name)
-                rows = rows.drop_null() if rows.null_count else rows
-                if not len(rows):
+                rows = _rows_of(batch, name, required)
+                wanted = None if search is None else search.find(rows.field(fields["path"]))
+                if not len(rows) or (wanted is not None and not wanted):
                     continue
-                for field in required:
-                    if rows.field(fields[field]).null_count:
-                        raise ValueError(f"{name}.{fields[field]} is null")
-                if among is not None:
-                    paths = _decoded(rows.field(fields["path"]).to_pylist())
-                    wanted = [place for place, path in enumerate(paths) if path in among]
-                    if not wanted:
-                        continue
+                if wanted is not None:
                     rows = rows.take(self._arrow.array(wanted))
                 read = _Rows({field: _values(field, rows.field(column)) for field, column in fields.items()})
             yield read
+
+    def _groups_with_paths(self, name: str, column: str, search: _PathSearch) -> list[int]:
+        """The groups of rows in which some paths are: of the others nothing else is decoded."""
+        found = []
+        for group in _groups_with(self._file.metadata, {name}):
+            for batch in self._batches([f"{name}.{column}"], [group]):
+                with self._reading():
+                    if search.find(_rows_of(batch, name, [column]).field(column)):
+                        found.append(group)
+                        break
+        return found
 
     def _fields(self, kind: type[FileActionT]) -> dict[str, str]:
         """The columns to read, by the fields that they fill; none if there are no actions of the kind."""
@@ -203,9 +213,11 @@ class _ParquetFile:
                 raise _invalid(self._table, self._name, problem)
         return fields
 
-    def _batches(self, columns: Sequence[str]) -> Iterator[Any]:
+    def _batches(self, columns: Sequence[str], groups: Sequence[int] | None = None) -> Iterator[Any]:
+        """Batches of some columns, of all groups of rows that may have values there if none are given."""
         with self._reading():
-            groups = _groups_with(self._file.metadata, {one.partition(".")[0] for one in columns})
+            if groups is None:
+                groups = _groups_with(self._file.metadata, {one.partition(".")[0] for one in columns})
             batches = self._file.iter_batches(BATCH_ROWS, groups, columns=columns, use_threads=False)
         while True:
             with self._reading():
@@ -271,10 +283,64 @@ class _Rows:
         return [key.path not in newer.paths or not newer.has(key) for key in self.keys()]
 
 
+def _rows_of(batch: Any, name: str, required: Iterable[str]) -> Any:
+    """The actions of a kind in a batch. ``ValueError`` if one lacks what it must have."""
+    rows = batch.column(name)
+    rows = rows.drop_null() if rows.null_count else rows
+    for column in required:
+        if rows.field(column).null_count:
+            raise ValueError(f"{name}.{column} is null")
+    return rows
+
+
+class _PathSearch:
+    """Finds some decoded paths in columns, without making a value of each of the others where that can be."""
+
+    def __init__(self, arrow: ModuleType, among: Set[str]) -> None:
+        self._arrow, self._among = arrow, among
+        self._wanted: Any = None
+        """The paths as an array of the column's type."""
+
+    def find(self, paths: Any) -> list[int]:
+        """The places in a column where one of them is."""
+        if self._may_have_encoded(paths):
+            decoded = _decoded(paths.to_pylist())
+            return [place for place, path in enumerate(decoded) if path in self._among]
+        if self._wanted is None:
+            text = [path for path in self._among if _is_text(path)]
+            self._wanted = self._arrow.array(text, paths.type)
+        there = self._arrow.compute.is_in(paths, value_set=self._wanted)
+        found: list[int] = self._arrow.compute.indices_nonzero(there).to_pylist()
+        return found
+
+    def _may_have_encoded(self, paths: Any) -> bool:
+        """Whether a column may have paths that are written in another way than they are meant."""
+        types = self._arrow.types
+        if not types.is_string(paths.type) and not types.is_large_string(paths.type):
+            return True
+        buffer = paths.buffers()[2]
+        text = b"" if buffer is None else buffer.to_pybytes()
+        return any(mark.encode() in text for mark in _ENCODED)
+
+
+_ENCODED: Final = ("%", "file:")
+"""What a path has that is written in another way than it is meant."""
+
+
+def _is_text(path: str) -> bool:
+    """Whether a column can hold a path: one with bytes that are no text is always written in another way."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _decoded(paths: Sequence[str]) -> Sequence[str]:
     """Paths as keys have them. Hardly any is written in another way than it is meant."""
     text = "\n".join(paths)
-    return [decode_path(path) for path in paths] if "%" in text or "file:" in text else paths
+    is_encoded = any(mark in text for mark in _ENCODED)
+    return [decode_path(path) for path in paths] if is_encoded else paths
 
 
 def _values(field: str, column: Any) -> Sequence[Any] | repeat[None]:
@@ -347,6 +413,7 @@ def _arrow() -> ModuleType:
     """The library for Parquet, loaded when a checkpoint is really read: that takes a while."""
     try:
         import pyarrow  # type: ignore[import-untyped]
+        import pyarrow.compute  # type: ignore[import-untyped]
         import pyarrow.parquet  # type: ignore[import-untyped]
     except ModuleNotFoundError:
         raise InvalidRequest(

@@ -215,6 +215,7 @@ class DeltaResync:
         if same != (snapshot.metadata.schema_string, snapshot.metadata.partition_columns):
             return None
         found: list[bytes] = []
+        added: set[str] = set()
         there = {one.path for one in snapshot.file_keys()}
         seen = self._tables.seen(key, content)
         for version, entry in versions(line, first - 1, line.latest, self._tables.read):
@@ -227,7 +228,9 @@ class DeltaResync:
                     case Add(base_row_id=None, deletion_vector=None, data_change=True):
                         if action.key.path in there:
                             return None
-                        found.append(write_action(action) + b"\n")
+                        if action.key.path not in added:  # one commit adds a file once
+                            found.append(write_action(action) + b"\n")
+                        added.add(action.key.path)
                     case _:
                         return None
         return found
