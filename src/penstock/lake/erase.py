@@ -42,7 +42,6 @@ from penstock.errors import (
     InvalidRequest,
     KeyNotFound,
     NotManaged,
-    PenstockError,
     ReferenceNotFound,
     UnsupportedFeature,
 )
@@ -66,9 +65,8 @@ from penstock.kernel.table_horizons import (
 from penstock.lake.answers import ErasedTable
 from penstock.lake.calls import EraseTable
 from penstock.lake.dropped_tables import dropped_tables
-from penstock.lake.files.forks import ForkNotes
-from penstock.lake.files.pool import pool_of
 from penstock.lake.files.sweep import sweep_reads
+from penstock.lake.fork_notes import ForkNotes
 from penstock.lake.kept import KeptHistory
 from penstock.model.clock import microseconds, utc
 from penstock.model.commits import CommitMeta
@@ -101,6 +99,13 @@ class Leftovers(NamedTuple):
     """How many more stay for a fork of the lake."""
     needed: tuple[str, ...] = ()
     """What retained history needs although it holds rows that were to go: one sentence each."""
+
+
+def left_of(times_us: Sequence[int], pinned_us: int, grace_us: int) -> Leftovers:
+    """What is left of files that were written at some times, of which forks may need those until one."""
+    young_us = [one for one in times_us if one > pinned_us]
+    until_us = max(young_us, default=0) + grace_us
+    return Leftovers(len(young_us), until_us, forked=len(times_us) - len(young_us))
 
 
 class Settled(NamedTuple):
@@ -440,13 +445,13 @@ class Erase:
         return self._is_held(content, None if self._keeps_younger else first)
 
     def _forks(self) -> Iterator[Holder]:
-        if self._lake.warehouse:
-            with suppress(PenstockError):
-                for note in ForkNotes(self._lake.places.at(pool_of(self._lake.warehouse))).others(
-                    self._lake.id
-                ):
-                    way = "erase the table there as well; --all-references erases it here all the same"
-                    yield Holder(f"the fork of this lake at {note}", True, way)
+        for target, note in ForkNotes(self._store, self._lake.places).describe_others():
+            way = (
+                f"delete the fork, and then its note ({note}); --all-references erases the table here all "
+                "the same, which makes it unreadable in the fork, but files from before the fork stay until "
+                "the note is removed"
+            )
+            yield Holder(f"the fork of this lake at {target}", True, way)
 
     # -- the note with the lake ------------------------------------------------------------------------------
 
@@ -594,7 +599,7 @@ class Erase:
             )
         if left.forked:
             self._left.append(
-                f"{left.forked} files of the table stay for a fork of the lake, which may need them"
+                f"{left.forked} files stay for a fork of the lake, which may need them, and may hold its rows"
             )
         return bool(left.files or left.strangers or left.forked)
 

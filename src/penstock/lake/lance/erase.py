@@ -42,7 +42,7 @@ from penstock.kernel.conflict import content_of
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
-from penstock.lake.erase import Holder, Leftovers, Settled
+from penstock.lake.erase import Holder, Leftovers, Settled, left_of
 from penstock.lake.lance.leftovers import is_data
 from penstock.lake.lance.named import ManifestNames, spellings
 from penstock.lake.lance.sweep import LANCE_DAYS, LanceSweep
@@ -300,13 +300,10 @@ class LanceErasure:
     def left(self, horizon: TableHorizon) -> Leftovers:  # noqa: ARG002 - files tell it by their own times
         """Files that no retained version names and that are there still."""
         found = self._sweep(dry_run=True).unneeded(normalise(self.content.location))
-        pinned_us = found.pinned_us
-        young = [one.modified_us for one in found.to_go if one.modified_us > pinned_us]
         grace_us = self._kernel.graces.of_sweeps(LANCE_DAYS).data_us
         strangers = tuple(one.key for one in found.kept if _may_have_rows(one.key))
-        return Leftovers(
-            len(young), max(young, default=0) + grace_us, strangers, forked=len(found.to_go) - len(young)
-        )
+        times_us = [one.modified_us for one in found.to_go]
+        return left_of(times_us, found.pinned_us, grace_us)._replace(strangers=strangers)
 
 
 def clones_of(lake: Embedded, location: str) -> Iterator[Holder]:
