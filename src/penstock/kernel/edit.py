@@ -11,7 +11,7 @@ from collections import ChainMap
 from collections.abc import Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 from uuid import UUID, uuid4
 
 import msgspec
@@ -31,6 +31,11 @@ from penstock.model.keys import Key
 from penstock.model.objects import Blob, Intent, Large, Value
 from penstock.model.references import Reference
 from penstock.model.transactions import transaction_of
+
+BEING_ERASED: Final = (
+    "is being erased: nothing is written to it on another than the default branch until that has begun; try "
+    "again, or if it does not end, erase the table again"
+)
 
 
 class Occasion(NamedTuple):
@@ -225,7 +230,29 @@ class Edit:
             if managing is not None:
                 self.tables[key] = TableChange(managing, before, after)
         if self.tables:
+            self._check_horizons()
             self._keep_ledger()
+
+    def _check_horizons(self) -> None:
+        """Refuse to go on from a state of a table that was erased, or is about to be: nobody could read it.
+
+        The default branch is where an erase begins the history anew, so that it is never behind.
+        """
+        if self._formats.is_default(self._occasion.reference.name):
+            return
+        horizons = self._formats.horizons_at_turn()
+        if not horizons:
+            return
+        known = [change.before for change in self.tables.values()]
+        for key, change in self.tables.items():
+            after = change.after
+            horizon = None if after is None or after.id is None else horizons.get(after.id)
+            if horizon is None or after in known:  # or it only has another key
+                continue
+            if horizons.is_behind(after):
+                raise horizon.expired()
+            if horizon.is_under_way:
+                self.refuse(key, Refused(BEING_ERASED))
 
     def _keep_ledger(self) -> None:
         ledger = Ledger(self.content, self._formats, self.tables)

@@ -480,12 +480,33 @@ class Formats:
         self.default_branch = default_branch
         self.horizons: Callable[[], TableHorizons] | None = None
         """Reads the horizons of tables that were erased. A kernel sets it."""
+        self._known_horizons: tuple[int, TableHorizons] | None = None
+        self._horizon_looks = 0
 
     def __bool__(self) -> bool:
         return bool(self.all)
 
     def is_default(self, branch: str) -> bool:
         return branch == self.default_branch
+
+    def horizons_at_turn(self) -> TableHorizons | None:
+        """The horizons as they are at the turn of a branch other than the default one.
+
+        They are read once, and again after ``forget_horizons``. An erase commits to every branch that has the
+        table, after it has changed a horizon: a branch that is still as this process left it has none of
+        these commits, and what lands there now lands before the erase looks at the branch.
+        """
+        if self.horizons is None:
+            return None
+        look, known = self._horizon_looks, self._known_horizons
+        if known is None or known[0] != look:
+            self._known_horizons = known = look, self.horizons()
+        return known[1]
+
+    def forget_horizons(self) -> None:
+        """Read the horizons anew at the next turn: a branch was moved by another process, or this one has
+        changed a horizon."""
+        self._horizon_looks += 1
 
     def named(self, name: str) -> Format | None:
         return self._by_name.get(name)

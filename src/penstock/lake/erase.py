@@ -24,7 +24,7 @@ all the same: it is rewritten for the newest version, and the answer says which 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -33,7 +33,6 @@ from uuid import UUID, uuid4
 import msgspec
 
 from penstock.errors import (
-    CommitConflict,
     CommitNotFound,
     CommitVetoed,
     Damaged,
@@ -72,7 +71,7 @@ from penstock.model.clock import microseconds, utc
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, DeltaTable, FilesTable, LanceTable, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
-from penstock.model.keys import RESERVED
+from penstock.model.keys import RESERVED, Key
 from penstock.model.objects import AnyObject, CommitObject, Value
 from penstock.model.operations import Unchanged
 from penstock.model.references import Kind, Reference
@@ -201,9 +200,9 @@ class Erase:
             rewritten = self._format.rewrite()
             horizon = self._begin(known) if horizon is None else horizon
             if not horizon.is_set:
+                self._pass_turns(horizon)
                 self._require_alone(self._wanted)  # who came since the first look
                 self._progress("ending history", 0)
-                self._pass_turns(horizon)
                 horizon = self._set(horizon, self._format.settle(horizon.erase))
         except (EraseRefused, CommitVetoed) as problem:
             if horizon is not None:
@@ -277,22 +276,19 @@ class Erase:
         )
 
     def _pass_turns(self, horizon: TableHorizon) -> None:
-        """Commit to every other branch that has the table and keeps it: what was about to be brought back
-        there without a look at the horizon has landed by then, and is seen, or looks at it."""
-        if self._moment_us is None:
-            return
+        """Commit to every other branch that has the table: what was about to be written or brought back there
+        without a look at the horizon has landed by then, and is seen, or looks at it at its turn."""
         authors = (self._call.who,) if self._call.who else ()
-        meta = CommitMeta(
-            message=f"erase {self._call.key} up to a moment", committer=self._call.who, authors=authors
-        )
+        until = "" if self._moment_us is None else " up to a moment"
+        meta = CommitMeta(message=f"erase {self._call.key}{until}", committer=self._call.who, authors=authors)
         for reference in self._kernel.references.all(Kind.BRANCH):
             is_default = reference.name == self._kernel.formats.default_branch
             if is_default or reference.head == NO_COMMIT or self._content_at(reference.head) is None:
                 continue
-            with suppress(ReferenceNotFound, CommitConflict):  # a commit of another does as well
+            with suppress(ReferenceNotFound, CommitNotFound):  # it was moved, which does as well
                 self._kernel.commit(
                     reference.name,
-                    [Unchanged(self._call.key)],
+                    [Unchanged(Key(horizon.erase))],  # of a key that nobody has, so that nothing conflicts
                     meta,
                     base=reference.head,
                     key=f"erase-{horizon.erase}-{reference.incarnation.hex()}",
@@ -455,6 +451,12 @@ class Erase:
 
     # -- the note with the lake ------------------------------------------------------------------------------
 
+    def _change_horizon(self, change: Callable[[TableHorizon | None], TableHorizon]) -> TableHorizon:
+        try:
+            return change_horizon(self._store, self._kernel.settings, self._table, change)
+        finally:
+            self._kernel.formats.forget_horizons()
+
     def _begin(self, known: TableHorizon | None) -> TableHorizon:
         """Note that the table is being erased. ``EraseRefused`` if another erase has moved the horizon since
         it was looked up: with a moment, what is to stay was found out by that."""
@@ -482,7 +484,7 @@ class Erase:
                 key=str(self._call.key),
             )
 
-        return change_horizon(self._store, self._kernel.settings, self._table, change)
+        return self._change_horizon(change)
 
     def _set(self, horizon: TableHorizon, settled: Settled) -> TableHorizon:
         def change(found: TableHorizon | None) -> TableHorizon:
@@ -499,7 +501,7 @@ class Erase:
                 state=b"" if settled.content is None else state_hash(settled.content),
             )
 
-        after = change_horizon(self._store, self._kernel.settings, self._table, change)
+        after = self._change_horizon(change)
         if after.erase != horizon.erase or after.is_given_up:
             raise EraseRefused(
                 f"another run has given up or replaced this erase of '{self._call.key}', which has removed "
@@ -522,7 +524,7 @@ class Erase:
                 return now
             return msgspec.structs.replace(now, is_set=True, ended_us=self._kernel.clock())
 
-        return change_horizon(self._store, self._kernel.settings, self._table, change)
+        return self._change_horizon(change)
 
     def _note_run(self, horizon: TableHorizon, removed: Removed, *, is_ended: bool) -> TableHorizon:
         """Add what a run has removed, and whether that was the last of it."""
@@ -537,7 +539,7 @@ class Erase:
             total = now.removed + removed if now.removed == known else now.removed
             return msgspec.structs.replace(now, ended_us=ended_us, removed=total)
 
-        return change_horizon(self._store, self._kernel.settings, self._table, change)
+        return self._change_horizon(change)
 
     # -- removing --------------------------------------------------------------------------------------------
 
