@@ -10,7 +10,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
-from penstock.errors import EraseRefused
+from penstock.errors import CommitConflict, EraseRefused
 from penstock.kernel.commit import CommitRequest
 from penstock.kernel.edit import Edit
 from penstock.kernel.merge import MergeRequest
@@ -243,3 +243,24 @@ def test_an_erase_in_the_same_process_is_seen_at_the_next_turn(
         write(lake, kind, 9, "old")
     lake.rebase("old")
     assert content(lake, kind, "old") == [1, 2, 3]
+
+
+def test_an_erase_that_was_killed_is_taken_up_and_the_branch_is_written_to_again(
+    lake: Lake, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(lake, "delta")
+
+    def killed(_erase: Erase, _horizon: Any, _settled: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Erase, "_set", killed)
+        with pytest.raises(KeyboardInterrupt):
+            erase(url)
+    with pytest.raises(CommitConflict, match="is being erased.*erase the table again"):
+        write(lake, "delta", 9, "old")
+    write(lake, "delta", 4)
+    erase(url)
+    lake.rebase("old")
+    write(lake, "delta", 9, "old")
+    assert content(lake, "delta", "old") == [1, 2, 3, 4, 9]

@@ -159,6 +159,21 @@ def test_an_erase_names_forks_and_says_what_stays_for_them(
     assert any("stay for a fork of the lake" in line for line in erased.left)
 
 
+def test_an_erase_ends_once_the_fork_and_its_note_are_removed(
+    source: Lake, tmp_path: Path, later: LateClock
+) -> None:
+    copy_lake(tmp_path / "lake", tmp_path / "fork", clock=later)
+    source.branch("dev").delete()
+    later.days = 40
+    with pytest.raises(penstock.errors.EraseRefused) as refused:
+        source.erase("t")
+    shutil.rmtree(tmp_path / "fork")
+    _, _, told = refused.value.message.partition("then its note (")
+    Path(told.partition(")")[0]).unlink()
+    assert source.erase("t").finished
+    assert ids(source.table("t")) == [2]
+
+
 def test_an_erase_of_a_dropped_table_leaves_files_of_forks(
     source: Lake, fork: Lake, later: LateClock
 ) -> None:
