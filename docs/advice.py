@@ -791,16 +791,14 @@ ERASING: Final = (
         "::test_an_erase_waits_for_the_grace_period_says_until_when_and_ends_after_it",
     ),
     Advice(
-        (
-            "is being erased: nothing is written to it on another than the default branch until that has begun; try "
-            "again, or if it does not end, erase the table again",
-        ),
-        "The erase is taken up, and the branch is written to after it is rebased; nothing was written before.",
-        "tests/erase/test_erase_turns.py::test_an_erase_that_was_killed_is_taken_up_and_the_branch_is_written_to_again",
+        ("until that has begun; try again, or if it does not end, erase the table again",),
+        "The erase is taken up, and the branch is written to after it is rebased; nothing was written then.",
+        "tests/erase/test_erase_turns.py"
+        "::test_an_erase_that_was_killed_is_taken_up_and_the_branch_is_written_to_again",
     ),
     Advice(
         ("delete the fork, and then its note ({}); --all-references erases the table here all the same",),
-        "The fork goes, as is wanted, and files that it shared with the lake after it; rows that are not deleted stay.",
+        "The fork goes, as is wanted, and then files that it shared with the lake; rows of the lake stay.",
         "tests/sweep/test_table_copies.py::test_an_erase_ends_once_the_fork_and_its_note_are_removed",
     ),
     Advice(

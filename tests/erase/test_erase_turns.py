@@ -257,7 +257,7 @@ def test_an_erase_that_was_killed_is_taken_up_and_the_branch_is_written_to_again
         patch.setattr(Erase, "_set", killed)
         with pytest.raises(KeyboardInterrupt):
             erase(url)
-    with pytest.raises(CommitConflict, match="is being erased.*erase the table again"):
+    with pytest.raises(CommitConflict, match=r"is being erased.*erase the table again"):
         write(lake, "delta", 9, "old")
     write(lake, "delta", 4)
     erase(url)
