@@ -791,10 +791,15 @@ ERASING: Final = (
         "::test_an_erase_waits_for_the_grace_period_says_until_when_and_ends_after_it",
     ),
     Advice(
-        ("is being erased up to the version that '{}' is at: try again, or repeat an interrupted erase",),
-        "The rows are written on top of the version with which history begins, and stay.",
-        "tests/erase/test_erase_lance_older_than.py"
-        "::test_a_branch_that_comes_while_the_beginning_is_decided_is_written_to_afterwards",
+        ("until that has begun; try again, or if it does not end, erase the table again",),
+        "The erase is taken up, and the branch is written to after it is rebased; nothing was written then.",
+        "tests/erase/test_erase_turns.py"
+        "::test_an_erase_that_was_killed_is_taken_up_and_the_branch_is_written_to_again",
+    ),
+    Advice(
+        ("delete the fork, and then its note ({}); --all-references erases the table here all the same",),
+        "The fork goes, as is wanted, and then files that it shared with the lake; rows of the lake stay.",
+        "tests/sweep/test_table_copies.py::test_an_erase_ends_once_the_fork_and_its_note_are_removed",
     ),
     Advice(
         ("is being erased: nothing is brought back until that has begun; try again",),

@@ -33,6 +33,7 @@ from penstock.model.objects import Receipt, decode_object
 from penstock.model.references import Kind
 from penstock.stores import open_store
 from penstock.stores.memory import MemoryStore
+from penstock.stores.objectstore import ObjectStore
 from penstock.stores.port import Row, Store
 from penstock.stores.wrapped import WrappedStore
 from penstock.testing.faults import FaultyStore, Point
@@ -229,6 +230,25 @@ def test_a_run_that_writes_nothing_to_the_lake_keeps_a_left_backup_that_the_lake
     assert [one.id for one in list_backups(target)] == [made.point.id, again.point.id]
 
 
+@pytest.mark.parametrize("data", [False, True], ids=["without data", "with data"])
+def test_a_rule_removes_no_backup_that_the_lake_knows_of_if_nothing_is_written_to_the_lake(
+    tmp_path: Path, data: bool
+) -> None:
+    source, target = tmp_path / "lake", tmp_path / "target"
+    with open_lake(source, create=True) as lake:
+        lake.branch().put("t", table(1))
+    known = [backup_lake(source, target, data=data).point.id for _ in range(2)]
+    unknown = backup_lake(source, target, data=data, register=False).point.id
+    made = backup_lake(source, target, data=data, register=False, keep_last=1)
+    assert made.expired == (unknown,)
+    assert [one.id for one in registered_backups(source)] == known
+    assert [one.id for one in list_backups(target)] == [*known, made.point.id]
+    again = backup_lake(source, target, data=data, keep_last=1)
+    assert {*again.expired} == {*known, made.point.id}
+    assert [one.id for one in registered_backups(source)] == [again.point.id]
+    assert [one.id for one in list_backups(target)] == [again.point.id]
+
+
 def test_a_backup_waits_for_one_that_was_killed_no_longer_than_its_lease_is_good() -> None:
     source, target = new_store(2, 5), MemoryStore()
     dying = FaultyStore(target)
@@ -365,14 +385,21 @@ def test_what_a_target_has_not_stored_as_it_was_is_found_by_reading_it_back(is_l
 
 
 @pytest.mark.parametrize("verify", [False, True], ids=["read back", "verified"])
-@pytest.mark.parametrize("where", ["directory", "memory"])
+@pytest.mark.parametrize(
+    "where", ["directory", "memory", "files", pytest.param("s3", marks=pytest.mark.verify)]
+)
 def test_after_a_target_stored_another_byte_the_same_command_heals_the_backup(
-    tmp_path: Path, where: str, verify: bool
+    request: pytest.FixtureRequest, tmp_path: Path, where: str, verify: bool
 ) -> None:
-    source = new_store(1, 30)
-    target = open_store("memory:" if where == "memory" else str(tmp_path / "target"), True, now_us)
+    source, is_bucket = new_store(1, 30), where in ("files", "s3")
+    place = {"memory": "memory:", "files": f"file://{tmp_path}/target"}.get(where, str(tmp_path / "target"))
+    if where == "s3":
+        place = request.getfixturevalue("s3_place").url
+    if is_bucket:
+        ObjectStore(place, announce_wait_s=1.0).close()  # what is removed is announced so long before
+    target = open_store(place, True, now_us)
     needed = _needed(source)
-    for chosen in needed[:: len(needed) // 4]:
+    for chosen in needed[:: len(needed) // (2 if is_bucket else 4)]:
         with pytest.raises(Damaged, match=chosen.hex()):
             back_up(source, _Careless(target, chosen, False), verify=verify)
         assert not target.fetch([chosen]), "what is wrong does not stay"
@@ -380,7 +407,8 @@ def test_after_a_target_stored_another_byte_the_same_command_heals_the_backup(
         assert made.completed
         assert [verify_backup(target, one.id).damages for one in list_backups(target)] == [(), ()]
         assert rows(restored(target)) == rows(source)
-        expire_backups(source, target, *(one.id for one in list_backups(target)), settings=QUICK)
+        ids = [one.id for one in list_backups(target)]
+        expire_backups(source, place if is_bucket else target, *ids, settings=QUICK)
     target.close()
 
 

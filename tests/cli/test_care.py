@@ -210,7 +210,7 @@ def test_a_sweep_counts_data_files_and_removes_them_when_asked(terminal: Termina
         assert left.exists()
     (found,) = terminal.json("sweep", "--remove-data")["tables"]
     assert sorted(found) == [
-        "data_bytes", "data_files", "data_removed", "kept", "key", "location", "names", "problem",
+        "data_bytes", "data_files", "data_removed", "forked", "kept", "key", "location", "names", "problem",
         "scratch_bytes", "scratch_files", "waiting",
     ]  # fmt: skip
     assert (found["key"], found["names"], found["data_removed"]) == ("visits", ["part-0.parquet"], True)

@@ -21,10 +21,18 @@ from typing import Any
 import pytest
 
 from penstock.server import acceptor_process
-from penstock.server.acceptor_process import CONNECTION, HEALTHY, SILENT_MAX_S, STUCK, is_plain_probe
+from penstock.server.acceptor import UNTAKEN_S
+from penstock.server.acceptor_process import (
+    CONNECTION,
+    HEALTHY,
+    SILENT_MAX_S,
+    STUCK,
+    UNTAKEN_MAX,
+    is_plain_probe,
+)
 from penstock.server.listening import bind
 from tests.server.running import Program, program, read_all
-from tests.server.test_serve import COMMITS, LAKE, commit, wait_for_end
+from tests.server.test_serve import COMMITS, LAKE, commit, wait_for_end, workers
 
 PROBE = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
@@ -51,14 +59,17 @@ def stopped(pid: int) -> Iterator[None]:
 class Alone:
     """An acceptor whose serving process is the test."""
 
-    def __init__(self, stuck_s: float) -> None:
-        self.listener = bind("127.0.0.1", 0)
+    def __init__(
+        self, stuck_s: float, untaken_s: float | None = None, listener: socket.socket | None = None
+    ) -> None:
+        self.listener = bind("127.0.0.1", 0) if listener is None else listener
         self.channel, theirs = socket.socketpair()
         self.channel.settimeout(20)
         command = [sys.executable, "-I", "-S", acceptor_process.__file__]
         with theirs:
             passed = [self.listener.fileno(), theirs.fileno()]
-            self.process = Popen([*command, *map(str, passed), str(stuck_s)], pass_fds=passed)
+            times = [stuck_s] if untaken_s is None else [stuck_s, untaken_s]
+            self.process = Popen([*command, *map(str, [*passed, *times])], pass_fds=passed)
 
     def beat(self) -> None:
         self.channel.send(b".")
@@ -81,6 +92,16 @@ class Alone:
         self.channel.close()
         self.listener.close()
         assert self.process.wait(20) == 0
+
+
+@pytest.fixture
+def sharing() -> Iterator[tuple[Alone, Alone]]:
+    """Two acceptors of one listener, as two workers have."""
+    one = Alone(stuck_s=3600, untaken_s=3600)
+    both = one, Alone(stuck_s=3600, untaken_s=3600, listener=one.listener.dup())
+    yield both
+    for each in both:
+        each.end()
 
 
 @pytest.fixture
@@ -174,6 +195,56 @@ def test_probes_are_answered_while_the_server_takes_no_connections(alone: Alone)
             assert connection is not None
             with connection:
                 assert connection.recv(100) == b"GET / HTTP/1.1\r\n\r\n"
+
+
+def test_connections_that_a_worker_does_not_take_are_left_to_the_others(sharing: tuple[Alone, Alone]) -> None:
+    stuck, other = sharing
+    stuck.beat()
+    first = [stuck.connect(b"G") for _ in range(UNTAKEN_MAX)]
+    taken = [stuck.receive() for _ in first]
+    later = [stuck.connect(b"G") for _ in range(UNTAKEN_MAX)]
+    other.beat()
+    taken += [other.receive() for _ in later]
+    stuck.beat()  # it has taken them by now, and the other has not
+    last = [stuck.connect(b"G") for _ in range(UNTAKEN_MAX)]
+    taken += [stuck.receive() for _ in last]
+    assert {data for data, _ in taken} == {CONNECTION}
+    for connection in (*first, *later, *last, *(one for _, one in taken if one is not None)):
+        connection.close()
+
+
+def test_a_worker_that_has_not_run_for_a_while_gets_no_connection() -> None:
+    stuck = Alone(stuck_s=3600, untaken_s=0.0)
+    other = Alone(stuck_s=3600, untaken_s=3600, listener=stuck.listener.dup())
+    stuck.beat()
+    for _ in range(20):
+        with stuck.connect(b"G"):
+            other.beat()
+            data, connection = other.receive()
+            assert data == CONNECTION
+            assert connection is not None
+            connection.close()
+    stuck.end()
+    other.end()
+
+
+@pytest.mark.verify
+def test_requests_are_answered_by_another_worker_while_one_does_not_run(tmp_path: Path) -> None:
+    """One request may have been handed over before that is noticed."""
+    with program(tmp_path, "--workers", "2") as server:
+        lost = 0
+        with stopped(min(workers(server))):
+            for _ in range(20):
+                connection = server.connection()
+                connection.timeout = 10 * UNTAKEN_S
+                try:
+                    assert server.ask("GET", LAKE, connection=connection).status == 200
+                except TimeoutError:
+                    lost += 1
+                connection.close()
+        assert lost <= 1
+        assert {server.get(LAKE).status for _ in range(20)} == {200}
+        assert server.stop() == 0
 
 
 def test_connections_that_were_accepted_are_handed_over_when_the_server_stops(alone: Alone) -> None:

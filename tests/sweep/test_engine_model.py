@@ -1,8 +1,9 @@
 """The sweep engine's argument for its safety, in a world of files that is too simple to be wrong.
 
-While a sweep runs, writers write and commit, old files come back by reverts, history expires, and further
-sweeps begin: at random, between any two steps of the sweep. No file that a retained commit references may be
-gone, and at the end all that nothing references is. Engines that are broken on purpose have to be caught.
+While a sweep runs, writers write and commit, old files come back by reverts, history expires, the lake is
+forked, and further sweeps begin: at random, between any two steps of the sweep. No file that a retained
+commit or a fork references may be gone, and at the end all that nothing references is. Engines that are
+broken on purpose have to be caught.
 """
 
 from __future__ import annotations
@@ -22,10 +23,20 @@ GRACE_US = 1000
 SKEW_US = GRACE_US // 2 - 1
 """By so much clocks differ: writers have half of the grace period, the other half is for this."""
 ROUNDS = 100
+FILES_MAX = 30
 
 
 class Lost(AssertionError):
     """A file is gone that a retained commit references."""
+
+
+class Fork:
+    """A copy of the world's commits; the world cannot ask it what these are."""
+
+    def __init__(self) -> None:
+        self.until_us: int | None = None
+        """What its note says; nothing while it is under way."""
+        self.commits: list[frozenset[str]] | None = None
 
 
 class World:
@@ -38,6 +49,7 @@ class World:
         """The retained ones, oldest first. The last is the head."""
         self.writers: list[tuple[str, int]] = []
         """The file of each, and until when it may be committed."""
+        self.forks: list[Fork] = []
         self.depth = self.count = self.removed = 0
         self.removing: set[Folder] = set()
         """Sweeps that have looked again, and are about to remove."""
@@ -45,7 +57,7 @@ class World:
     def step(self) -> None:
         """Something happens, or nothing does."""
         deeds = (self.write, self.commit, self.commit, self.commit_late, self.revert, self.expire, self.wait)
-        self.drawn.choice((*deeds, self.sweep, self.rest))()
+        self.drawn.choice((*deeds, self.fork, self.sweep, self.rest))()
 
     def rest(self) -> None:
         """Nothing happens."""
@@ -55,6 +67,8 @@ class World:
 
     def write(self) -> None:
         """The storage has another clock than the lake. A writer reckons by the lake's."""
+        if len(self.files) > FILES_MAX:
+            return  # what forks keep adds up
         self.count += 1
         name = f"{self.count:06}"
         self.files[name] = self.now_us + self.drawn.randint(-SKEW_US, SKEW_US)
@@ -81,6 +95,21 @@ class World:
     def expire(self) -> None:
         del self.commits[: max(0, len(self.commits) - self.drawn.randint(1, 5))]
 
+    def fork(self) -> None:
+        """A fork begins, by its note, or goes on: it copies commits, is complete, and is removed some day."""
+        if not self.forks:
+            self.forks.append(Fork())
+        elif (fork := self.forks[-1]).commits is None:
+            fork.commits = [*self.commits]
+        elif fork.until_us is None:
+            fork.until_us = self.now_us + SKEW_US
+        else:
+            self.forks.clear()
+
+    def pinned_us(self) -> int:
+        self.step()
+        return max((2**63 if one.until_us is None else one.until_us for one in self.forks), default=-1)
+
     def sweep(self) -> None:
         """Another sweep begins, and ends, while one goes on."""
         if self.depth < 2:
@@ -97,7 +126,8 @@ class World:
         return {name for commit in self.commits for name in commit}
 
     def check(self) -> None:
-        if lost := self.referenced - self.files.keys():
+        of_forks = {name for fork in self.forks for commit in fork.commits or () for name in commit}
+        if lost := (self.referenced | of_forks) - self.files.keys():
             raise Lost(sorted(lost))
 
 
@@ -148,7 +178,8 @@ class Folder:
 
 
 def sweep(world: World, kind: type[SweepEngine]) -> None:
-    engine = kind(remove_data=True, dry_run=False, batch=world.drawn.choice((1, 2, 100)))
+    batch = world.drawn.choice((1, 2, 100))
+    engine = kind(remove_data=True, dry_run=False, pinned_us=world.pinned_us, batch=batch)
     engine.sweep(Folder(world), Tally())
 
 
@@ -161,6 +192,7 @@ def live(seed: int, kind: type[SweepEngine]) -> World:
             sweep(world, kind)
         world.check()
     world.writers.clear()
+    world.forks.clear()
     world.now_us += 3 * GRACE_US
     world.step = world.rest  # type: ignore[method-assign]
     sweep(world, kind)
@@ -233,7 +265,30 @@ class RemovesOneBatch(SweepEngine):
             super()._remove(folder, candidates[:1], tally)
 
 
-@pytest.mark.parametrize("kind", [LooksOnce, ListsFirst, JudgesOnce, RemovesYoungFiles, RemovesOneBatch])
+class IgnoresForks(SweepEngine):
+    """Notes of forks are not looked for."""
+
+    def _remove(self, folder: SweptFolder, candidates: Sequence[Judged], tally: Tally) -> None:
+        self._pinned_us = lambda: -1
+        super()._remove(folder, candidates, tally)
+
+
+class LooksForForksOnce(SweepEngine):
+    """Notes of forks are looked for at the beginning only."""
+
+    def sweep(self, folder: SweptFolder, tally: Tally) -> None:
+        pinned_us = self._pinned_us()
+        self._pinned_us = lambda: pinned_us
+        super().sweep(folder, tally)
+
+
+BROKEN = [
+    *(LooksOnce, ListsFirst, JudgesOnce, RemovesYoungFiles, RemovesOneBatch),
+    *(IgnoresForks, LooksForForksOnce),
+]
+
+
+@pytest.mark.parametrize("kind", BROKEN)
 def test_a_broken_engine_is_caught(seed: int, kind: type[SweepEngine]) -> None:
     def live_often() -> None:
         for number in range(60):
@@ -248,6 +303,7 @@ def test_nothing_is_removed_that_was_not_to_be(remove_data: bool, dry_run: bool)
     world, tally = World(random.Random(1)), Tally()
     world.step = world.rest  # type: ignore[method-assign]
     world.files = {"old": 0, "young": world.now_us}
-    SweepEngine(remove_data=remove_data, dry_run=dry_run).sweep(Folder(world), tally)
+    engine = SweepEngine(remove_data=remove_data, dry_run=dry_run, pinned_us=lambda: -1)
+    engine.sweep(Folder(world), tally)
     assert world.files.keys() == {"old", "young"}
     assert (tally.names, tally.files[Fate.WAITING], tally.youngest_us) == (["old"], 1, world.now_us)

@@ -13,7 +13,7 @@ from penstock.kernel import copy as copying
 from penstock.kernel.settings import Settings
 from penstock.lake.copy import copy_lake, move_lake
 from penstock.lake.files.calls import ListJobs
-from penstock.lake.files.forks import FORKS, ForkNotes
+from penstock.lake.fork_notes import FORKS, ForkNotes
 from penstock.lake.lake import Lake
 from tests.sweep.pool import Pool, names, swept
 from tests.sweep.tables import LateClock

@@ -124,6 +124,9 @@ def test_a_job_that_writes_and_commits_while_files_are_listed_loses_nothing(
     listing = Place.entries
 
     def entries(place: Place, folder: str = "") -> Iterator[Entry]:
+        if folder:  # that of notes of forks
+            yield from listing(place, folder)
+            return
         table.append(rows(2))
         yield from listing(place, folder)
         table.append(rows(3))

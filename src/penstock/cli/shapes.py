@@ -857,6 +857,8 @@ class SweptFiles(Shape, frozen=True, kw_only=True):
     """Data files that no commit names, but too young to be removed."""
     kept: int
     """Data files that are needed."""
+    forked: int
+    """Files that stay because a fork of the lake may need them."""
     names: tuple[str, ...]
     """The first hundred of the data files that were removed, or would be."""
     problem: str

@@ -157,8 +157,7 @@ class BackupMaker:
             ]
             point = self._begin(source, source_place, register=register, data=data)
             point = self._complete(source, point, workers, register=register, verify=verify)
-            expired = rule.expired(read_points(self._target), source.clock())
-            gone = self._expire(source if register else None, expired)
+            gone = self._expire(source if register else None, self._expired(source, rule, register=register))
         return BackedUp(
             point=point,
             target=place_of(self._target),
@@ -167,6 +166,13 @@ class BackupMaker:
             is_registered=register,
             is_verified=verify or point.is_whole,
         )
+
+    def _expired(self, source: Kernel, rule: Retention, *, register: bool) -> list[BackupPoint]:
+        """The points that a rule lets go. Who is not to write to the lake keeps those that the lake knows of,
+        for the next backup that may have the lake forget them."""
+        expired = rule.expired(read_points(self._target), source.clock())
+        known = set() if register else {one.id for one in read_description(source.store).backups}
+        return [one for one in expired if one.id not in known]
 
     def expire(
         self, source: Kernel | None, chosen: Callable[[list[BackupPoint]], list[BackupPoint]]

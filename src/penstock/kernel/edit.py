@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from uuid import UUID, uuid4
 
 import msgspec
@@ -31,6 +31,14 @@ from penstock.model.keys import Key
 from penstock.model.objects import Blob, Intent, Large, Value
 from penstock.model.references import Reference
 from penstock.model.transactions import transaction_of
+
+if TYPE_CHECKING:
+    from penstock.kernel.table_horizons import TableHorizon, TableHorizons
+
+BEING_ERASED: Final = (
+    "is being erased: nothing is written to it on another than the default branch until that has begun; try "
+    "again, or if it does not end, erase the table again"
+)
 
 
 class Occasion(NamedTuple):
@@ -225,7 +233,37 @@ class Edit:
             if managing is not None:
                 self.tables[key] = TableChange(managing, before, after)
         if self.tables:
+            self._check_horizons()
             self._keep_ledger()
+
+    def _check_horizons(self) -> None:
+        """Refuse to go on from a state of a table that was erased, or is about to be: nobody could read it.
+
+        The default branch is where an erase begins the history anew, so that it is never behind.
+        """
+        if self._formats.is_default(self._occasion.reference.name):
+            return
+        if not any(self._erased(self._formats.horizons_at_turn())):
+            return
+        self._formats.forget_horizons()  # an erase may have ended since they were read
+        for key, horizon, is_behind in self._erased(self._formats.horizons_at_turn()):
+            if is_behind:
+                raise horizon.expired()
+            self.refuse(key, Refused(BEING_ERASED))
+
+    def _erased(self, horizons: TableHorizons | None) -> Iterator[tuple[Key, TableHorizon, bool]]:
+        """The tables that would go on from a state that is erased, or is about to be, and whether it is."""
+        if not horizons:
+            return
+        known = [change.before for change in self.tables.values()]
+        for key, change in self.tables.items():
+            after = change.after
+            horizon = None if after is None or after.id is None else horizons.get(after.id)
+            if horizon is None or after in known:  # or it only has another key
+                continue
+            is_behind = horizons.is_behind(after)
+            if is_behind or horizon.is_under_way:
+                yield key, horizon, is_behind
 
     def _keep_ledger(self) -> None:
         ledger = Ledger(self.content, self._formats, self.tables)

@@ -19,7 +19,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from penstock.errors import InvalidContent, Unavailable
+from penstock.errors import InvalidContent
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId, encode, object_id
@@ -432,12 +432,6 @@ class Format:
         """
         return False
 
-    def is_up_to(self, content: AnyContent, first: int) -> bool:  # noqa: ARG002
-        """Whether what another branch writes to a table as a content has it could not be told from what was
-        written there before a version was the newest one. Asked while an erase is about to say that the
-        history of the table begins with that version."""
-        return False
-
     def cut_content(self, content: AnyContent, first: int) -> AnyContent:  # noqa: ARG002
         """A table as it is read and retained where its history begins with a version that it has: without
         what the content holds of earlier ones."""
@@ -447,18 +441,11 @@ class Format:
         """What is retained of a table that is about to be written to.
 
         ``HistoryExpired`` for a branch that has the table as it was before an erase: what is written there
-        would go on from a state that is not retained, and would not be retained either. ``Unavailable`` while
-        an erase is about to say whether it is.
+        would go on from a state that is not retained, and would not be retained either.
         """
         if table.is_default or content.id is None or self.find_horizon is None:
             return content
         horizon = self.find_horizon(content.id)
-        if horizon is not None and horizon.is_under_way and self.is_up_to(content, horizon.coming):
-            raise Unavailable(
-                f"'{table.key}' is being erased up to the version that '{table.branch}' is at: try again, or "
-                "repeat an interrupted erase",
-                key=str(table.key),
-            )
         if horizon is None or horizon.first < 0:
             return content
         if self.is_before(content, horizon.first, keeps_younger=horizon.keeps_younger):
@@ -496,12 +483,33 @@ class Formats:
         self.default_branch = default_branch
         self.horizons: Callable[[], TableHorizons] | None = None
         """Reads the horizons of tables that were erased. A kernel sets it."""
+        self._known_horizons: tuple[int, TableHorizons] | None = None
+        self._horizon_looks = 0
 
     def __bool__(self) -> bool:
         return bool(self.all)
 
     def is_default(self, branch: str) -> bool:
         return branch == self.default_branch
+
+    def horizons_at_turn(self) -> TableHorizons | None:
+        """The horizons as they are at the turn of a branch other than the default one.
+
+        They are read once, and again after ``forget_horizons``. An erase commits to every branch that has the
+        table, after it has changed a horizon: a branch that is still as this process left it has none of
+        these commits, and what lands there now lands before the erase looks at the branch.
+        """
+        if self.horizons is None:
+            return None
+        look, known = self._horizon_looks, self._known_horizons
+        if known is None or known[0] != look:
+            self._known_horizons = known = look, self.horizons()
+        return known[1]
+
+    def forget_horizons(self) -> None:
+        """Read the horizons anew at the next turn: a branch was moved by another process, or this one has
+        changed a horizon."""
+        self._horizon_looks += 1
 
     def named(self, name: str) -> Format | None:
         return self._by_name.get(name)

@@ -398,9 +398,11 @@ class Kernel:
             if len(self._queues) >= self.settings.queues_max:
                 # An idle queue holds nothing but a copy of its branch's head.
                 self._queues = {name: known for name, known in self._queues.items() if not known.is_idle}
-            return self._queues.setdefault(
-                branch, BranchQueue(branch, self.store, self.objects, self.clock, self.settings, self.meter)
+            forget = None if self.formats.is_default(branch) else self.formats.forget_horizons
+            queue = BranchQueue(
+                branch, self.store, self.objects, self.clock, self.settings, self.meter, forget
             )
+            return self._queues.setdefault(branch, queue)
 
     def _moved(self, branch: str) -> None:
         """Somebody moves a branch past its queue, which need not try with the row that it remembers."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from itertools import islice
 from threading import Lock
 from typing import Final
@@ -50,7 +51,10 @@ class BranchQueue:
         clock: Clock,
         settings: Settings,
         meter: Meter = SILENT,
+        forget_horizons: Callable[[], None] | None = None,
     ) -> None:
+        self._forget_horizons = forget_horizons
+        """Called when another process has moved the branch: it may be by an erase."""
         self.name, self.label, self.meter = name, label_of(name), meter
         self.store, self.objects, self.clock, self.settings = store, objects, clock, settings
         self.log = RefLog(objects)
@@ -225,6 +229,8 @@ class BranchQueue:
         chain = self._chain
         if chain is None or self._row != row:
             chain = self._chain = Chain(self.objects, reference.head)
+            if self._forget_horizons is not None:
+                self._forget_horizons()
             self._row = row
         return chain
 

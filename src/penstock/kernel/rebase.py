@@ -152,6 +152,7 @@ class Rebase:
         kernel = self._kernel
         self._base = kernel.history.merge_bases(reference.head, self._onto)[0]
         chain = Chain(kernel.objects, self._onto)
+        kernel.formats.forget_horizons()
         own = self._own_commits(reference.head)
         if not own:
             return chain

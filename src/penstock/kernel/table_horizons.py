@@ -95,8 +95,6 @@ class TableHorizon(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     so, there is nothing more to erase."""
     removed: Removed = Removed()
     """By the last erase."""
-    coming: int = -1
-    """The first version that an erase under way has chosen of those that there are; -1 if it makes one."""
 
     @property
     def keeps_younger(self) -> bool:

@@ -148,6 +148,8 @@ class SweptTable(msgspec.Struct, frozen=True, kw_only=True):
     """Data files that no commit names, but too young to be removed."""
     kept: int
     """Data files that are needed."""
+    forked: int = 0
+    """Files that stay because a fork of the lake may need them."""
     names: tuple[str, ...] = ()
     """The first hundred of the data files that were removed, or would be, below the table's root."""
     problem: str = ""

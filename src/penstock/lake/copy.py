@@ -15,8 +15,7 @@ from penstock.kernel.seal import cancel
 from penstock.kernel.settings import Settings
 from penstock.kernel.undo_move import take_back
 from penstock.lake.embedded import Embedded
-from penstock.lake.files.forks import ForkNotes
-from penstock.lake.files.pool import pool_of
+from penstock.lake.fork_notes import ForkNotes
 from penstock.lake.lake import Lake
 from penstock.lake.opening import is_remote, open_lake, require_no_server, require_target
 from penstock.model.clock import Clock, now_us
@@ -40,7 +39,7 @@ def copy_lake(
 
     The copy is a lake with an id of its own. If it is interrupted, the same call goes on where it was. Tables
     stay where they are: managed ones can only be read in the copy. Files that the copy shares with its source
-    stay for as long as a note in the warehouse says so (see ``files/forks.py``).
+    stay for as long as a note in the warehouse says so (see ``fork_notes.py``).
     """
     with opened_lake(source, author, settings, clock) as lake, _made(target, clock) as place:
         notes = fork_notes(lake)
@@ -57,7 +56,7 @@ def copy_lake(
             who=lake.author,
             progress=progress,
         )
-        # A lake that had no files before the copy has none that are old enough for any sweep.
+        # A lake that had no tables before the copy has no files that are old enough for any sweep.
         notes = notes or fork_notes(lake)
         if notes is not None:
             notes.complete(lake.id, place_of(place), copied.id, clock())
@@ -174,12 +173,11 @@ def _made(target: Place, clock: Clock) -> Iterator[Store]:
 
 
 def fork_notes(lake: Lake) -> ForkNotes | None:
-    """The notes in the pool of a lake; nothing if it has no tables, or no files of any."""
+    """The notes of forks of a lake; nothing if it has no tables."""
     embedded = lake.catalogue
-    if not isinstance(embedded, Embedded) or not lake.warehouse or not embedded.has_any_tables():
+    if not isinstance(embedded, Embedded) or not embedded.has_any_tables():
         return None
-    pool = lake.places.at(pool_of(lake.warehouse))
-    return ForkNotes(pool) if any(True for _ in pool.folders()) else None
+    return ForkNotes(embedded.kernel.store, embedded.places)
 
 
 def _is_fork_of(found: Description, source_id: str) -> bool:

@@ -29,7 +29,8 @@ from penstock.lake.delta import lines_of, sent
 from penstock.lake.delta_calls import CommitTables, GetTableVersions, Looked, TableCommit
 from penstock.lake.delta_plugin import DeltaPlugin
 from penstock.lake.delta_sweep import TableSweep
-from penstock.lake.erase import Holder, Leftovers, Settled
+from penstock.lake.erase import Holder, Leftovers, Settled, left_of
+from penstock.lake.fork_notes import ForkNotes
 from penstock.model.clock import utc
 from penstock.model.content import DeltaTable, ManagedTable
 from penstock.model.encoding import ObjectId
@@ -237,10 +238,12 @@ class DeltaErasure:
             for one in entries
             if one.key not in known and one.key not in needs.named and _may_have_rows(one.key)
         )
-        left = [one.entry.modified_us for one in judged if one.fate.is_to_go]
+        times_us = [one.entry.modified_us for one in judged if one.fate.is_to_go]
         grace_us = self._kernel.graces.of_sweeps().data_us
         needed = () if horizon.moment_us is None else tuple(self._needed(horizon.first, needs.named))
-        return Leftovers(len(left), max(left, default=0) + grace_us, strangers, needed=needed)
+        pinned_us = ForkNotes(self._kernel.store, self._lake.places).pinned_us()
+        left = left_of(times_us, pinned_us, grace_us)
+        return left._replace(strangers=strangers, needed=needed)
 
     def _needed(self, first: int, named: Container[str]) -> Iterator[str]:
         """Says which files retained versions need that hold rows which were deleted before the first one."""

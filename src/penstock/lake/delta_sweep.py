@@ -23,6 +23,7 @@ from penstock.lake.delta_kept import KeptTables
 from penstock.lake.delta_parts import DeltaParts
 from penstock.lake.delta_unlanded import UnlandedTables
 from penstock.lake.delta_word import OwnersWord
+from penstock.lake.fork_notes import ForkNotes
 from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
 from penstock.metrics import table as metrics
 from penstock.model.content import DeltaTable
@@ -47,7 +48,12 @@ class TableSweep:
         self._tables = parts.owner.tables
         self._now_us = kernel.clock()
         self._data_us = self._now_us - kernel.graces.of_sweeps().data_us
-        self._engine = SweepEngine(remove_data=call.remove_data, dry_run=call.dry_run, progress=progress)
+        self._engine = SweepEngine(
+            remove_data=call.remove_data,
+            dry_run=call.dry_run,
+            pinned_us=ForkNotes(kernel.store, parts.places).pinned_us,
+            progress=progress,
+        )
 
     def locations(self) -> list[str]:
         """Where the tables are that were asked for, sorted, however many an answer may have."""

@@ -148,7 +148,7 @@ class _Folder:
 
     def finish(self, tally: Tally) -> None:
         """The note goes last: what an interrupted sweep leaves is still known to be this lake's."""
-        if self._engine.removes(Fate.DATA) and not tally.files[Fate.KEPT]:
+        if self._engine.removes(Fate.DATA) and not tally.stays:
             self._known.look()
             if not self._known.has(self._unlanded.table):
                 self._unlanded.place.delete([self._unlanded.entries[-1].key])

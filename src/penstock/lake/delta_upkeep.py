@@ -17,6 +17,7 @@ from penstock.lake.delta_answers import CleanedLog, WrittenFile
 from penstock.lake.delta_calls import CheckpointTable, CleanLog, CompactLog
 from penstock.lake.delta_kept import KeptTables
 from penstock.lake.delta_parts import DeltaParts
+from penstock.lake.fork_notes import ForkNotes
 from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
 from penstock.storage.places import Place
@@ -51,20 +52,22 @@ class Upkeep:
         """Files of a table that nobody needs go: old ones of its log, and those that lie beside it.
 
         What kept commits need is gathered before the files are listed. Whatever is put to use in between was
-        written in between, and is too new to go.
+        written in between, and is too new to go. What was written before a fork of the lake stays for it.
         """
         content, place, published = self._published(call.key)
         _, metadata = self._tables.declared(line_of(content))
         kept = tuple(self._kept(content))
-        now_ms = self._now_ms()
+        now_ms, pinned_us = self._now_ms(), ForkNotes(self._kernel.store, self._places).pinned_us()
         planned = plan_cleanup(
             place,
             metadata.configuration,
             published=published,
             keep_from=min((max(0, line_of(one).published) for one in kept), default=published),
             now_ms=now_ms,
+            pinned_us=pinned_us,
         )
-        beside = plan_scratch(place, needed_files(kept, self._tables.read), now_ms=now_ms)
+        needed = needed_files(kept, self._tables.read)
+        beside = plan_scratch(place, needed, now_ms=now_ms, pinned_us=pinned_us)
         names = (*planned.names, *beside.names)
         if not call.dry_run:
             remove(place, names)

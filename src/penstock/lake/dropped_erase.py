@@ -20,8 +20,9 @@ from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
 from penstock.lake.delta_kept import KeptTables
 from penstock.lake.delta_plugin import DeltaPlugin
-from penstock.lake.erase import Holder, Leftovers, Settled
+from penstock.lake.erase import Holder, Leftovers, Settled, left_of
 from penstock.lake.files.erase import FilesErasure
+from penstock.lake.fork_notes import ForkNotes
 from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, DeltaTable, FilesTable, LanceTable, ManagedTable
@@ -161,7 +162,10 @@ class DroppedErasure:
             sweep = LanceSweep(self._kernel, lake.places, lake.id, lake.warehouse, call, progress)
             (swept,) = sweep.run([normalise(self.content.location)])
             return swept
-        engine, tally, problem = SweepEngine(remove_data=True, dry_run=False, progress=progress), Tally(), ""
+        engine = SweepEngine(
+            remove_data=True, dry_run=False, pinned_us=self._forks().pinned_us, progress=progress
+        )
+        tally, problem = Tally(), ""
         try:
             engine.sweep(_GoneFolder(self._lake, self.content.location, self._before_us()), tally)
         except PenstockError as error:
@@ -171,8 +175,8 @@ class DroppedErasure:
     def left(self, horizon: TableHorizon) -> Leftovers:
         if isinstance(self.content, FilesTable):
             return self._files().left(horizon)
-        young = [one.modified_us for one in self._place.entries()]
-        return Leftovers(len(young), max(young, default=0) + self._grace_us())
+        times_us = [one.modified_us for one in self._place.entries()]
+        return left_of(times_us, self._forks().pinned_us(), self._grace_us())
 
     def _grace_us(self) -> int:
         days = (LANCE_DAYS,) if isinstance(self.content, LanceTable) else ()
@@ -180,6 +184,9 @@ class DroppedErasure:
 
     def _before_us(self) -> int:
         return self._kernel.clock() - self._grace_us()
+
+    def _forks(self) -> ForkNotes:
+        return ForkNotes(self._kernel.store, self._lake.places)
 
     def _files(self) -> FilesErasure:
         return FilesErasure(self._lake, self._key, self._who, dropped=self.content.id)
@@ -218,7 +225,7 @@ class _GoneFolder:
         self._place.delete([one.entry.key for one in files])
 
     def finish(self, tally: Tally) -> None:
-        if not tally.files[Fate.WAITING] and not tally.files[Fate.KEPT]:
+        if not tally.stays:
             self._place.prune()
         else:
             self._place.remove_empty_folders()

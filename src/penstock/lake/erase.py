@@ -24,7 +24,7 @@ all the same: it is rewritten for the newest version, and the answer says which 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -33,7 +33,6 @@ from uuid import UUID, uuid4
 import msgspec
 
 from penstock.errors import (
-    CommitConflict,
     CommitNotFound,
     CommitVetoed,
     Damaged,
@@ -42,7 +41,6 @@ from penstock.errors import (
     InvalidRequest,
     KeyNotFound,
     NotManaged,
-    PenstockError,
     ReferenceNotFound,
 )
 from penstock.kernel.conflict import content_of
@@ -65,15 +63,14 @@ from penstock.kernel.table_horizons import (
 from penstock.lake.answers import ErasedTable
 from penstock.lake.calls import EraseTable
 from penstock.lake.dropped_tables import dropped_tables
-from penstock.lake.files.forks import ForkNotes
-from penstock.lake.files.pool import pool_of
 from penstock.lake.files.sweep import sweep_reads
+from penstock.lake.fork_notes import ForkNotes
 from penstock.lake.kept import KeptHistory
 from penstock.model.clock import microseconds, utc
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
-from penstock.model.keys import RESERVED
+from penstock.model.keys import RESERVED, Key
 from penstock.model.objects import AnyObject, CommitObject, Value
 from penstock.model.operations import Unchanged
 from penstock.model.references import Kind, Reference
@@ -100,6 +97,13 @@ class Leftovers(NamedTuple):
     """How many more stay for a fork of the lake."""
     needed: tuple[str, ...] = ()
     """What retained history needs although it holds rows that were to go: one sentence each."""
+
+
+def left_of(times_us: Sequence[int], pinned_us: int, grace_us: int) -> Leftovers:
+    """What is left of files that were written at some times, of which forks may need those until one."""
+    young_us = [one for one in times_us if one > pinned_us]
+    until_us = max(young_us, default=0) + grace_us
+    return Leftovers(len(young_us), until_us, forked=len(times_us) - len(young_us))
 
 
 class Settled(NamedTuple):
@@ -196,10 +200,9 @@ class Erase:
             rewritten = self._format.rewrite()
             horizon = self._begin(known) if horizon is None else horizon
             if not horizon.is_set:
-                self._note_wanted(horizon)
+                self._pass_turns(horizon)
                 self._require_alone(self._wanted)  # who came since the first look
                 self._progress("ending history", 0)
-                self._pass_turns(horizon)
                 horizon = self._set(horizon, self._format.settle(horizon.erase))
         except (EraseRefused, CommitVetoed) as problem:
             if horizon is not None:
@@ -273,22 +276,19 @@ class Erase:
         )
 
     def _pass_turns(self, horizon: TableHorizon) -> None:
-        """Commit to every other branch that has the table and keeps it: what was about to be brought back
-        there without a look at the horizon has landed by then, and is seen, or looks at it."""
-        if self._moment_us is None:
-            return
+        """Commit to every other branch that has the table: what was about to be written or brought back there
+        without a look at the horizon has landed by then, and is seen, or looks at it at its turn."""
         authors = (self._call.who,) if self._call.who else ()
-        meta = CommitMeta(
-            message=f"erase {self._call.key} up to a moment", committer=self._call.who, authors=authors
-        )
+        until = "" if self._moment_us is None else " up to a moment"
+        meta = CommitMeta(message=f"erase {self._call.key}{until}", committer=self._call.who, authors=authors)
         for reference in self._kernel.references.all(Kind.BRANCH):
             is_default = reference.name == self._kernel.formats.default_branch
             if is_default or reference.head == NO_COMMIT or self._content_at(reference.head) is None:
                 continue
-            with suppress(ReferenceNotFound, CommitConflict):  # a commit of another does as well
+            with suppress(ReferenceNotFound, CommitNotFound):  # it was moved, which does as well
                 self._kernel.commit(
                     reference.name,
-                    [Unchanged(self._call.key)],
+                    [Unchanged(Key(horizon.erase))],  # of a key that nobody has, so that nothing conflicts
                     meta,
                     base=reference.head,
                     key=f"erase-{horizon.erase}-{reference.incarnation.hex()}",
@@ -443,15 +443,21 @@ class Erase:
         return self._is_held(content, None if self._keeps_younger else first)
 
     def _forks(self) -> Iterator[Holder]:
-        if self._lake.warehouse:
-            with suppress(PenstockError):
-                for note in ForkNotes(self._lake.places.at(pool_of(self._lake.warehouse))).others(
-                    self._lake.id
-                ):
-                    way = "erase the table there as well; --all-references erases it here all the same"
-                    yield Holder(f"the fork of this lake at {note}", True, way)
+        for target, note in ForkNotes(self._store, self._lake.places).describe_others():
+            way = (
+                f"delete the fork, and then its note ({note}); --all-references erases the table here all "
+                "the same, which makes it unreadable in the fork, but files from before the fork stay until "
+                "the note is removed"
+            )
+            yield Holder(f"the fork of this lake at {target}", True, way)
 
     # -- the note with the lake ------------------------------------------------------------------------------
+
+    def _change_horizon(self, change: Callable[[TableHorizon | None], TableHorizon]) -> TableHorizon:
+        try:
+            return change_horizon(self._store, self._kernel.settings, self._table, change)
+        finally:
+            self._kernel.formats.forget_horizons()
 
     def _begin(self, known: TableHorizon | None) -> TableHorizon:
         """Note that the table is being erased. ``EraseRefused`` if another erase has moved the horizon since
@@ -480,20 +486,7 @@ class Erase:
                 key=str(self._call.key),
             )
 
-        return change_horizon(self._store, self._kernel.settings, self._table, change)
-
-    def _note_wanted(self, horizon: TableHorizon) -> None:
-        """Note the version that is to be the first, for those who are about to go on from it."""
-        wanted = self._wanted
-        if wanted is None:
-            return
-
-        def change(found: TableHorizon | None) -> TableHorizon:
-            now = found or horizon
-            is_other = now.erase != horizon.erase or now.is_set
-            return now if is_other or now.coming >= wanted else msgspec.structs.replace(now, coming=wanted)
-
-        change_horizon(self._store, self._kernel.settings, self._table, change)
+        return self._change_horizon(change)
 
     def _set(self, horizon: TableHorizon, settled: Settled) -> TableHorizon:
         def change(found: TableHorizon | None) -> TableHorizon:
@@ -510,7 +503,7 @@ class Erase:
                 state=b"" if settled.content is None else state_hash(settled.content),
             )
 
-        after = change_horizon(self._store, self._kernel.settings, self._table, change)
+        after = self._change_horizon(change)
         if after.erase != horizon.erase or after.is_given_up:
             raise EraseRefused(
                 f"another run has given up or replaced this erase of '{self._call.key}', which has removed "
@@ -533,7 +526,7 @@ class Erase:
                 return now
             return msgspec.structs.replace(now, is_set=True, ended_us=self._kernel.clock())
 
-        return change_horizon(self._store, self._kernel.settings, self._table, change)
+        return self._change_horizon(change)
 
     def _note_run(self, horizon: TableHorizon, removed: Removed, *, is_ended: bool) -> TableHorizon:
         """Add what a run has removed, and whether that was the last of it."""
@@ -548,7 +541,7 @@ class Erase:
             total = now.removed + removed if now.removed == known else now.removed
             return msgspec.structs.replace(now, ended_us=ended_us, removed=total)
 
-        return change_horizon(self._store, self._kernel.settings, self._table, change)
+        return self._change_horizon(change)
 
     # -- removing --------------------------------------------------------------------------------------------
 
@@ -610,7 +603,7 @@ class Erase:
             )
         if left.forked:
             self._left.append(
-                f"{left.forked} files of the table stay for a fork of the lake, which may need them"
+                f"{left.forked} files stay for a fork of the lake, which may need them, and may hold its rows"
             )
         return bool(left.files or left.strangers or left.forked)
 

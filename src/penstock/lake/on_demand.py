@@ -99,9 +99,6 @@ class OnDemand(Format):
     def is_before(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:
         return self._real().is_before(content, first, keeps_younger=keeps_younger)
 
-    def is_up_to(self, content: AnyContent, first: int) -> bool:
-        return self._real().is_up_to(content, first)
-
     def cut_content(self, content: AnyContent, first: int) -> AnyContent:
         return self._real().cut_content(content, first)
 

@@ -11,6 +11,10 @@ removed; the format says which files retained commits reference, and judges the 
 3. References are gathered again right before each batch is removed (``look_again``), and each candidate is
    judged again. What a merge, a revert or a restore brings back comes from a retained commit: either that
    commit was retained when references were gathered, or the new commit is seen by this second look.
+4. Forks of the lake have commits that it does not know. Notes of forks are read after that second look, and
+   what was written before a fork stays (``lake.fork_notes``). The note of a fork is there before the fork
+   copies a commit: if it is not seen here, the fork has no commit that the second look did not see, but for
+   those that came since, as in 3.
 
 Two sweeps at once are safe by construction: a sweep decides from retained commits and the clock alone, never
 from what another sweep does, and it removes names, of which one that is gone is no mistake. A sweep that is
@@ -79,6 +83,11 @@ class Tally:
         self.youngest_us = 0
         """When the youngest file was written that is too young to be judged."""
 
+    @property
+    def stays(self) -> bool:
+        """Whether any file stays."""
+        return any(self.files[fate] for fate in Fate if not fate.is_to_go)
+
     def count(self, file: Judged) -> None:
         self.files[file.fate] += 1
         self.bytes[file.fate] += file.entry.size
@@ -96,10 +105,13 @@ class SweepEngine:
         *,
         remove_data: bool,
         dry_run: bool,
+        pinned_us: Callable[[], int],
         progress: Progress = silent,
         batch: int | None = None,
     ) -> None:
+        """``pinned_us`` tells up to which time files may be those of a fork (``ForkNotes.pinned_us``)."""
         self._remove_data, self._dry_run, self._progress = remove_data, dry_run, progress
+        self._pinned_us = pinned_us
         self._batch = REMOVED_AT_ONCE if batch is None else batch
         self._listed = 0
 
@@ -118,6 +130,7 @@ class SweepEngine:
             scratch_bytes=tally.bytes[Fate.SCRATCH],
             waiting=tally.files[Fate.WAITING],
             kept=tally.files[Fate.KEPT],
+            forked=tally.files[Fate.FORKED],
             names=tuple(tally.names),
             problem=problem,
             data_removed=self.removes(Fate.DATA),
@@ -152,10 +165,16 @@ class SweepEngine:
         if not candidates:
             return
         folder.look_again()
-        judged = [Judged(one.entry, folder.judge_again(one)) for one in candidates]
+        pinned_us = self._pinned_us()
+        judged = [Judged(one.entry, _judge_again(folder, one, pinned_us)) for one in candidates]
         going = [one for one in judged if self.removes(one.fate)]
         if going:
             self._progress("removing", len(going))
             folder.remove(going)
         for one in judged:
             tally.count(one)
+
+
+def _judge_again(folder: SweptFolder, candidate: Judged, pinned_us: int) -> Fate:
+    fate = folder.judge_again(candidate)
+    return Fate.FORKED if fate.is_to_go and candidate.entry.modified_us <= pinned_us else fate

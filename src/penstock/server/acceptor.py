@@ -27,6 +27,8 @@ from penstock.server.logs import Level, Log
 BEAT_EVERY_S: Final = 0.5
 STUCK_S: Final = 10.0
 """Probes are answered by 503 when the event loop has not run for so long."""
+UNTAKEN_S: Final = 2.0
+"""Connections are left to other workers when the event loop has not run for so long."""
 RECEIVE_AT_ONCE: Final = 32
 """Connections that are taken before the event loop does something else."""
 END_TIMEOUT_S: Final = 2.0
@@ -36,8 +38,11 @@ END_TIMEOUT_S: Final = 2.0
 class Acceptor:
     """Gets connections from a process of its own. Used by the thread of the event loop alone."""
 
-    def __init__(self, listener: socket.socket, log: Log, meter: Meter, stuck_s: float = STUCK_S) -> None:
-        """Start the process. It accepts nothing before ``begin``. ``OSError`` if it cannot be started."""
+    def __init__(self, listener: socket.socket, log: Log, meter: Meter, *, is_shared: bool) -> None:
+        """Start the process. It accepts nothing before ``begin``. ``OSError`` if it cannot be started.
+
+        ``is_shared`` says that other workers accept connections from the listener as well.
+        """
         self._log, self._meter = log, meter
         self._channel, theirs = socket.socketpair()
         self._channel.setblocking(False)
@@ -45,7 +50,8 @@ class Acceptor:
             self.process = subprocess.Popen(
                 [
                     *(sys.executable, "-I", "-S", str(Path(acceptor_process.__file__))),
-                    *(str(listener.fileno()), str(theirs.fileno()), str(stuck_s)),
+                    *(str(listener.fileno()), str(theirs.fileno()), str(STUCK_S)),
+                    *((str(UNTAKEN_S),) if is_shared else ()),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -80,12 +86,20 @@ class Acceptor:
         self._end()
 
     def _beat(self) -> None:
-        """Show the process that the event loop runs."""
-        with contextlib.suppress(OSError):
-            self._channel.send(b".")
+        self._show_running()
         self._timer = self._loop.call_later(BEAT_EVERY_S, self._beat)
 
+    def _show_running(self) -> None:
+        """Show the process that the event loop runs, and has taken the connections that came."""
+        with contextlib.suppress(OSError):
+            self._channel.send(b".")
+
     def _receive(self) -> None:
+        self._receive_some()
+        if self._channel.fileno() >= 0 and not self._is_stopping:
+            self._show_running()
+
+    def _receive_some(self) -> None:
         for _ in range(RECEIVE_AT_ONCE):
             try:
                 data, descriptors, _, _ = socket.recv_fds(self._channel, 64, 8, CLOSE_ON_EXEC)

@@ -5,8 +5,12 @@ library: it takes few milliseconds to start and few megabytes, and no lock of th
 from answering. A connection whose first bytes are a probe is answered here. Every other one is handed over to
 the serving process as an open descriptor, with all its bytes unread.
 
-The channel is a pair of sockets. The serving process sends a byte from its event loop every now and then; if
-it stops sending, probes are answered by 503. This process sends a byte for each connection and each probe.
+The channel is a pair of sockets. The serving process sends a byte from its event loop every now and then, and
+whenever it has taken connections; if it stops sending, probes are answered by 503. This process sends a byte
+for each connection and each probe.
+
+Where several serving processes share the listener, each has a process like this one. If the serving process
+does not take the connections that it is sent, this one accepts no more: they are left to the others.
 """
 
 from __future__ import annotations
@@ -41,6 +45,8 @@ SILENT_MAX_S: Final = 0.1
 """A connection that has sent nothing for so long is handed over."""
 HELD_MAX: Final = 1024
 """Connections that are not handed over yet. Further ones wait to be accepted."""
+UNTAKEN_MAX: Final = 32
+"""Connections that are handed over to one of several serving processes before it takes any of them."""
 OWN_DESCRIPTORS: Final = 32
 """Of this process, which are no connections, with some to spare."""
 ACCEPT_AT_ONCE: Final = 16
@@ -54,8 +60,17 @@ GONE: Final = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
 class AcceptorLoop:
     """Accepts connections, and answers each or hands it over."""
 
-    def __init__(self, listener: socket.socket, channel: socket.socket, stuck_s: float) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        channel: socket.socket,
+        stuck_s: float,
+        untaken_s: float | None = None,
+    ) -> None:
+        """``untaken_s`` is for how long the serving process may be silent until connections are left to
+        others; ``None`` if there are no others."""
         self._listener, self._channel, self._stuck_s = listener, channel, stuck_s
+        self._untaken_s, self._untaken = untaken_s, 0
         self._selector = selectors.DefaultSelector()
         self._silent: dict[socket.socket, float] = {}
         """Connections that have sent nothing yet, and since when, the oldest first."""
@@ -93,17 +108,28 @@ class AcceptorLoop:
 
     def _accept_or_not(self) -> None:
         """Nothing is accepted before the serving process sends its first byte, nor beyond the limit, nor in
-        the pause after the system had no room."""
+        the pause after the system had no room, nor what others may take sooner."""
         has_room = len(self._silent) + len(self._handed) < self._held_max
-        wanted = self._beat_s is not None and has_room and time.monotonic() >= self._accept_from_s
+        is_time = time.monotonic() >= self._accept_from_s
+        wanted = self._beat_s is not None and has_room and is_time and not self._leaves_to_others()
         if wanted and not self._is_accepting:
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         elif self._is_accepting and not wanted:
             self._selector.unregister(self._listener)
         self._is_accepting = wanted
 
+    def _leaves_to_others(self) -> bool:
+        """Whether the serving process is too late in taking connections, and there are others that can."""
+        if self._untaken_s is None or self._beat_s is None:
+            return False
+        has_room = self._untaken + len(self._silent) + len(self._handed) < UNTAKEN_MAX
+        return not has_room or time.monotonic() - self._beat_s > self._untaken_s
+
     def _accept(self) -> None:
+        self._receive()  # what came since the listener was found ready
         for _ in range(ACCEPT_AT_ONCE):
+            if self._is_ending or self._leaves_to_others():
+                return
             try:
                 connection, _ = self._listener.accept()
             except OSError as problem:  # else another process was faster, or the client has gone
@@ -176,6 +202,7 @@ class AcceptorLoop:
                     self._wait_for(selectors.EVENT_READ)
                     return
             self._handed.popleft().close()
+            self._untaken += 1
         self._wait_for(selectors.EVENT_READ)
 
     def _wait_for(self, events: int) -> None:
@@ -191,7 +218,7 @@ class AcceptorLoop:
         """Note that the event loop of the serving process runs, or that it has no more use for this one."""
         try:
             while data := self._channel.recv(4096):
-                self._beat_s = time.monotonic()
+                self._beat_s, self._untaken = time.monotonic(), 0
                 if len(data) < 4096:
                     return
         except BlockingIOError:
@@ -242,11 +269,12 @@ def _response(status: bytes, body: bytes, request_id: bytes) -> bytes:
     )
 
 
-def main(listener: int, channel: int, stuck_s: float) -> None:
+def main(listener: int, channel: int, stuck_s: float, untaken_s: float | None = None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # the serving process gets them, and ends this one
         signal.signal(number, signal.SIG_IGN)
-    AcceptorLoop(socket.socket(fileno=listener), socket.socket(fileno=channel), stuck_s).run()
+    sockets = socket.socket(fileno=listener), socket.socket(fileno=channel)
+    AcceptorLoop(*sockets, stuck_s, untaken_s).run()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    main(int(sys.argv[1]), int(sys.argv[2]), *map(float, sys.argv[3:]))

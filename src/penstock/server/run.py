@@ -302,7 +302,7 @@ class Service:
     def _start_acceptor(self, listener: socket.socket) -> Acceptor | None:
         """The process that accepts connections; without one, the server accepts them itself."""
         try:
-            return Acceptor(listener, self.log, self._meter)
+            return Acceptor(listener, self.log, self._meter, is_shared=self._serving.workers > 1)
         except OSError as problem:
             self.log.say(Level.WARNING, f"no process can be started to accept connections: {problem}")
             return None

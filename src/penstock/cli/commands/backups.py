@@ -90,7 +90,8 @@ def backup(
     Files of tables are copied with --data only. Without it the lake notes the backup, and sweeps leave what
     it counts on until 'penstock backups forget' or 'expire'. With it, the lake keeps nothing for the backup
     once that is complete, and --verify sees to it that all files are at TARGET. With --keep-last or
-    --keep-days, older backups at TARGET are removed afterwards; one stays if either rule keeps it.
+    --keep-days, older backups at TARGET are removed afterwards; one stays if either rule keeps it, and with
+    --no-register if the lake knows of it.
     """
     with Bar(call.json) as bar:
         made = backup_lake(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 import msgspec
@@ -25,6 +25,8 @@ from penstock.lake.answers import About, SweptFiles, SweptTable
 from penstock.model.clock import utc
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+NOTES_OF_FORKS: Final = "see the notes in _penstock/data/forks/"
 
 
 @command("fsck", prints="Fsck", examples="$ penstock fsck")
@@ -275,6 +277,8 @@ def _swept_tables(screen: Screen, tables: Sequence[SweptTable]) -> Iterator[str]
             rows.append([key, done, files, size(table.scratch_bytes)])
         if table.waiting:
             rows.append([key, "too young", counted(table.waiting, "data file"), "to be removed later"])
+        if table.forked:
+            rows.append([key, "kept for forks", counted(table.forked, "file"), NOTES_OF_FORKS])
     yield f"{counted(len(tables), 'table')}, {counted(sum(one.kept for one in tables), 'data file')} needed"
     yield from columns(screen, rows, indent="  ")
     for table in tables:
@@ -292,9 +296,7 @@ def _swept_files(screen: Screen, files: SweptFiles) -> Iterator[str]:
     if files.waiting:
         rows.append(["too young", counted(files.waiting, "file"), "to be removed later"])
     if files.forked:
-        rows.append(
-            ["kept for forks", counted(files.forked, "file"), "see the notes in _penstock/data/forks/"]
-        )
+        rows.append(["kept for forks", counted(files.forked, "file"), NOTES_OF_FORKS])
     if rows or files.kept:
         yield f"tables of files, {counted(files.kept, 'old file')} needed"
         yield from columns(screen, rows, indent="  ")

@@ -132,12 +132,6 @@ class LanceFormat(Format):
         # What goes on from the first version itself may have been written before the moment.
         return state.fork <= first
 
-    def is_up_to(self, content: AnyContent, first: int) -> bool:
-        if not isinstance(content, LanceTable) or not is_managed(content):
-            return False
-        state = state_of(content)
-        return not state.owner and not state.fork and state.newest <= first
-
     def cut_content(self, content: AnyContent, first: int) -> AnyContent:
         if not isinstance(content, LanceTable) or not is_managed(content):
             return content

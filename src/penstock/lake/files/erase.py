@@ -50,6 +50,8 @@ class FilesErasure:
         self._moment: tuple[ManagedTable, int] | None = None
         self._spared: set[bytes] = set()
         """States from before that stay."""
+        self._forked = 0
+        """How many files of the pool stay for forks, of whatever table."""
 
     @property
     def content(self) -> FilesTable:
@@ -165,7 +167,7 @@ class FilesErasure:
         """
         until_us = horizon.begun_us + self._kernel.graces.of_sweeps().data_us
         if self._kernel.clock() > until_us:
-            return Leftovers()
+            return Leftovers(forked=self._forked)
         gone, kept = set[str](), self._live()
         horizons = TableHorizons.read(self._kernel.store, self._kernel.formats)
         try:
@@ -173,9 +175,9 @@ class FilesErasure:
                 found = gone if horizons.is_behind(content) else kept
                 found.update(self._addresses(content))
         except Damaged:  # a sweep has taken trees meanwhile
-            return Leftovers(1, until_us)
+            return Leftovers(1, until_us, forked=self._forked)
         sizes = self._pool.sizes(sorted(gone - kept))
-        return Leftovers(sum(one is not None for one in sizes), until_us)
+        return Leftovers(sum(one is not None for one in sizes), until_us, forked=self._forked)
 
     def _states(self) -> Iterator[FilesTable]:
         """The states of the table that kept commits have, each once."""
@@ -201,6 +203,7 @@ class FilesErasure:
         swept = FilesSweep(
             self._kernel, self._lake.places, self._lake.id, self._lake.warehouse, call, progress
         ).run()
+        self._forked = swept.forked
         return SweptTable(
             key=self._key,
             location=self._pool.url,
@@ -210,5 +213,6 @@ class FilesErasure:
             scratch_bytes=0,
             waiting=swept.waiting,
             kept=swept.kept,
+            forked=swept.forked,
             problem=swept.problem,
         )

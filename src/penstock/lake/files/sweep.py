@@ -30,9 +30,9 @@ from penstock.kernel.settings import DAY_US
 from penstock.lake.answers import SweptFiles
 from penstock.lake.files.care_calls import SweepFiles
 from penstock.lake.files.ended import ABORTED_US, Claims, Ended, EndedJobs
-from penstock.lake.files.forks import ForkNotes
 from penstock.lake.files.named import FOLDER_CHARS, NamedFiles, name_hash
 from penstock.lake.files.pool import pool_of
+from penstock.lake.fork_notes import ForkNotes
 from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
 from penstock.metrics import table as metrics
 from penstock.model.jobs import ID
@@ -66,7 +66,12 @@ class FilesSweep:
         self._places, self._pool, self._warehouse = places, pool_of(warehouse), warehouse.rstrip("/")
         self._now_us = kernel.clock()
         self._data_us = self._now_us - kernel.graces.of_sweeps().data_us
-        self._engine = SweepEngine(remove_data=call.remove_data, dry_run=call.dry_run, progress=progress)
+        self._engine = SweepEngine(
+            remove_data=call.remove_data,
+            dry_run=call.dry_run,
+            pinned_us=ForkNotes(kernel.store, places).pinned_us,
+            progress=progress,
+        )
         self._tally = _PoolTally()
 
     def run(self) -> SweptFiles:
@@ -110,7 +115,7 @@ class FilesSweep:
                 self._progress,
             )
             chosen = sorted([*days, *early])
-            folders = _Folders(self._kernel, place, self._lake_id, named, law, chosen, self._tally)
+            folders = _Folders(self._kernel, place, named, law, chosen, self._tally)
             self._engine.sweep(folders, self._tally)
             after = named.before
         for day in sorted(self._tally.emptied & {*days}) if self._engine.removes(Fate.DATA) else ():
@@ -155,24 +160,20 @@ class _Folders:
         self,
         kernel: Kernel,
         place: Place,
-        lake_id: str,
         named: NamedFiles,
         law: _Law,
         chosen: Sequence[str],
         tally: _PoolTally,
     ) -> None:
         """``chosen`` are folders of days, or of single attempts."""
-        self._meter, self._place, self._lake_id, self._named = kernel.meter, place, lake_id, named
+        self._meter, self._place, self._named = kernel.meter, place, named
         self._law, self._chosen, self._tally = law, chosen, tally
-        self._forks, self._pinned_us = ForkNotes(place), -1
 
     def begin(self) -> None:
-        self.look_again()
+        self._named.look()
 
     def look_again(self) -> None:
-        """Look at what is named now, and which forks there are."""
         self._named.look()
-        self._pinned_us = self._forks.pinned_us(self._lake_id)
 
     def judge(self, listing: Listing) -> Iterator[Judged]:
         for chosen in self._chosen:
@@ -189,9 +190,8 @@ class _Folders:
 
     def judge_again(self, candidate: Judged) -> Fate:
         key = candidate.entry.key
-        if _is_named(key, self._named.inside(key[:FOLDER_CHARS])):
-            return Fate.KEPT
-        return Fate.FORKED if candidate.entry.modified_us <= self._pinned_us else candidate.fate
+        is_named = _is_named(key, self._named.inside(key[:FOLDER_CHARS]))
+        return Fate.KEPT if is_named else candidate.fate
 
     def remove(self, files: Sequence[Judged]) -> None:
         self._place.delete([one.entry.key for one in files])

@@ -50,7 +50,7 @@ from penstock.kernel.conflict import content_of
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
-from penstock.lake.erase import Holder, Leftovers, Settled, dated_states_of
+from penstock.lake.erase import Holder, Leftovers, Settled, dated_states_of, left_of
 from penstock.lake.lance.kept import tables_at
 from penstock.lake.lance.leftovers import is_data
 from penstock.lake.lance.named import ManifestNames, spellings
@@ -176,7 +176,8 @@ class LanceErasure:
         """Whether a branch or transaction is at the version with which history is to begin, and nothing was
         written there: what is written next would not be told from what was written before the moment."""
         assert isinstance(content, LanceTable)
-        return state_of(content).first < first and self._parts.format.is_up_to(content, first)
+        state = state_of(content)
+        return state.first < first and not state.owner and not state.fork and state.newest <= first
 
     def _removed_rows(self, number: int, version: Version) -> RemovedRows:
         """What a version of the default branch holds of rows that were removed before it."""
@@ -403,21 +404,15 @@ class LanceErasure:
         """Files that no retained version names and that are there still."""
         sweep, location = self._sweep(dry_run=True), normalise(self.content.location)
         found = sweep.unneeded(location)
-        pinned_us = found.pinned_us
-        young = [one.modified_us for one in found.to_go if one.modified_us > pinned_us]
         grace_us = self._kernel.graces.of_sweeps(LANCE_DAYS).data_us
         strangers = tuple(one.key for one in found.kept if _may_have_rows(one.key))
         needed: tuple[str, ...] = ()
         if horizon.moment_us is not None:
             at = sweep.kept.tables[location].history.get(("", MAIN), {})
             needed = tuple(self._needed(horizon.first, at.get(horizon.first)))
-        return Leftovers(
-            len(young),
-            max(young, default=0) + grace_us,
-            strangers,
-            forked=len(found.to_go) - len(young),
-            needed=needed,
-        )
+        times_us = [one.modified_us for one in found.to_go]
+        left = left_of(times_us, found.pinned_us, grace_us)
+        return left._replace(strangers=strangers, needed=needed)
 
     def _needed(self, first: int, known: Version | None) -> Iterator[str]:
         """Says which files retained versions need that hold rows which were removed before the first one."""

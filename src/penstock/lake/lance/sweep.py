@@ -31,8 +31,7 @@ from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
-from penstock.lake.files.forks import FOREVER_US, ForkNotes
-from penstock.lake.files.pool import pool_of
+from penstock.lake.fork_notes import FOREVER_US, ForkNotes
 from penstock.lake.lance.kept import KeptLance, KnownTable
 from penstock.lake.lance.leftovers import Found, Needs, is_data, judge, manifest_at
 from penstock.lake.lance.named import Unclear
@@ -76,7 +75,11 @@ class LanceSweep:
     ) -> None:
         self._kernel, self._places, self._lake_id, self._call = kernel, places, lake_id, call
         self._warehouse = warehouse.rstrip("/")
-        self._engine = SweepEngine(remove_data=call.remove_data, dry_run=call.dry_run, progress=progress)
+        self.pinned_us = ForkNotes(kernel.store, places).pinned_us
+        """Files that were written until the time that this tells may be those of a fork."""
+        self._engine = SweepEngine(
+            remove_data=call.remove_data, dry_run=call.dry_run, pinned_us=self.pinned_us, progress=progress
+        )
         self.before_us = kernel.clock() - kernel.graces.of_sweeps(LANCE_DAYS).data_us
         self.kept = KeptLance(kernel, places, progress)
         self._is_looked = False
@@ -146,12 +149,6 @@ class LanceSweep:
             raise ManagedElsewhere(NOT_OWN.format(url=place.url, owner=owner))
         return True
 
-    def pinned_us(self) -> int:
-        """Files that were written until then may be those of a fork."""
-        if not self._warehouse:
-            return -1
-        return ForkNotes(self._places.at(pool_of(self._warehouse))).pinned_us(self._lake_id)
-
     def _alone(self) -> Iterator[str]:
         """Places that the lake gave to Lance tables, and that no kept commit names."""
         if not self._warehouse:
@@ -185,7 +182,7 @@ class _TableFolder:
         self._sweep, self._table, self._place = sweep, table, place
         self._foreign = _Foreign(sweep.kept, table, place)
         self._needs = Needs(table, sweep.kept.names, self._foreign.keys, sweep.before_us)
-        self._pinned_us, self._is_swept = FOREVER_US, False
+        self._is_swept = False
 
     def begin(self) -> None:
         self._foreign.look()
@@ -200,12 +197,9 @@ class _TableFolder:
         self._sweep.kept.look()
         self._foreign.look()
         self._is_swept = self._sweep.is_swept(self._table, self._place)
-        self._pinned_us = self._sweep.pinned_us()
 
     def judge_again(self, candidate: Judged) -> Fate:
-        if not self._is_swept or candidate.entry.modified_us <= self._pinned_us:
-            return Fate.KEPT
-        return judge(candidate.entry, self._needs)
+        return judge(candidate.entry, self._needs) if self._is_swept else Fate.KEPT
 
     def remove(self, files: Sequence[Judged]) -> None:
         self._place.delete(sorted((one.entry.key for one in files), key=_after_manifests))
@@ -221,7 +215,7 @@ class _LoneFolder:
 
     def __init__(self, sweep: LanceSweep, engine: SweepEngine, place: Place, location: str) -> None:
         self._sweep, self._engine, self._place, self._location = sweep, engine, place, location
-        self._pinned_us, self._is_alone, self._others = FOREVER_US, False, 0
+        self._is_alone = False
 
     def begin(self) -> None:
         """Retained commits were looked at when the folder was found."""
@@ -252,21 +246,18 @@ class _LoneFolder:
         self._sweep.kept.look()
         is_known = self._location in self._sweep.kept.tables
         self._is_alone = not is_known and self._sweep.is_alone(self._location)
-        self._pinned_us = self._sweep.pinned_us()
 
     def judge_again(self, candidate: Judged) -> Fate:
         is_named = self._sweep.kept.names(f"{self._location}/{candidate.entry.key}")
-        is_kept = not self._is_alone or is_named or candidate.entry.modified_us <= self._pinned_us
-        return Fate.KEPT if is_kept else candidate.fate
+        return Fate.KEPT if not self._is_alone or is_named else candidate.fate
 
     def remove(self, files: Sequence[Judged]) -> None:
         self._place.delete([one.entry.key for one in files])
 
     def finish(self, tally: Tally) -> None:
         """The note of the owner goes last: what an interrupted sweep leaves is still the lake's."""
-        stays = tally.files[Fate.KEPT] or tally.files[Fate.WAITING]
         self.look_again()
-        if self._engine.removes(Fate.DATA) and self._is_alone and not stays:
+        if self._engine.removes(Fate.DATA) and self._is_alone and not tally.stays:
             self._place.delete([OWNER])
             self._place.prune()
 

@@ -62,24 +62,29 @@ def plan_cleanup(
     published: int,
     keep_from: int,
     now_ms: int,
+    pinned_us: int = -1,
     grace_ms: int = GRACE_MS,
 ) -> Cleanup:
     """What may be deleted of the log at a place. Nothing is: ``remove`` does it, with the names.
 
     ``published`` is the version up to which all commits are known to be in the log, ``keep_from`` the oldest
-    version that must stay readable. ``InvalidLog`` if the checkpoint that would be the first cannot be read,
+    version that must stay readable. What was written until ``pinned_us`` stays; the log is not cut if that
+    would remove any such file. ``InvalidLog`` if the checkpoint that would be the first cannot be read,
     ``InvalidRequest`` if the table's retention cannot be understood.
     """
     listed = place.list(LOG)
     checkpoint = _cut(place.url, listed, properties, min(published, keep_from), now_ms)
     older = [] if checkpoint is None else [*older_files(listed, checkpoint.version)]
+    if any(entry.modified_us <= pinned_us for entry in older):
+        older = []
     if checkpoint is not None and older:
         # What stands in for all that goes is read as a whole first: there is no other copy.
         count_files(load_snapshot(PlaceFiles(place), checkpoint.version))
     old_us = (now_ms - grace_ms) * 1000
-    found = [*older, *_superseded(listed, published, old_us)]
+    found = [*older, *(one for one in _superseded(listed, published, old_us) if one.modified_us > pinned_us)]
     gone = {entry.key for entry in found}
-    found += unnamed_sidecars(place, [entry for entry in listed if entry.key not in gone], old_us)
+    sidecars = unnamed_sidecars(place, [entry for entry in listed if entry.key not in gone], old_us)
+    found += (one for one in sidecars if one.modified_us > pinned_us)
     return Cleanup(
         first=checkpoint.version if checkpoint is not None and older else None,
         names=tuple(entry.key for entry in found),

@@ -87,16 +87,19 @@ def is_scratch(name: str) -> bool:
     return _OURS.fullmatch(name) is not None
 
 
-def plan_scratch(place: Place, needed: Collection[str], *, now_ms: int, grace_ms: int = GRACE_MS) -> Cleanup:
+def plan_scratch(
+    place: Place, needed: Collection[str], *, now_ms: int, pinned_us: int = -1, grace_ms: int = GRACE_MS
+) -> Cleanup:
     """What may be deleted beside the log at a place. Nothing is: ``place.delete`` does it, with the names.
 
-    ``needed`` is what ``needed_files`` tells; whatever is newer than the grace time is not judged by it.
+    ``needed`` is what ``needed_files`` tells; whatever is newer than the grace time is not judged by it, and
+    what was written until ``pinned_us`` stays.
     """
     old_us = (now_ms - grace_ms) * 1000
     found = [
         entry
         for entry in place.list(FOLDER)
-        if entry.modified_us < old_us and entry.key not in needed and is_scratch(entry.key)
+        if pinned_us < entry.modified_us < old_us and entry.key not in needed and is_scratch(entry.key)
     ]
     return Cleanup(
         first=None,

@@ -1,0 +1,120 @@
+"""Notes of forks: a fork goes on with the files of its source, and the source cannot know which.
+
+A fork has the warehouse of its source, and its commits name files that lie there: data files, and the logs
+and manifests that lead to them. The source's own commits may stop naming them. So whoever forks a lake leaves
+a note in the pool, ``forks/<name>``; and as long as it is there, nothing of another lake removes a file that
+is older than the fork. The note comes before anything is copied, without a time: until the fork is complete,
+everything stays. A lake without a warehouse has its notes in each of its roots.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from penstock.formats.files.files import POOL
+from penstock.kernel.description import read_description
+from penstock.model.decoders import json_decoder
+from penstock.storage.buckets import Entry
+from penstock.storage.places import Place, Places
+from penstock.stores.port import Store
+
+FORKS: Final = "forks/"
+"""The folder of notes below the pool."""
+FOREVER_US: Final = 2**63 - 1
+
+
+class ForkNote(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in a note."""
+
+    forked_from: str
+    """The id of the source."""
+    target: str
+    """Where the fork is, for people."""
+    lake: str = ""
+    """The id of the fork, once it is complete."""
+    until_us: int | None = None
+    """Files that were written until then may be the fork's; nothing while it is under way."""
+
+
+class ForkNotes:
+    """The notes of forks where a lake has its tables."""
+
+    def __init__(self, store: Store, places: Places) -> None:
+        self._store, self._places = store, places
+
+    def pinned_us(self) -> int:
+        """Up to which time files may be those of a fork other than this lake itself; -1 if there is none.
+
+        A note that cannot be read may be of any fork. Files that were moved to other roots tell no time any
+        more. ``PenstockError`` if notes cannot be looked for.
+        """
+        others = [*self._others()]
+        if others and read_description(self._store).moved_roots:
+            return FOREVER_US
+        return max((_until_us(entry, note) for _, entry, note in others), default=-1)
+
+    def describe_others(self) -> Iterator[tuple[str, str]]:
+        """Where each fork is other than this lake itself, and the address of its note."""
+        for address, _, note in self._others():
+            yield "an unknown place" if note is None else note.target, address
+
+    def begin(self, forked_from: str, target: str, found: str | None) -> None:
+        """Note that a fork is under way, unless it is noted as complete: then the lake that was ``found`` at
+        the target is the one in the note.
+
+        A fork that was there before, and was removed, does not count: its time is over by now.
+        """
+        for pool in self._pools():
+            (data,) = pool.read([_name(target)])
+            known = _decoded(data) if data is not None else None
+            if found is None or known is None or known.lake != found:
+                note = ForkNote(forked_from=forked_from, target=target)
+                pool.put(_name(target), msgspec.json.encode(note))
+
+    def complete(self, forked_from: str, target: str, lake_id: str, now_us: int) -> None:
+        """Note that a fork is complete, and since when; unless that is noted."""
+        for pool in self._pools():
+            (data,) = pool.read([_name(target)])
+            if data is None or (known := _decoded(data)) is None or known.lake != lake_id:
+                note = ForkNote(forked_from=forked_from, target=target, lake=lake_id, until_us=now_us)
+                pool.put(_name(target), msgspec.json.encode(note))
+
+    def forget(self, target: str) -> None:
+        """Remove the note of a fork that is none any more."""
+        for pool in self._pools():
+            pool.delete([_name(target)])
+
+    def _pools(self) -> Iterator[Place]:
+        lake = read_description(self._store)
+        for root in (lake.warehouse,) if lake.warehouse else lake.roots:
+            yield self._places.at(f"{root.rstrip('/')}/{POOL}")
+
+    def _others(self) -> Iterator[tuple[str, Entry, ForkNote | None]]:
+        """The address of each note that is not this lake's own, and the note if it can be read."""
+        lake_id = read_description(self._store).id
+        for pool in self._pools():
+            entries = [*pool.entries(FORKS)]
+            for entry, data in zip(entries, pool.read([one.key for one in entries]), strict=True):
+                note = None if data is None else _decoded(data)
+                if data is not None and (note is None or note.lake != lake_id):
+                    yield f"{pool.url.rstrip('/')}/{entry.key}", entry, note
+
+
+def _until_us(entry: Entry, note: ForkNote | None) -> int:
+    """Files have their times from the storage, as the note has, and the lake's clock may be behind that."""
+    return FOREVER_US if note is None or note.until_us is None else max(note.until_us, entry.modified_us)
+
+
+def _name(target: str) -> str:
+    return FORKS + hashlib.blake2b(target.encode(), digest_size=16).hexdigest()
+
+
+def _decoded(data: bytes) -> ForkNote | None:
+    try:
+        return json_decoder(ForkNote).decode(data)
+    except msgspec.MsgspecError:
+        return None
