@@ -36,11 +36,25 @@ LONG = (
 )
 """What takes long and rests on parts that `make test` tries by themselves: run by `make verify` too."""
 
-FIRST = ("tests/spark/", "tests/documents/", "tests/test_benchmarks.py", "tests/interop/")
+FIRST = (
+    "tests/spark/",
+    "tests/documents/test_spark_documents.py",
+    "tests/documents/",
+    "tests/test_benchmarks.py",
+    "tests/interop/",
+)
 """What takes long: begun last, one process would do it alone while the other has nothing left to do."""
 
-TOGETHER = ("tests/spark/cluster/",)
-"""One process does all of these: the cluster that they share is started once."""
+TOGETHER = {
+    "the cluster": ("tests/spark/cluster/",),
+    "Spark, tables of files": (
+        *("tests/spark/files", "tests/spark/lance_tables/"),
+        *(f"tests/spark/test_{letter}" for letter in "abcd"),
+    ),
+    "Spark, Delta tables": ("tests/spark/test_", "tests/documents/test_spark_documents.py"),
+}
+"""One process does all of a group, the first one that a file belongs to: what they share is started once. A
+Spark takes long until it is warm, so that two processes have one, and not all."""
 
 
 MEMORY = Path("/dev/shm")
@@ -83,7 +97,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
             alone = nodeid if each_is_long and not nodeid.startswith(FIRST) else file
-            return next((folder for folder in TOGETHER if file.startswith(folder)), alone)
+            return next((group for group, files in TOGETHER.items() if file.startswith(files)), alone)
 
     config.option.loadscopereorder = False  # the largest number of tests is not the longest time
     return ByFile(config, log)

@@ -386,7 +386,8 @@ def test_what_a_target_has_not_stored_as_it_was_is_found_by_reading_it_back(is_l
 
 @pytest.mark.parametrize("verify", [False, True], ids=["read back", "verified"])
 @pytest.mark.parametrize(
-    "where", ["directory", "memory", "files", pytest.param("s3", marks=pytest.mark.verify)]
+    "where",
+    ["directory", "memory", *(pytest.param(where, marks=pytest.mark.verify) for where in ("files", "s3"))],
 )
 def test_after_a_target_stored_another_byte_the_same_command_heals_the_backup(
     request: pytest.FixtureRequest, tmp_path: Path, where: str, verify: bool

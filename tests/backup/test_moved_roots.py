@@ -659,6 +659,7 @@ def bucket(s3_place: S3Place, monkeypatch: pytest.MonkeyPatch) -> S3Place:
     return s3_place
 
 
+@pytest.mark.verify
 def test_files_of_a_bucket_move_to_another_prefix(tmp_path: Path, bucket: S3Place) -> None:
     root = f"s3://{bucket.bucket}/{bucket.prefix}"
     old, new = f"{root}/old", f"{root}/new"

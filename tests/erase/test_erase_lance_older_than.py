@@ -84,6 +84,9 @@ def advised(line: str) -> str:
     return line.partition("older than ")[2].partition(" ")[0]
 
 
+QUICK_KINDS = {*[*KINDS][::4]}
+
+
 @pytest.fixture
 def deleted(lake: Lake) -> datetime:
     """A moment before which the marker was overwritten, by the last change of the table."""
@@ -91,7 +94,9 @@ def deleted(lake: Lake) -> datetime:
     return now()
 
 
-@pytest.fixture(params=[*KINDS])
+@pytest.fixture(
+    params=[pytest.param(kind, marks=() if kind in QUICK_KINDS else pytest.mark.verify) for kind in KINDS]
+)
 def made(request: pytest.FixtureRequest, lake: Lake) -> Made:
     """A lake whose marker was deleted before a moment, and that lived on: the moment, the commit that the
     table was at by then, and later ones."""
@@ -540,10 +545,14 @@ ALL_STEPS: dict[str, tuple[Any, str]] = {
     **STEPS,
     "branches have had their turns": (Erase, "_pass_turns"),
 }
+QUICK_STEPS = {*[*ALL_STEPS][2::4]}
 
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", ALL_STEPS)
+@pytest.mark.parametrize(
+    "step",
+    [pytest.param(step, marks=() if step in QUICK_STEPS else pytest.mark.verify) for step in ALL_STEPS],
+)
 def test_a_crash_at_any_step_is_taken_up_by_the_next_run(
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, step: str, is_done: bool
 ) -> None:

@@ -159,6 +159,7 @@ def test_a_function_of_python_s_is_refused_without_spark_s_notes_on_it(
     assert "Origin" not in caught.value.message
 
 
+@pytest.mark.verify
 def test_conditions_that_spark_reads_otherwise_than_the_lake_lose_no_row(
     spark: SparkSession, create: Callable[..., Table]
 ) -> None:

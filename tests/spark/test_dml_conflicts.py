@@ -114,6 +114,7 @@ def test_of_two_changes_of_the_same_file_one_is_refused_and_leaves_nothing(
     assert files(table) < there or loser == "delete"
 
 
+@pytest.mark.verify
 def test_changes_of_other_files_and_partitions_all_land(
     spark: SparkSession, create: Callable[..., Table], lake: Lake
 ) -> None:

@@ -150,6 +150,7 @@ CONDITIONS = [
 ]
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize(("zone", "is_strict"), [("UTC", True), ("Europe/Berlin", False)])
 def test_no_condition_loses_rows_by_leaving_out_files(
     spark: SparkSession, lake: Lake, zone: str, is_strict: bool

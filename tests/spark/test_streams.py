@@ -148,6 +148,7 @@ def test_a_stream_that_cannot_go_on_says_why_by_a_typed_error(
     assert ids(lake) == [10, 20, 30, 40]
 
 
+@pytest.mark.verify
 def test_batches_that_are_whole_results_take_each_others_place(
     spark: SparkSession, lake: Lake, checkpoint: Path
 ) -> None:

@@ -24,6 +24,7 @@ KEY = "sales.orders"
 SCHEMA = pa.schema([("id", pa.int64())])
 
 
+@pytest.mark.verify
 def test_a_commit_that_is_refused_raises_through_spark_what_can_be_unwrapped(
     spark: SparkSession, lake: Lake
 ) -> None:

@@ -194,6 +194,7 @@ def test_a_value_that_differs_each_time_is_the_same_in_the_table_and_in_the_feed
     assert (after["place"], after["count"]) == (row["place"], row["count"])
 
 
+@pytest.mark.verify
 def test_columns_may_have_names_that_sql_has_to_quote(spark: SparkSession, lake: Lake) -> None:
     lake.delta.create("odd", data=pa.table({"x.y": [1, 2, 3], "select": [1, 2, 3]}))
     update(spark, "odd", {"x.y": "`x.y` * 10"}, "`select` = 2")

@@ -188,6 +188,7 @@ def test_an_append_by_other_partition_columns_is_refused_before_anything_is_writ
     assert about(lake, "raw.events").layout.partition_by == by
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("name", ["parquet", "orc", "json"])
 def test_columns_that_only_some_files_have_are_columns_of_the_table(
     spark: SparkSession, lake: Lake, name: str

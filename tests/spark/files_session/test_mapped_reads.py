@@ -168,7 +168,10 @@ def test_a_table_that_says_otherwise_than_the_lake_is_refused(
 # -- paths -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["parquet", "orc", "json", "csv", "text"])
+@pytest.mark.parametrize(
+    "name",
+    ["parquet", "csv", *(pytest.param(name, marks=pytest.mark.verify) for name in ("orc", "json", "text"))],
+)
 def test_a_path_reads_in_every_format_what_was_written_there(
     mapped: SparkSession, place: str, name: str
 ) -> None:

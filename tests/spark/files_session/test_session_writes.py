@@ -257,6 +257,7 @@ def test_a_session_that_is_made_of_another_works_with_the_same_lake_and_paths(
     assert Path(place).exists()
 
 
+@pytest.mark.verify
 def test_a_stream_to_a_mapped_path_is_refused_and_its_batches_are_written(
     mapped: SparkSession, lake: Lake, place: str, tmp_path: Path
 ) -> None:

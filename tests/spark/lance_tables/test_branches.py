@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.verify
 def test_a_branch_has_its_own_rows_until_it_is_merged(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0))
     dev = lake.branch("dev").create(at="main")
