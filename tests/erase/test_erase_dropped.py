@@ -15,9 +15,12 @@ import penstock
 from penstock.cli.root import penstock as root
 from penstock.errors import EraseRefused, HistoryExpired, KeyNotFound, MergeConflict
 from penstock.kernel.revert import RevertRequest
+from penstock.lake.delta_dropped import DroppedDelta
 from penstock.lake.dropped_erase import DroppedErasure
 from penstock.lake.erase import Erase
+from penstock.lake.files.dropped import DroppedFiles
 from penstock.lake.lake import Lake
+from penstock.lake.lance.dropped import DroppedLance
 from penstock.storage.places import Place
 from penstock.stores.sqlite import SqliteStore
 from tests.erase.tables import MARKER, alone, people, where_is
@@ -182,11 +185,12 @@ def test_it_waits_for_the_grace_period_and_ends_after_it(tmp_path: Path, kind: s
         assert lake.fsck().damages == ()
 
 
+SWEPT_BY = {"delta": DroppedDelta, "lance": DroppedLance, "files": DroppedFiles}
 STEPS: dict[str, tuple[Any, str]] = {
     "it is noted": (Erase, "_begin"),
     "it is committed that it is dropped": (DroppedErasure, "settle"),
     "the horizon is set": (Erase, "_set"),
-    "files are swept": (DroppedErasure, "sweep"),
+    "files are swept": (None, "sweep"),
     "the database is scrubbed": (SqliteStore, "scrub"),
 }
 
@@ -197,9 +201,10 @@ class Crash(BaseException):
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_crash_after_any_step_is_taken_up_by_the_next_run(
-    path: Path, dropped: str, monkeypatch: pytest.MonkeyPatch, step: str
+    path: Path, dropped: str, kind: str, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     owner, name = STEPS[step]
+    owner = owner or SWEPT_BY[kind]
     real: Callable[..., Any] = getattr(owner, name)
 
     def crashing(*given: Any, **named: Any) -> Any:

@@ -204,6 +204,10 @@ class FormatPlugin:
         """The format's half of an erase of a table of the default branch."""
         raise NotImplementedError
 
+    def dropped_erasure(self, call: EraseTable, content: Any) -> Erasure:
+        """The same for a table that was dropped there, as it was then."""
+        raise NotImplementedError
+
     # -- resync --------------------------------------------------------------------------------------------
 
     def table_sync(self, call: Resync) -> TableSync | None:  # noqa: ARG002

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.kernel.checks import Proposal
     from penstock.kernel.reachable import Progress
     from penstock.lake.calls import EraseTable
+    from penstock.lake.delta_dropped import DroppedDelta
     from penstock.lake.delta_embedded import DeltaAnswers
     from penstock.lake.delta_erase import DeltaErasure
     from penstock.lake.delta_missing import MissingDeltaFiles
@@ -94,3 +95,8 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
         from penstock.lake.delta_erase import DeltaErasure
 
         return DeltaErasure(self.lake, call.key, call.who)
+
+    def dropped_erasure(self, call: EraseTable, content: DeltaTable) -> DroppedDelta:
+        from penstock.lake.delta_dropped import DroppedDelta
+
+        return DroppedDelta(self.lake, self.parts, call.key, call.who, content)

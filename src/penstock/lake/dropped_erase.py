@@ -7,29 +7,21 @@ to bring it back, and whoever was about to has either done so, which is seen, or
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from penstock.errors import CommitConflict, EraseRefused, LocationRefused, NotManaged, PenstockError
-from penstock.formats.delta.lines.line import Phase, line_of
+from penstock.errors import CommitConflict, EraseRefused, NotManaged
 from penstock.kernel.conflict import content_of
 from penstock.kernel.ledger import find_table, holder
 from penstock.kernel.table_horizons import GONE
 from penstock.lake.answers import SweptTable
-from penstock.lake.calls import SweepTables
-from penstock.lake.delta_kept import KeptTables
-from penstock.lake.delta_plugin import DeltaPlugin
 from penstock.lake.erase import Holder, Leftovers, Settled, left_of
-from penstock.lake.files.erase import FilesErasure
 from penstock.lake.fork_notes import ForkNotes
-from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
 from penstock.model.commits import CommitMeta
-from penstock.model.content import AnyContent, DeltaTable, FilesTable, LanceTable, ManagedTable
+from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import ObjectId
 from penstock.model.operations import Unchanged
-from penstock.storage.fates import Fate, Judged
-from penstock.storage.locations import normalise
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
@@ -38,16 +30,13 @@ if TYPE_CHECKING:
     from penstock.lake.embedded import Embedded
     from penstock.model.keys import Key
 
-LANCE_DAYS: Final = 7.0
-"""For so long Lance's own writers take for granted that their files stay."""
-
 
 def _look(lake: Embedded, commit: ObjectId, stored: bytes) -> AnyContent | None:
     return content_of(lake.kernel.objects, lake.kernel.state(commit).get(stored))
 
 
 class DroppedErasure:
-    """What an erase does to a table that was dropped from the default branch."""
+    """What an erase does to a table that was dropped. A format says how its files go."""
 
     def __init__(self, lake: Embedded, key: Key, who: str, content: ManagedTable) -> None:
         self._lake, self._kernel, self._key, self._who = lake, lake.kernel, key, who
@@ -56,18 +45,16 @@ class DroppedErasure:
         self._require_own()
 
     @property
-    def _place(self) -> Place:
+    def place(self) -> Place:
         return self._lake.places.at(self.content.location)
+
+    def why_left(self) -> str:
+        """Why its files were left to others when it went; nothing if they were not."""
+        return ""
 
     def _require_own(self) -> None:
         """``NotManaged`` for a table whose files were left to others when it went."""
-        content, why = self.content, ""
-        if isinstance(content, DeltaTable) and line_of(content).phase is not Phase.OWNED:
-            why = "was released"
-        elif isinstance(content, LanceTable):
-            from penstock.lake.lance.notes import Stays, stays
-
-            why = "was deregistered" if stays(self._place) is not Stays.NO else ""
+        content, why = self.content, self.why_left()
         if content.location and not why and self._holder() not in (None, content.id):
             why = f"was at {content.location}, which has become another table's since"
         if why:
@@ -85,10 +72,7 @@ class DroppedErasure:
         return True  # a branch that still has the table has all of it
 
     def holders(self, first: int | None) -> Iterator[Holder]:  # noqa: ARG002
-        if isinstance(self.content, LanceTable):
-            from penstock.lake.lance.erase import clones_of
-
-            yield from clones_of(self._lake, self.content.location)
+        return iter(())
 
     def files_to_rewrite(self) -> int:
         return 0
@@ -146,86 +130,21 @@ class DroppedErasure:
 
     def unneeded_files(self) -> list[int]:
         """The sizes of all files that the table has."""
-        if isinstance(self.content, FilesTable):
-            return self._files().unneeded_files()
-        return [one.size for one in self._place.entries()]
+        return [one.size for one in self.place.entries()]
 
     def sweep(self, progress: Progress) -> SweptTable:
         """Remove the files of the table that nobody can be about to commit."""
-        if isinstance(self.content, FilesTable):
-            return self._files().sweep(progress)
-        if isinstance(self.content, LanceTable):
-            from penstock.lake.lance.sweep import LanceSweep
+        raise NotImplementedError
 
-            call = SweepTables(remove_data=True, limit=None)
-            lake = self._lake
-            sweep = LanceSweep(self._kernel, lake.places, lake.id, lake.warehouse, call, progress)
-            (swept,) = sweep.run([normalise(self.content.location)])
-            return swept
-        engine = SweepEngine(
-            remove_data=True, dry_run=False, pinned_us=self._forks().pinned_us, progress=progress
-        )
-        tally, problem = Tally(), ""
-        try:
-            engine.sweep(_GoneFolder(self._lake, self.content.location, self._before_us()), tally)
-        except PenstockError as error:
-            problem = error.message
-        return engine.answer(self._key, self.content.location, tally, problem)
+    def left(self, horizon: TableHorizon) -> Leftovers:  # noqa: ARG002 - nothing of it is retained
+        times_us = [one.modified_us for one in self.place.entries()]
+        return left_of(times_us, self.forks.pinned_us(), self.grace_us)
 
-    def left(self, horizon: TableHorizon) -> Leftovers:
-        if isinstance(self.content, FilesTable):
-            return self._files().left(horizon)
-        times_us = [one.modified_us for one in self._place.entries()]
-        return left_of(times_us, self._forks().pinned_us(), self._grace_us())
+    @property
+    def grace_us(self) -> int:
+        """How old files are at least that go."""
+        return self._kernel.graces.of_sweeps().data_us
 
-    def _grace_us(self) -> int:
-        days = (LANCE_DAYS,) if isinstance(self.content, LanceTable) else ()
-        return self._kernel.graces.of_sweeps(*days).data_us
-
-    def _before_us(self) -> int:
-        return self._kernel.clock() - self._grace_us()
-
-    def _forks(self) -> ForkNotes:
+    @property
+    def forks(self) -> ForkNotes:
         return ForkNotes(self._kernel.store, self._lake.places)
-
-    def _files(self) -> FilesErasure:
-        return FilesErasure(self._lake, self._key, self._who, dropped=self.content.id)
-
-
-class _GoneFolder:
-    """The folder of a Delta table of which nothing is retained: all of it goes."""
-
-    def __init__(self, lake: Embedded, location: str, before_us: int) -> None:
-        self._location, self._before_us = location.rstrip("/"), before_us
-        self._place = lake.places.at(location)
-        self._kept = KeptTables(lake.kernel, lake.plugin(DeltaPlugin).parts.owner.tables)
-
-    def begin(self) -> None:
-        self.look_again()
-
-    def judge(self, listing: Listing) -> Iterator[Judged]:
-        for entry in listing(self._place, ""):
-            yield Judged(entry, Fate.DATA if entry.modified_us < self._before_us else Fate.WAITING)
-
-    def look_again(self) -> None:
-        """``LocationRefused`` if another table is there, above or below."""
-        for content in self._kept.news():
-            other = content.location.rstrip("/")
-            if f"{other}/".startswith(f"{self._location}/") or f"{self._location}/".startswith(f"{other}/"):
-                raise LocationRefused(
-                    f"another table of the lake is at {other}, so that nothing is removed there",
-                    location=self._location,
-                )
-        self._kept.neighbours.check(self._location)
-
-    def judge_again(self, candidate: Judged) -> Fate:
-        return candidate.fate
-
-    def remove(self, files: Sequence[Judged]) -> None:
-        self._place.delete([one.entry.key for one in files])
-
-    def finish(self, tally: Tally) -> None:
-        if not tally.stays:
-            self._place.prune()
-        else:
-            self._place.remove_empty_folders()

@@ -227,6 +227,10 @@ class Embedded:
         """The plugin of a format, for the modules of that format."""
         return next(one for one in self.plugins if isinstance(one, kind))
 
+    def plugin_for(self, content: ManagedTable) -> FormatPlugin:
+        """The plugin of a table's format, also of one that was dropped, of which less is stored."""
+        return next(one for one in self.plugins if isinstance(content, one.content_type))
+
     def managing(self, content: AnyContent | ManagedTable | None) -> FormatPlugin | None:
         """The plugin whose table a content is; ``None`` if it is no table that a format keeps."""
         return next((one for one in self.plugins if one.manages(content)), None)

@@ -694,15 +694,13 @@ def erase(lake: Embedded, call: EraseTable, progress: Progress) -> ErasedTable:
         return Erase(lake, call, progress).run()
     if call.older_than is not None:
         raise InvalidRequest("older_than is not for dropped tables: one that was dropped goes as a whole")
-    from penstock.lake.dropped_erase import DroppedErasure
-
     found = [was for key, was in dropped_tables(lake) if key == call.key]
     if not found:
         raise KeyNotFound(
             f"no table was dropped at '{call.key}' on '{lake.kernel.formats.default_branch}'",
             key=str(call.key),
         )
-    parts = [DroppedErasure(lake, call.key, call.who, one) for one in found]
+    parts = [lake.plugin_for(was).dropped_erasure(call, was) for was in found]
     return _together([Erase(lake, call, progress, one).run() for one in parts])
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.kernel.checks import Proposal
     from penstock.kernel.reachable import Progress
     from penstock.lake.calls import EraseTable
+    from penstock.lake.files.dropped import DroppedFiles
     from penstock.lake.files.embedded import FilesAnswers
     from penstock.lake.files.erase import FilesErasure
     from penstock.lake.files.missing import MissingPoolFiles
@@ -90,3 +91,8 @@ class FilesPlugin(FormatPlugin):
         from penstock.lake.files.erase import FilesErasure
 
         return FilesErasure(self.lake, call.key, call.who)
+
+    def dropped_erasure(self, call: EraseTable, content: FilesTable) -> DroppedFiles:
+        from penstock.lake.files.dropped import DroppedFiles
+
+        return DroppedFiles(self.lake, call.key, call.who, content)

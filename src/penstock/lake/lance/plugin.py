@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.kernel.reachable import Progress
     from penstock.lake.audits.lance_rows import LanceRows
     from penstock.lake.calls import EraseTable
+    from penstock.lake.lance.dropped import DroppedLance
     from penstock.lake.lance.embedded import LanceAnswers
     from penstock.lake.lance.erase import LanceErasure
     from penstock.lake.lance.missing import MissingLanceFiles
@@ -110,3 +111,8 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
         from penstock.lake.lance.erase import LanceErasure
 
         return LanceErasure(self.lake, call.key, call.who, all_references=call.all_references)
+
+    def dropped_erasure(self, call: EraseTable, content: LanceTable) -> DroppedLance:
+        from penstock.lake.lance.dropped import DroppedLance
+
+        return DroppedLance(self.lake, call.key, call.who, content)
