@@ -130,6 +130,8 @@ class FormatPlugin:
     """How changes name the format."""
     content_type: ClassVar[type[ManagedTable]]
     """What a lake stores of a table of the format."""
+    calls: ClassVar[tuple[type[Call[Any]], ...]] = ()
+    """The calls that the format answers."""
 
     def __init__(self, find_lake: Callable[[], Embedded]) -> None:
         """The lake is made of its plugins' rules, and there when anything else is asked of them."""
@@ -150,13 +152,13 @@ class FormatPlugin:
         raise NotImplementedError
 
     @property
-    def calls(self) -> Iterable[type[Call[Any]]]:
-        """The calls that the format answers."""
-        return ()
+    def handlers(self) -> Mapping[type[Call[Any]], Callable[[Any], Any]]:
+        """What answers its calls."""
+        return {}
 
     @property
-    def handlers(self) -> Mapping[type[Call[Any]], Callable[[Any], Any]]:
-        """What answers them."""
+    def long_handlers(self) -> Mapping[type[Call[Any]], Callable[[Any, Progress], Any]]:
+        """What answers those of its calls that take long, and tells how far it is."""
         return {}
 
     # -- rows ----------------------------------------------------------------------------------------------

@@ -19,14 +19,12 @@ import msgspec
 from penstock.errors import InvalidRequest, PenstockError, RequestError, TokenNotFound
 from penstock.kernel.fsck import Checked
 from penstock.kernel.sweep import Swept
-from penstock.lake import delta_calls, resync_calls
+from penstock.lake import resync_calls
 from penstock.lake.answers import About, ErasedTable, Landing, SweptTable
 from penstock.lake.audits import calls as audit_calls
 from penstock.lake.call import PAGE_MAX, Ask, Call, ReadAt, Retry, Said, Write, retry_of, said
-from penstock.lake.files import calls as files_calls
-from penstock.lake.files import care_calls as files_care_calls
-from penstock.lake.lance import calls as lance_calls
 from penstock.lake.outcomes import landed_commit, left_reference
+from penstock.lake.plugins import plugin_types
 from penstock.lake.read_calls import (
     Compare,
     Diff,
@@ -612,11 +610,8 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
     Revert,
     Restore,
     Rebase,
-    *delta_calls.CALLS,
-    *files_calls.CALLS,
-    *files_care_calls.CALLS,
+    *(kind for plugin in plugin_types() for kind in plugin.calls),
     *resync_calls.CALLS,
-    *lance_calls.CALLS,
     *transaction_calls.CALLS,
     *audit_calls.CALLS,
 )

@@ -39,7 +39,6 @@ from penstock.kernel.description import (
 )
 from penstock.kernel.fsck import Checked, Damage, fsck
 from penstock.kernel.history import Walk
-from penstock.kernel.jobs import job_rows
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.ledger import LEDGER
 from penstock.kernel.reachable import Progress, silent
@@ -56,13 +55,11 @@ from penstock.lake.answers import (
     Landing,
     LogLine,
     Resolved,
-    SweptFiles,
     SweptTable,
 )
 from penstock.lake.asked import asked
 from penstock.lake.audits import calls as audit_calls
 from penstock.lake.audits.engine import LakeEngine
-from penstock.lake.files.care_calls import SweepFiles
 from penstock.lake.log import Filter, LogPages, changes_of, differences, matching, not_in_log, ranges
 from penstock.lake.outcomes import as_left
 from penstock.lake.plugins import make_plugins
@@ -177,10 +174,10 @@ class Embedded:
             if not call.dry_run:
                 self._require_unmoved()
             return cast("R", self._sweep_tables(call, progress))
-        if isinstance(call, SweepFiles):
-            if not call.dry_run:
+        if call.is_long and (handler := self._long_handler(call)) is not None:
+            if not getattr(call, "dry_run", False):
                 self._require_unmoved()
-            return cast("R", self._sweep_files(call, progress))
+            return cast("R", handler(call, progress))
         if isinstance(call, calls.EraseTable):
             if not call.dry_run:
                 self._require_unmoved()
@@ -220,8 +217,15 @@ class Embedded:
             from penstock.lake.audits.embedded import ExpectationAnswers
 
             return ExpectationAnswers(self.kernel).ways[type(call)]
-        plugin = next(one for one in self.plugins if type(call) in one.calls)
-        return plugin.handlers[type(call)]
+        return self._answering(call).handlers[type(call)]
+
+    def _long_handler(self, call: calls.Call[Any]) -> Callable[[Any, Progress], Any] | None:
+        """What answers a call of a format that tells how far it is."""
+        plugin = next((one for one in self.plugins if type(call) in one.calls), None)
+        return None if plugin is None else plugin.long_handlers.get(type(call))
+
+    def _answering(self, call: calls.Call[Any]) -> FormatPlugin:
+        return next(one for one in self.plugins if type(call) in one.calls)
 
     def plugin(self, kind: type[P]) -> P:
         """The plugin of a format, for the modules of that format."""
@@ -267,27 +271,6 @@ class Embedded:
         from penstock.lake.erase import erase
 
         return erase(self, call, progress)
-
-    def _sweep_files(self, call: SweepFiles, progress: Progress) -> SweptFiles:
-        if not self.warehouse or not self._may_have_files():
-            return SweptFiles(dry_run=call.dry_run)
-        from penstock.lake.files.sweep import FilesSweep
-
-        return FilesSweep(self.kernel, self.places, self.id, self.warehouse, call, progress).run()
-
-    def _may_have_files(self) -> bool:
-        """Whether a table of files may have been written, also in vain.
-
-        If nobody ever committed one, nor began a job, storage that does not answer is no problem.
-        """
-        if any(True for _ in job_rows(self.kernel.store)) or self.has_any_tables():
-            return True
-        from penstock.lake.files.sweep import has_slices
-
-        try:
-            return has_slices(self.places, self.id, self.warehouse)
-        except PenstockError:
-            return False
 
     def _fsck(self, progress: Progress) -> Checked:
         checks = [check for one in self.plugins if (check := one.content_check(self.kernel.objects))]

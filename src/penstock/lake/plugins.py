@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 BUILT_IN: Final = (
     "penstock.lake.delta_plugin:DeltaPlugin",
-    "penstock.lake.lance.plugin:LancePlugin",
     "penstock.lake.files.plugin:FilesPlugin",
+    "penstock.lake.lance.plugin:LancePlugin",
 )
 """By name, as entry points have it: formats import what is shared, and nothing shared imports a format."""
 

@@ -6,15 +6,20 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from penstock.errors import PenstockError
 from penstock.formats.files.checking import FilesCheck
 from penstock.formats.files.files import state_of
 from penstock.formats.files.format import FilesFormat
 from penstock.formats.files.intents import NAME
 from penstock.formats.plugin import Flaws, FormatPlugin, NeededFolder, Rows, WorkerTable
 from penstock.kernel.format import Format
+from penstock.kernel.jobs import job_rows
 from penstock.kernel.objects import Objects
+from penstock.lake.answers import SweptFiles
 from penstock.lake.call import Call
 from penstock.lake.files.calls import CALLS
+from penstock.lake.files.care_calls import CALLS as CARE_CALLS
+from penstock.lake.files.care_calls import SweepFiles
 from penstock.lake.files.pool import pool_of
 from penstock.model.content import FilesTable
 from penstock.model.keys import Key
@@ -35,7 +40,7 @@ class FilesPlugin(FormatPlugin):
 
     name = NAME
     content_type = FilesTable
-    calls = CALLS
+    calls = (*CALLS, *CARE_CALLS)
 
     @cached_property
     def rules(self) -> Format:
@@ -96,3 +101,29 @@ class FilesPlugin(FormatPlugin):
         from penstock.lake.files.dropped import DroppedFiles
 
         return DroppedFiles(self.lake, call.key, call.who, content)
+
+    @property
+    def long_handlers(self) -> Mapping[type[Call[Any]], Callable[[Any, Progress], Any]]:
+        return {SweepFiles: self._sweep}
+
+    def _sweep(self, call: SweepFiles, progress: Progress) -> SweptFiles:
+        lake = self.lake
+        if not lake.warehouse or not self._may_have_files():
+            return SweptFiles(dry_run=call.dry_run)
+        from penstock.lake.files.sweep import FilesSweep
+
+        return FilesSweep(lake.kernel, lake.places, lake.id, lake.warehouse, call, progress).run()
+
+    def _may_have_files(self) -> bool:
+        """Whether a table of files may have been written, also in vain.
+
+        If nobody ever committed one, nor began a job, storage that does not answer is no problem.
+        """
+        if any(True for _ in job_rows(self.lake.kernel.store)) or self.lake.has_any_tables():
+            return True
+        from penstock.lake.files.sweep import has_slices
+
+        try:
+            return has_slices(self.lake.places, self.lake.id, self.lake.warehouse)
+        except PenstockError:
+            return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ from penstock.lake.delta_answers import (
 from penstock.lake.delta_calls import (
     AdoptTable,
     CheckpointTable,
+    CleanLog,
     CommitTables,
     CompactLog,
     CreateTable,
@@ -31,12 +32,15 @@ from penstock.lake.delta_calls import (
     GetTableVersions,
     PublishTable,
     RecoverTable,
+    ReleaseTable,
 )
 from penstock.lake.embedded import first
 from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
 from penstock.model.tokens import Role
+from penstock.server.access import writing
 from penstock.server.access.caller import Keys
+from penstock.server.access.format_rules import AccessRule
 from penstock.server.access.locations import check_locations
 from penstock.server.access.rights import Rights
 from penstock.server.access.writing import signed
@@ -154,3 +158,20 @@ def _require_namespaces(rights: Rights, call: CreateTable) -> None:
     )
     for missing in (parent for parent in above if parent not in there):
         raise caller.denied(f"create namespace '{missing}' there", key=str(missing))
+
+
+RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
+    CommitTables: commit_tables,
+    GetTableVersions: get_table_versions,
+    PublishTable: publish_table,
+    CreateTable: create_table,
+    AdoptTable: adopt_table,
+    ReleaseTable: writing.for_administrators,
+    RecoverTable: recover_table,
+    GetTableStatus: get_table_status,
+    FindTable: find_table,
+    CheckpointTable: write_log,
+    CompactLog: write_log,
+    CleanLog: writing.for_holders_of_table(Role.MAINTAIN),
+}
+"""Every call that the format answers, with its rule."""

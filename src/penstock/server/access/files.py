@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -20,8 +20,11 @@ from penstock.lake.files.calls import (
     SumFiles,
     WriteFiles,
 )
+from penstock.lake.files.care_calls import SweepFiles
 from penstock.model.keys import Key
 from penstock.model.tokens import Role
+from penstock.server.access import writing
+from penstock.server.access.format_rules import AccessRule
 from penstock.server.access.rights import Rights
 from penstock.server.access.transactions import Entering
 
@@ -120,3 +123,17 @@ def _require_namespaces(rights: Rights, call: WriteFiles) -> None:
         there = rights.do(calls.GetContents(at=branch, key=tuple(sorted(above))))
         for missing in sorted(above - {entry.key for entry in there}):
             raise caller.denied(f"create namespace '{missing}' there", key=str(missing))
+
+
+RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
+    SweepFiles: writing.for_holders(Role.MAINTAIN),
+    WriteFiles: write_files,
+    ListFiles: list_files,
+    GetFiles: get_files,
+    SumFiles: sum_files,
+    GetFilesTable: get_files_table,
+    BeginJob: begin_job,
+    AbortJob: abort_job,
+    ListJobs: list_jobs,
+}
+"""Every call that the format answers, with its rule."""

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
 from penstock.kernel.reachable import Progress, silent
-from penstock.lake import calls, delta_calls, resync_calls
+from penstock.lake import calls, resync_calls
 from penstock.lake.asked import asked
 from penstock.lake.audits import calls as audit_calls
 from penstock.lake.catalogue import Catalogue
-from penstock.lake.files import calls as files_calls
-from penstock.lake.files import care_calls as files_care_calls
-from penstock.lake.lance import calls as lance_calls
 from penstock.lake.transactions import calls as transaction_calls
 from penstock.model.keys import Key
 from penstock.model.tokens import Role
 from penstock.model.transactions import PREFIX, is_transaction
-from penstock.server.access import delta, files, lance, reading, transactions, writing
+from penstock.server.access import reading, transactions, writing
 from penstock.server.access.caller import Caller
+from penstock.server.access.format_rules import AccessRule, format_rules
 from penstock.server.access.keys import UnmarkedKeys, stored_key
 from penstock.server.access.rights import Rights
 from penstock.server.access.transactions import admitted, transactions_in
 
 R = TypeVar("R")
 
-RULES: Final[dict[type[calls.Call[Any]], Callable[[Rights, Any], Any]]] = {
+RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
     calls.GetAbout: writing.about,
     calls.GetSetting: writing.for_anybody,
     calls.PutSetting: writing.for_administrators,
@@ -38,7 +35,6 @@ RULES: Final[dict[type[calls.Call[Any]], Callable[[Rights, Any], Any]]] = {
     calls.Sweep: writing.for_holders(Role.MAINTAIN),
     calls.SweepTables: writing.for_holders_of_table(Role.MAINTAIN),
     calls.EraseTable: writing.for_holders_of_table(Role.ERASE),
-    files_care_calls.SweepFiles: writing.for_holders(Role.MAINTAIN),
     resync_calls.Resync: writing.for_holders_of_table(Role.MAINTAIN),
     calls.Fsck: writing.for_holders(Role.MAINTAIN),
     calls.ListTokens: writing.for_administrators,
@@ -68,33 +64,6 @@ RULES: Final[dict[type[calls.Call[Any]], Callable[[Rights, Any], Any]]] = {
     calls.Revert: writing.revert,
     calls.Restore: writing.restore,
     calls.Rebase: writing.rebase,
-    delta_calls.CommitTables: delta.commit_tables,
-    delta_calls.GetTableVersions: delta.get_table_versions,
-    delta_calls.PublishTable: delta.publish_table,
-    delta_calls.CreateTable: delta.create_table,
-    delta_calls.AdoptTable: delta.adopt_table,
-    delta_calls.ReleaseTable: writing.for_administrators,
-    delta_calls.RecoverTable: delta.recover_table,
-    delta_calls.GetTableStatus: delta.get_table_status,
-    delta_calls.FindTable: delta.find_table,
-    delta_calls.CheckpointTable: delta.write_log,
-    delta_calls.CompactLog: delta.write_log,
-    delta_calls.CleanLog: writing.for_holders_of_table(Role.MAINTAIN),
-    files_calls.WriteFiles: files.write_files,
-    files_calls.ListFiles: files.list_files,
-    files_calls.GetFiles: files.get_files,
-    files_calls.SumFiles: files.sum_files,
-    files_calls.GetFilesTable: files.get_files_table,
-    files_calls.BeginJob: files.begin_job,
-    files_calls.AbortJob: files.abort_job,
-    files_calls.ListJobs: files.list_jobs,
-    lance_calls.CommitLance: lance.commit_lance,
-    lance_calls.GetLanceTable: lance.get_lance_table,
-    lance_calls.GetLanceStatus: lance.get_lance_status,
-    lance_calls.ListLanceVersions: lance.list_lance_versions,
-    lance_calls.ListLanceBranches: lance.list_lance_branches,
-    lance_calls.ListLanceTags: lance.list_lance_tags,
-    lance_calls.PromoteLance: lance.promote_lance,
     transaction_calls.BeginTransaction: transactions.begin_transaction,
     transaction_calls.GetTransaction: transactions.get_transaction,
     transaction_calls.RenewTransaction: transactions.renew_transaction,
@@ -102,6 +71,7 @@ RULES: Final[dict[type[calls.Call[Any]], Callable[[Rights, Any], Any]]] = {
     transaction_calls.CommitTransaction: transactions.commit_transaction,
     transaction_calls.AbortTransaction: transactions.abort_transaction,
     transaction_calls.ListTransactions: transactions.list_transactions,
+    **format_rules(),
 }
 """Every call with its rule: it checks, asks for no more than may be seen, and leaves out the rest."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -31,6 +31,7 @@ from penstock.lake.lance.requests import of_operation
 from penstock.model.content import LanceTable
 from penstock.model.keys import Key
 from penstock.model.tokens import Role
+from penstock.server.access.format_rules import AccessRule
 from penstock.server.access.locations import check_locations
 from penstock.server.access.rights import Rights
 
@@ -122,3 +123,15 @@ def _require_namespaces(rights: Rights, branch: str | None, parents: Iterable[Ke
         there = rights.do(calls.GetContents(at=name, key=tuple(sorted(above))))
         for missing in sorted(above - {entry.key for entry in there}):
             raise caller.denied(f"create namespace '{missing}' there", key=str(missing))
+
+
+RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
+    CommitLance: commit_lance,
+    GetLanceTable: get_lance_table,
+    GetLanceStatus: get_lance_status,
+    ListLanceVersions: list_lance_versions,
+    ListLanceBranches: list_lance_branches,
+    ListLanceTags: list_lance_tags,
+    PromoteLance: promote_lance,
+}
+"""Every call that the format answers, with its rule."""
