@@ -30,6 +30,11 @@ VERIFIED = (
 """All that is in there needs other people's JVMs or a cluster. Single tests are marked where they stand."""
 
 LONG = (
+    "tests/files/test_files_buckets.py",
+    "tests/formats/delta/test_other_readers.py::test_a_table_in_a_bucket",
+    "tests/lance/s3/",
+    "tests/reliability/test_postgres.py::test_a_killed_process_leaves_a_whole_lake",
+    "tests/server/test_hostile.py",
     "tests/spark/files_read/test_partition_types.py",
     "tests/spark/files_session/test_same_as_write.py",
     "tests/stores/test_objectstore.py::TestDirectory::test_thousands_of_objects",

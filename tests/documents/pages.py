@@ -30,7 +30,10 @@ DOCUMENTS = [
     *(path for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md") if (path := ROOT / name).exists()),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-LONG = {"docs/reference/cli.md", "docs/guide/spark.md", "docs/guide/transactions.md"}
+LONG = {
+    *("docs/reference/cli.md", "docs/guide/access.md", "docs/guide/lance.md", "docs/guide/server.md"),
+    *("docs/guide/spark.md", "docs/guide/transactions.md"),
+}
 """What takes long to run is run by `make verify`."""
 
 

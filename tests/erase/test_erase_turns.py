@@ -116,7 +116,11 @@ WAYS: dict[Callable[[Lake, str], None], type[Any]] = {
 
 
 @in_each_kind
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way",
+    [pytest.param(way, marks=() if way in (commit, merge) else pytest.mark.verify) for way in WAYS],
+    ids=lambda way: way.__name__,
+)
 def test_what_was_prepared_before_the_erase_is_refused_at_its_turn(
     lake: Lake, url: str, monkeypatch: pytest.MonkeyPatch, kind: str, way: Callable[[Lake, str], None]
 ) -> None:

@@ -235,6 +235,7 @@ def test_a_lance_table_that_is_ahead_keeps_all_of_its_versions_if_it_is_deregist
         assert everywhere(lake, "lance") == [[1, 2, 3, 11]] * 2
 
 
+@pytest.mark.verify
 @in_each_format
 def test_a_table_that_is_ahead_is_told_of_over_http_by_a_status_that_no_client_repeats(
     place: Path, kind: str
@@ -709,6 +710,7 @@ def test_a_file_that_the_lake_has_committed_twice_is_added_on_top_once(place: Pa
             assert len(paths) == len(set(paths))
 
 
+@pytest.mark.verify
 def test_what_cannot_be_added_on_top_is_left_only_if_that_is_said(place: Path) -> None:
     def own(lake: Lake) -> None:
         lake.table("a.t").overwrite(rows(3))

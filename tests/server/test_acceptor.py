@@ -126,6 +126,7 @@ def test_it_answers_as_the_serving_process_does(penstock_server: Program) -> Non
     assert penstock_server.get("/healthz", **{"x-request-id": "mine"}).headers["x-request-id"] == "mine"
 
 
+@pytest.mark.verify
 def test_probes_are_counted_by_their_server(penstock_server: Program) -> None:
     for _ in range(3):
         assert penstock_server.get("/healthz").status == 200
@@ -330,6 +331,7 @@ def test_a_server_whose_acceptor_is_lost_accepts_connections_itself(tmp_path: Pa
         assert server.stop() == 0
 
 
+@pytest.mark.verify
 def test_an_acceptor_ends_with_its_server(tmp_path: Path) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         with program(tmp_path, "--lake", "memory:") as server:

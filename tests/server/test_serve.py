@@ -180,6 +180,7 @@ def test_what_contradicts_itself_is_refused_at_once(
     assert words in refused(tmp_path, *options)
 
 
+@pytest.mark.verify
 def test_a_port_that_is_taken_is_named(penstock_server: Program, tmp_path: Path) -> None:
     port = str(penstock_server.port)
     said = refused(tmp_path, "--dev", "--lake", "memory:", "--port", port)
@@ -304,6 +305,7 @@ service.run(listener, threading.Thread(target=client).start)
 """
 
 
+@pytest.mark.verify
 def test_work_that_does_not_end_is_given_up_and_counted() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", GIVES_UP], capture_output=True, text=True, timeout=30, check=False

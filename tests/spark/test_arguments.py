@@ -96,6 +96,7 @@ def test_partitions_have_no_nul_in_their_names(spark: SparkSession, lake: Lake) 
 LONGEST = 255 - len("part=")
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize(
     ("fits", "character"),
     [(LONGEST, "x"), (LONGEST // 3, "/"), (LONGEST // 2, "ü")],

@@ -243,6 +243,7 @@ def test_a_deletion_that_was_done_under_its_key_is_not_done_again(
     assert ids(table) == left()
 
 
+@pytest.mark.verify
 def test_a_struct_column_may_be_called_target_or_source(spark: SparkSession, lake: Lake) -> None:
     """What the statistics say of the column beside it leaves out no file."""
     rows = [
@@ -276,6 +277,7 @@ def test_rows_are_looked_for_only_by_columns_that_the_table_has(spark: SparkSess
     assert (table.version, len(list(Path(table.location).rglob("*.parquet")))) == (0, 1)
 
 
+@pytest.mark.verify
 def test_rows_are_chosen_by_nested_columns_that_are_null(spark: SparkSession, lake: Lake) -> None:
     inner = pa.struct([("a", pa.int64())])
     data = {

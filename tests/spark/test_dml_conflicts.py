@@ -157,6 +157,7 @@ def test_a_change_that_puts_rows_where_another_looked_is_in_its_way(
     assert found(table) == {1: 7, 2: 1, 3: 0, 4: 0}
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("how", ["delete", "update", "merge"])
 def test_rows_that_are_appended_meanwhile_stay_as_they_are(
     spark: SparkSession, create: Callable[..., Table], lake: Lake, how: str
@@ -181,6 +182,7 @@ def test_a_table_that_asks_for_it_refuses_a_change_after_an_append_to_what_it_re
     assert found(table) == {1: 0, 2: 0, 3: 1, 4: 1, 10: 5}
 
 
+@pytest.mark.verify
 def test_two_merges_do_not_insert_the_same_row(
     spark: SparkSession, create: Callable[..., Table], lake: Lake
 ) -> None:
@@ -196,6 +198,7 @@ def test_two_merges_do_not_insert_the_same_row(
     assert found(table)[7] == 7
 
 
+@pytest.mark.verify
 def test_a_merge_that_inserts_is_refused_when_a_row_that_it_matched_is_gone(
     spark: SparkSession, create: Callable[..., Table], lake: Lake
 ) -> None:

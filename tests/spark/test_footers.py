@@ -46,6 +46,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.verify
 @in_each_engine
 def test_footers_tell_what_the_rows_do(spark: SparkSession, lake: Lake, tmp_path: Path, engine: str) -> None:
     spark = using(spark, engine)

@@ -119,6 +119,7 @@ def test_a_row_that_several_rows_of_the_source_would_change_is_refused(
     assert found(table) == Counter()
 
 
+@pytest.mark.verify
 def test_nothing_to_do_commits_nothing(
     create: Callable[..., Table], source: Callable[..., DataFrame]
 ) -> None:
@@ -142,6 +143,7 @@ def test_a_merge_into_an_empty_table_inserts(
     assert found(table) == Counter({(1, "a", 1): 2})
 
 
+@pytest.mark.verify
 def test_the_source_gives_the_same_rows_at_both_looks(
     spark: SparkSession, create: Callable[..., Table]
 ) -> None:

@@ -198,6 +198,7 @@ NOT_NULL: dict[str, tuple[Type, bool, str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("case", NOT_NULL)
 def test_a_null_where_none_may_be_ends_the_job_and_nothing_is_left(
     spark: SparkSession, lake: Lake, case: str

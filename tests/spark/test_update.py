@@ -150,6 +150,7 @@ def test_values_that_no_column_can_take_are_refused_before_a_job(
     assert table.version == 1
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("ansi", ["true", "false"])
 @pytest.mark.parametrize(
     ("values", "said"), [({"count": "id * 10000000000"}, "cannot hold"), ({"id": "null"}, "null")]
@@ -248,6 +249,7 @@ def rows_of(table: Table) -> list[dict[str, Any]]:
     return sorted(table.to_arrow().to_pylist(), key=lambda one: one["id"])
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize(
     ("values", "said"),
     [
@@ -266,6 +268,7 @@ def test_no_null_gets_inside_of_a_value_where_none_may_be(
     assert rows_of(strict) == STRICT_ROWS
 
 
+@pytest.mark.verify
 def test_values_whose_types_allow_nulls_are_taken_where_they_have_none(
     spark: SparkSession, strict: Table
 ) -> None:

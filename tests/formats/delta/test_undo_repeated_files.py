@@ -56,7 +56,7 @@ def write(request: pytest.FixtureRequest) -> Write:
     return WRITES[request.param]
 
 
-@pytest.fixture(params=["partitioned", "plain"])
+@pytest.fixture(params=["partitioned", pytest.param("plain", marks=pytest.mark.verify)])
 def main(request: pytest.FixtureRequest, lake: Lake) -> Side:
     """A table with six rows in three files."""
     if request.param == "partitioned":

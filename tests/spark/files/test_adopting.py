@@ -71,6 +71,7 @@ def test_modes_mean_the_same(bare: SparkSession, lake: Lake) -> None:
     assert (paths(lake, "raw.events"), about(lake, "raw.events").layout.partition_by) == ([], ("p",))
 
 
+@pytest.mark.verify
 def test_a_job_that_fails_or_is_refused_leaves_nothing(
     bare: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,7 @@ def test_property_26_append_keeps_what_is_there(spark: SparkSession, lake: Lake)
     assert ids(lake, "raw.events") == [0, 1, 2, 10, 11, 12]
 
 
+@pytest.mark.verify
 def test_property_27_overwrite_removes_everything_below_the_table_and_nothing_beside_it(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -171,6 +172,7 @@ def test_an_overwrite_by_data_without_the_partition_columns_says_so(spark: Spark
     assert ids(lake, "raw.events") == [5, 6, 7]
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("by", [(), ("id",)])
 def test_an_append_by_other_partition_columns_is_refused_before_anything_is_written(
     spark: SparkSession, lake: Lake, by: tuple[str, ...]

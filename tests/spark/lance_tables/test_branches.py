@@ -37,6 +37,7 @@ def test_a_branch_has_its_own_rows_until_it_is_merged(spark: SparkSession, lake:
     assert sorted(one.id for one in read(spark, "vectors.new").collect()) == [30, 31, 32, 40, 41, 42]
 
 
+@pytest.mark.verify
 def test_a_transaction_sees_what_it_wrote_and_nobody_else_does(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0))
     before = head(lake)
