@@ -50,7 +50,6 @@ def run(lakes: list[Lake], commits: int) -> dict[UUID, int]:
     return {attempt: version for each in done for attempt, version in each.items()}
 
 
-@pytest.mark.verify
 def test_every_commit_gets_the_version_that_its_writer_was_told(lakes: list[Lake]) -> None:
     done = run(lakes, COMMITS)
     for lake in lakes:
