@@ -27,7 +27,7 @@ from tests.lance.tables import ids_at, written
 KINDS = ("delta", "lance", "files")
 REFUSED = "erased|Commit result for version 3 is unknown"
 """Lance's client has words of its own, and its log says which refusal is meant."""
-BEING_ERASED = "is being erased|Commit result for version 3 is unknown"
+BEING_ERASED = r"is being erased|Commit result for version \d is unknown"
 in_each_kind = pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=() if kind == "delta" else pytest.mark.verify) for kind in KINDS]
 )
@@ -228,6 +228,31 @@ def test_a_branch_takes_no_write_to_a_table_that_is_being_erased(
     assert len(refused) == 2
     with pytest.raises(Exception, match="was erased"):
         write(lake, kind, 9, "old")
+
+
+@in_each_kind
+def test_a_branch_that_was_refused_is_written_to_once_the_erase_was_given_up(
+    lake: Lake, url: str, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The writer remembers that the table is being erased, and nothing tells it of the end."""
+    fill(lake, kind)
+    require, looks = Erase._require_alone, list[str]()
+
+    def racing(erase: Erase, first: int | None) -> None:
+        require(erase, first)
+        looks.append("")
+        if len(looks) == 2:
+            lake.branch("new").create()
+            with pytest.raises(Exception, match=BEING_ERASED):
+                write(lake, kind, 9, "new")
+            raise EraseRefused("somebody came")
+
+    monkeypatch.setattr(Erase, "_require_alone", racing)
+    with pytest.raises(EraseRefused, match="somebody came"):
+        erase(url)
+    before = content(lake, kind, "new")
+    write(lake, kind, 9, "new")
+    assert content(lake, kind, "new") == [*before, 9]
 
 
 @in_each_kind

@@ -43,10 +43,10 @@ Flaws: TypeAlias = Callable[[str, AnyContent], Iterator[tuple[str, str]]]
 class RowSource(NamedTuple):
     """Where a row worker finds the rows of a table as a proposal has it."""
 
-    told: Any = None
-    """What the worker is told, beside the content. It is pickled."""
-    held: Any = None
-    """What has to be kept until the worker has read the rows."""
+    details: Any = None
+    """What the worker needs to know beside the content. It is pickled."""
+    keep_alive: Any = None
+    """What must not be released until the worker has read the rows."""
 
 
 class WorkerTable(NamedTuple):
@@ -54,7 +54,7 @@ class WorkerTable(NamedTuple):
 
     key: Key
     content: Any
-    told: Any
+    details: Any
     """See ``RowSource``."""
     objects: Objects
     places: Places

@@ -217,15 +217,13 @@ class Embedded:
             from penstock.lake.audits.embedded import ExpectationAnswers
 
             return ExpectationAnswers(self.kernel).ways[type(call)]
-        return self._answering(call).handlers[type(call)]
+        plugin = next(one for one in self.plugins if type(call) in one.calls)
+        return plugin.handlers[type(call)]
 
     def _long_handler(self, call: calls.Call[Any]) -> Callable[[Any, Progress], Any] | None:
-        """What answers a call of a format that tells how far it is."""
-        plugin = next((one for one in self.plugins if type(call) in one.calls), None)
-        return None if plugin is None else plugin.long_handlers.get(type(call))
-
-    def _answering(self, call: calls.Call[Any]) -> FormatPlugin:
-        return next(one for one in self.plugins if type(call) in one.calls)
+        """What answers a call of a format that tells how far it is; ``None`` for calls of the lake itself."""
+        handlers = (one.long_handlers.get(type(call)) for one in self.plugins)
+        return next((one for one in handlers if one is not None), None)
 
     def plugin(self, kind: type[P]) -> P:
         """The plugin of a format, for the modules of that format."""

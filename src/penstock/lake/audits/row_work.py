@@ -40,8 +40,8 @@ class ProposedTable(NamedTuple):
 
     key: Key
     content: AnyContent
-    told: Any = None
-    """What its format tells of it beside: see ``FormatPlugin.row_source``."""
+    details: Any = None
+    """What its format needs to know beside: see ``FormatPlugin.row_source``."""
 
 
 class RowQuery(NamedTuple):
@@ -67,8 +67,8 @@ def ask_in_process(
     for key in query.tables:
         content, plugin = proposed_table(lake, proposal, key)
         source = plugin.row_source(proposal, key, content)
-        held.append(source.held)  # until it is asked
-        tables.append(ProposedTable(key, content, source.told))
+        held.append(source.keep_alive)  # until it is asked
+        tables.append(ProposedTable(key, content, source.details))
     asked = RowQuery(query, tuple(tables), lake.warehouse, lake.moved.all, timeout_s)
 
     def answer(question: bytes) -> bytes:
@@ -114,5 +114,5 @@ def _rows(table: ProposedTable, objects: Objects, places: Places, warehouse: str
     key, content = table.key, table.content
     if (plugin := find_plugin(content)) is None:
         raise no_rows(key, content)
-    worked_on = WorkerTable(key, content, table.told, objects, places, warehouse)
+    worked_on = WorkerTable(key, content, table.details, objects, places, warehouse)
     return TableRows(key, plugin.rows_in_worker(worked_on))

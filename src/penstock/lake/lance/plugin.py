@@ -84,7 +84,7 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
     def rows_in_worker(cls, table: WorkerTable) -> Rows:
         from penstock.lake.audits.lance_rows import open_rows
 
-        return open_rows(table.key, table.told)
+        return open_rows(table.key, table.details)
 
     def _rows(self, proposal: Proposal, key: Key, content: LanceTable) -> LanceRows:
         require_lance()
