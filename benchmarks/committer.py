@@ -21,7 +21,7 @@ from benchmarks.counting import KindCountingStore
 from benchmarks.lakes import Workshop
 from benchmarks.report import Cell, Findings, Goal, Table, at_least, at_most, table
 from penstock.formats.files.files import new_folder
-from penstock.lake.files.calls import NewFile, WriteFiles
+from penstock.formats.files.lake.calls import NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.lake.opening import init_lake
 from penstock.model.clock import now_us

@@ -19,7 +19,7 @@ import msgspec
 
 import penstock
 import penstock.spark
-from penstock.lake.files.calls import BeginJob, WriteFiles
+from penstock.formats.files.lake.calls import BeginJob, WriteFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

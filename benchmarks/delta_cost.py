@@ -18,7 +18,7 @@ from benchmarks.lakes import Workshop
 from benchmarks.report import Cell, Findings, Goal, at_most, table
 from benchmarks.writers import write_each
 from penstock import Lake, Settings
-from penstock.lake.delta_calls import Looked, TableCommit
+from penstock.formats.delta.lake.calls import Looked, TableCommit
 from penstock.model.keys import Key
 from penstock.storage.buckets import Bucket, Condition, Content, Entry, Tag
 from penstock.storage.local import LocalBucket

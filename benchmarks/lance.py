@@ -24,8 +24,8 @@ from benchmarks.lance_tables import (
 )
 from benchmarks.report import Cell, Findings, Goal, Table, at_least, at_most, table
 from benchmarks.writers import Written, write_each, write_for
+from penstock.formats.lance.lake.calls import CommitLance
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import CommitLance
 from penstock.stores import DATABASE_FILE
 from penstock.stores.sqlite import SqliteStore
 

@@ -14,12 +14,12 @@ from lance_namespace import DeclareTableRequest
 
 import penstock
 from penstock import Lake, Settings
+from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, DeclareLance
 from penstock.formats.lance.manifests import Manifest, Operation, transaction
 from penstock.formats.lance.names import manifest_name
+from penstock.formats.lance.plugin import LancePlugin
 from penstock.formats.lance.wire import Message
 from penstock.lake.embedded import Embedded
-from penstock.lake.lance.calls import CommitLance, CreateLanceVersion, DeclareLance
-from penstock.lake.lance.plugin import LancePlugin
 from penstock.model.clock import now_us
 from penstock.model.keys import Key
 from penstock.stores.port import Store

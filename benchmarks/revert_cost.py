@@ -16,8 +16,8 @@ from benchmarks.lakes import Workshop
 from benchmarks.report import Cell, Findings, at_most, table
 from benchmarks.writers import write_each
 from penstock import Lake
+from penstock.formats.delta.lake.calls import GetTableVersions, Looked, TableCommit
 from penstock.formats.delta.protocol.names import LOG
-from penstock.lake.delta_calls import GetTableVersions, Looked, TableCommit
 from penstock.model.keys import Key
 from penstock.storage.places import Place
 

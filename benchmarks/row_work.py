@@ -14,11 +14,11 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import penstock
 from benchmarks.lakes import Workshop
 from benchmarks.report import Cell, Findings, Table, at_most, table
+from penstock.formats.lance.rest.handling import ROW_WORK, LanceRequest
 from penstock.lake.lake import Lake
 from penstock.lake.task_calls import CallAnswers
 from penstock.processes.pool import ProcessPool
 from penstock.server.app import ROW_WORK_IMPORTS
-from penstock.server.lance.handling import ROW_WORK, LanceRequest
 from penstock.server.limits import Limits
 
 QUESTION = "What does it cost to work on rows in a process apart from the server?"

@@ -15,9 +15,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import penstock
 from benchmarks.counting import KindCountingStore, counted_syncs
 from penstock import IcebergTable, Lake, Settings
-from penstock.lake.delta_plugin import DeltaPlugin
+from penstock.formats.delta.plugin import DeltaPlugin
+from penstock.formats.lance.plugin import LancePlugin
 from penstock.lake.embedded import Embedded
-from penstock.lake.lance.plugin import LancePlugin
 from penstock.spark import write
 from penstock.stores import DATABASE_FILE
 from penstock.stores.sqlite import SqliteStore

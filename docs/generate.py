@@ -20,11 +20,13 @@ import click
 from docs.advice import ADVICE
 from docs.generate_api import api_page
 from penstock import errors
-from penstock.cli import audit_shapes, environment, files_shapes, lance_shapes, shapes
+from penstock.cli import audit_shapes, environment, shapes
 from penstock.cli.contents import SHORT_NAMES
 from penstock.cli.declaration import Declared, shared_options
 from penstock.cli.rendering.times import size
 from penstock.cli.root import EXIT_STATUSES, SECTIONS, penstock
+from penstock.formats.files.cli import shapes as files_shapes
+from penstock.formats.lance.cli import shapes as lance_shapes
 from penstock.kernel import commit
 from penstock.kernel.grace import Grace
 from penstock.kernel.settings import Settings

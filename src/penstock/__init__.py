@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import errors
 
 if TYPE_CHECKING:
+    from penstock.formats.delta.lake.opening import open_table
     from penstock.kernel.checks import Vetoed
     from penstock.kernel.settings import Settings
     from penstock.lake.backup import backup_lake as backup
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from penstock.lake.lake import Lake
     from penstock.lake.opening import init_lake as init
     from penstock.lake.opening import open_lake as open  # noqa: A004 - `penstock.open` is the way in
-    from penstock.lake.table_opening import open_table
     from penstock.lake.upgrade import upgrade_lake as upgrade
     from penstock.model.commits import Commit
     from penstock.model.content import (
@@ -77,7 +77,7 @@ _HOMES = {
     "map_root": "penstock.lake.root_maps",
     "move": "penstock.lake.copy:move_lake",
     "open": "penstock.lake.opening:open_lake",
-    "open_table": "penstock.lake.table_opening",
+    "open_table": "penstock.formats.delta.lake.opening",
     "registered_backups": "penstock.lake.backup",
     "restore_backup": "penstock.lake.backup",
     "undo_move": "penstock.lake.copy",

@@ -9,8 +9,8 @@ import pytest
 from penstock import Key, Lake
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.files.files import new_folder
-from penstock.lake.files.calls import NewFile, WriteFiles
-from penstock.lake.files.system import FilesSystem
+from penstock.formats.files.lake.calls import NewFile, WriteFiles
+from penstock.formats.files.lake.system import FilesSystem
 from penstock.model.clock import now_us
 from tests.advice.rows import numbers, rows
 

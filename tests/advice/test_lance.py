@@ -19,7 +19,7 @@ from lance_namespace import (
 from penstock import IcebergTable, Key, Lake
 from penstock.errors import ForeignCommit, MergeConflict, Unavailable
 from penstock.formats.lance.chains import Chains
-from penstock.lake.lance.calls import (
+from penstock.formats.lance.lake.calls import (
     CommitLance,
     DropLanceBranch,
     DropLanceTag,

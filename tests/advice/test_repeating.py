@@ -19,8 +19,8 @@ from penstock.errors import (
     PenstockError,
     Unavailable,
 )
+from penstock.formats.lance.lake.calls import PromoteLance
 from penstock.kernel.settings import Settings
-from penstock.lake.lance.calls import PromoteLance
 from penstock.storage.places import Place
 from penstock.stores.memory import MemoryStore
 from penstock.testing.faults import FaultyStore, Point, SwapLost

@@ -13,10 +13,10 @@ import pytest
 import penstock
 from penstock.errors import CommitVetoed, InvalidRequest, KeyNotFound, ReferenceNotFound, TransactionOver
 from penstock.formats.delta.rows.arrow_types import pa, pq
+from penstock.formats.files.lake.calls import BeginJob, NewFile, WriteFiles
 from penstock.kernel import checks
 from penstock.lake.audits import installed
 from penstock.lake.copy import copy_lake
-from penstock.lake.files.calls import BeginJob, NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.clock import now_us, utc
 from penstock.model.commits import EMPTY_COMMIT_ID

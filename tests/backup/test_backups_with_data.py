@@ -19,11 +19,12 @@ import pytest
 import penstock
 from penstock import Lake
 from penstock.errors import Damaged, EraseRefused, InvalidRequest, LakeExists, LakeNotFound
+from penstock.formats.delta.lake import needed_files as delta_needed
 from penstock.kernel import backup_data
 from penstock.kernel.backup import BackupMaker
 from penstock.kernel.backup_data import BackupData, BackupFile, encode_folder, list_segments
 from penstock.kernel.settings import Settings
-from penstock.lake import backup_files, delta_needed
+from penstock.lake import backup_files
 from penstock.lake.backup import (
     backup_lake,
     expire_backups,

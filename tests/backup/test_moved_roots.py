@@ -30,6 +30,7 @@ from penstock.errors import (
     Unavailable,
     UnsupportedFormat,
 )
+from penstock.formats.lance.rest.api import LANCE
 from penstock.kernel.description import BACKUPS_VERSION, MOVED_ROOTS_VERSION, read_description
 from penstock.kernel.settings import Settings
 from penstock.lake.backup import backup_lake, restore_backup, verify_backup
@@ -39,7 +40,6 @@ from penstock.lake.moved_locations import LOCATIONS
 from penstock.lake.root_maps import map_root, unmap_root
 from penstock.model.content import DeltaTable, LanceTable
 from penstock.server.access import OpenGate
-from penstock.server.lance.api import LANCE
 from penstock.server.nessie.v2 import V2
 from penstock.storage.moved_roots import MovedRoot
 from tests.lance.rest.talking import Talk, lance_at

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+from penstock.formats.delta.lake import calls as delta_calls
 from penstock.formats.files.intents import When
-from penstock.lake import calls, delta_calls, resync_calls
+from penstock.formats.files.lake import calls as files_calls
+from penstock.formats.files.lake import care_calls as files_care_calls
+from penstock.formats.lance.lake import calls as lance_calls
+from penstock.lake import calls, resync_calls
 from penstock.lake.audits import calls as audit_calls
-from penstock.lake.files import calls as files_calls
-from penstock.lake.files import care_calls as files_care_calls
-from penstock.lake.lance import calls as lance_calls
 from penstock.lake.tokens import parse_grant
 from penstock.lake.transactions import calls as transaction_calls
 from penstock.model.keys import Key

@@ -17,10 +17,10 @@ from _pytest.mark import ParameterSet
 
 import penstock
 from penstock.errors import OutcomeUnknown, PenstockError
+from penstock.formats.lance.lake.calls import CommitLance, DeclareLance, DeleteLanceVersions
 from penstock.lake.call import Call, Retry, Write, retry_of
 from penstock.lake.calls import CALLS, GetOutcome
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import CommitLance, DeclareLance, DeleteLanceVersions
 from penstock.lake.remote import Remote
 from penstock.lake.remote_connection import PREFIX
 from penstock.model.keys import Key

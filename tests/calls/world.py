@@ -12,14 +12,11 @@ from uuid import UUID
 import msgspec
 
 import penstock
+from penstock.formats.delta.lake.calls import GetTableStatus
 from penstock.formats.files.files import new_folder
-from penstock.lake.audits.calls import ListExpectations
-from penstock.lake.calls import Call, GetSetting, PutSetting
-from penstock.lake.delta_calls import GetTableStatus
-from penstock.lake.files.calls import BeginJob, ListFiles, ListJobs
-from penstock.lake.files.pool import pool_of
-from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import (
+from penstock.formats.files.lake.calls import BeginJob, ListFiles, ListJobs
+from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.lance.lake.calls import (
     CommitLance,
     CreateLanceVersion,
     DeclareLance,
@@ -29,6 +26,9 @@ from penstock.lake.lance.calls import (
     PutLanceBranch,
     PutLanceTag,
 )
+from penstock.lake.audits.calls import ListExpectations
+from penstock.lake.calls import Call, GetSetting, PutSetting
+from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.lake.transactions.calls import BeginTransaction, ListTransactions
 from penstock.model.clock import now_us

@@ -9,9 +9,11 @@ import click
 import msgspec
 import pytest
 
-from penstock.cli import audit_shapes, files_shapes, lance_shapes, shapes
+from penstock.cli import audit_shapes, shapes
 from penstock.cli.declaration import SHARED, Declared
 from penstock.cli.root import COMMANDS, SECTIONS, penstock
+from penstock.formats.files.cli import shapes as files_shapes
+from penstock.formats.lance.cli import shapes as lance_shapes
 from tests.cli.conftest import Terminal
 
 CONTEXT = click.Context(penstock, info_name="penstock")
@@ -76,7 +78,7 @@ def test_a_command_names_the_object_that_it_prints(path: tuple[str, ...], comman
 def test_the_overview_and_the_command_say_the_same(name: str) -> None:
     command = penstock.get_command(CONTEXT, name)
     assert command is not None
-    line = COMMANDS[name][1]
+    line = COMMANDS[name].summary
     first = (command.help or "").partition("\n")[0]
     # The command may say more; it begins with the same verb.
     assert line.split()[0].lower() == first.split()[0].lower()
@@ -88,8 +90,8 @@ def test_penstock_alone_shows_the_overview(terminal: Terminal) -> None:
     for title, section in SECTIONS.items():
         assert f"\n{title}:\n" in told.out
         width = max(10, *map(len, section))
-        for name, (_, line) in section.items():
-            assert f"  {name.ljust(width)}  {line}" in told.out
+        for name, command in section.items():
+            assert f"  {name.ljust(width)}  {command.summary}" in told.out
 
 
 def test_the_version_is_told(terminal: Terminal) -> None:

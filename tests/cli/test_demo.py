@@ -11,7 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
-from penstock.cli.commands.demo_delta import append_to_both, create_tables
+from penstock.formats.delta.cli.demo import append_to_both, create_tables
 from tests.cli.conftest import Terminal
 
 

@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 
 import penstock
-from penstock.lake.files.answers import JobBegun
-from penstock.lake.files.calls import BeginJob, NewFile, WriteFiles
+from penstock.formats.files.lake.answers import JobBegun
+from penstock.formats.files.lake.calls import BeginJob, NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.server.limits import Limits

@@ -166,5 +166,5 @@ def test_the_doctor_says_which_lance_is_installed(terminal: Terminal, items: str
 
 def test_the_list_of_commands_does_not_load_lance() -> None:
 
-    program = "import sys, penstock.cli.commands.lance; sys.exit('lance' in sys.modules)"
+    program = "import sys, penstock.formats.lance.cli.commands; sys.exit('lance' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -14,10 +14,10 @@ import pytest
 
 import penstock
 from penstock.formats.files.files import new_folder
-from penstock.lake.files.answers import FilesWritten
-from penstock.lake.files.calls import AbortJob, BeginJob, NewFile, WriteFiles
-from penstock.lake.files.pool import pool_of
-from penstock.lake.files.writing import list_in
+from penstock.formats.files.lake.answers import FilesWritten
+from penstock.formats.files.lake.calls import AbortJob, BeginJob, NewFile, WriteFiles
+from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.files.lake.writing import list_in
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key

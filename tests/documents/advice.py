@@ -17,7 +17,7 @@ NOT_ERRORS: Final = (
     "metrics/",
     "cli/root.py",
     "cli/commands/demo",
-    "server/lance/operations.py",
+    "formats/lance/rest/operations.py",
 )
 """Modules whose texts are no messages of errors: the names of commands, measurements, what a demo runs."""
 HELP: Final = {"help", "examples", "summary", "description", "title", "epilog", "short_help"}

@@ -77,8 +77,8 @@ def serve(listener: socket.socket) -> None:
     """Fork for each call, for as long as the process is there that started this one."""
     parent = os.getppid()
     root = import_module("penstock.cli.root")
-    for module in sorted({module for module, _ in root.COMMANDS.values()}):
-        import_module(f"penstock.cli.commands.{module}")
+    for module in sorted({command.path.partition(":")[0] for command in root.COMMANDS.values()}):
+        import_module(module)
     for module in PRELOADED:
         if find_spec(module.partition(".")[0]) is not None:
             import_module(module)

@@ -108,7 +108,7 @@ def test_rows_that_are_deleted_while_an_erase_begins_are_taken_by_the_next(
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A vector that comes between the rewriting of files and the first version is in that version."""
-    from penstock.lake.delta_erase import DeltaErasure
+    from penstock.formats.delta.lake.erase import DeltaErasure
 
     table = lake.create_table("t", data=people(), properties={"delta.enableDeletionVectors": "true"})
     rewrite = DeltaErasure.rewrite

@@ -12,7 +12,7 @@ import pytest
 
 import penstock
 from penstock.errors import HistoryExpired
-from penstock.lake.delta_calls import CommitTables, TableCommit
+from penstock.formats.delta.lake.calls import CommitTables, TableCommit
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from tests.erase.tables import alone, people

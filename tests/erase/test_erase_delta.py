@@ -24,11 +24,11 @@ from penstock.errors import (
     NotManaged,
     UnsupportedFeature,
 )
+from penstock.formats.delta.lake.erase import DeltaErasure
 from penstock.formats.delta.lines.replacing import removal
 from penstock.formats.delta.protocol.actions import Cdc, DeletionVector
 from penstock.kernel.revert import RevertRequest
 from penstock.kernel.settings import Settings
-from penstock.lake.delta_erase import DeltaErasure
 from penstock.lake.erase import Erase, Settled
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table

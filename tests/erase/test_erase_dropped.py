@@ -14,13 +14,13 @@ from click.testing import CliRunner
 import penstock
 from penstock.cli.root import penstock as root
 from penstock.errors import EraseRefused, HistoryExpired, KeyNotFound, MergeConflict
+from penstock.formats.delta.lake.dropped_erase import DroppedDelta
+from penstock.formats.files.lake.dropped_erase import DroppedFiles
+from penstock.formats.lance.lake.dropped_erase import DroppedLance
 from penstock.kernel.revert import RevertRequest
-from penstock.lake.delta_dropped import DroppedDelta
 from penstock.lake.dropped_erase import DroppedErasure
 from penstock.lake.erase import Erase
-from penstock.lake.files.dropped import DroppedFiles
 from penstock.lake.lake import Lake
-from penstock.lake.lance.dropped import DroppedLance
 from penstock.storage.places import Place
 from penstock.stores.sqlite import SqliteStore
 from tests.erase.tables import MARKER, alone, people, where_is
@@ -74,7 +74,7 @@ def test_a_dropped_lance_table_of_more_files_than_are_held_in_memory_goes_as_a_w
         lance.write_dataset(people(), namespace_client=lake.lance(), table_id=["t"], mode="append")
     lake.branch().drop("t")
     lake.close()
-    monkeypatch.setattr("penstock.lake.lance.sweep.FILES_MAX", 3)
+    monkeypatch.setattr("penstock.formats.lance.lake.sweep.FILES_MAX", 3)
     monkeypatch.setattr("penstock.lake.sweep_engine.REMOVED_AT_ONCE", batch)
     with penstock.open(path) as other:
         waiting = other.erase("t", dropped=True)
@@ -94,7 +94,7 @@ def test_a_large_dropped_lance_table_whose_erase_is_killed_is_taken_up_by_the_ne
         lance.write_dataset(people(), namespace_client=lake.lance(), table_id=["t"], mode="append")
     lake.branch().drop("t")
     lake.close()
-    monkeypatch.setattr("penstock.lake.lance.sweep.FILES_MAX", 3)
+    monkeypatch.setattr("penstock.formats.lance.lake.sweep.FILES_MAX", 3)
     monkeypatch.setattr("penstock.lake.sweep_engine.REMOVED_AT_ONCE", 4)
     delete, deleted = Place.delete, list[int]()
 

@@ -10,9 +10,9 @@ import pytest
 
 import penstock
 from penstock.errors import EraseRefused, HistoryExpired, MergeConflict
+from penstock.formats.files.lake.erase import FilesErasure
 from penstock.kernel.revert import RevertRequest
 from penstock.lake.erase import Erase
-from penstock.lake.files.erase import FilesErasure
 from penstock.lake.lake import Lake
 from penstock.stores.sqlite import SqliteStore
 from tests.erase.tables import MARKER, alone, where_is

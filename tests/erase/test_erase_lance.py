@@ -15,11 +15,11 @@ from lance_namespace import TableVersionNotFoundError
 
 import penstock
 from penstock.errors import EraseRefused, HistoryExpired, MergeConflict, UnsupportedFeature
+from penstock.formats.lance.lake.erase import LanceErasure
+from penstock.formats.lance.lake.rewriting import Rewriting
 from penstock.kernel.revert import RevertRequest
 from penstock.lake.erase import Erase
 from penstock.lake.lake import Lake
-from penstock.lake.lance.erase import LanceErasure
-from penstock.lake.lance.rewriting import Rewriting
 from penstock.stores.sqlite import SqliteStore
 from tests.erase.tables import ALONE, alone, where_is
 from tests.sweep.tables import LateClock

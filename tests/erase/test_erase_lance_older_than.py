@@ -16,11 +16,11 @@ import pytest
 import penstock
 from penstock.errors import EraseRefused, HistoryExpired, MergeConflict, PenstockError, VersionNotFound
 from penstock.formats.lance import format as lance_format
+from penstock.formats.lance.lake.erase import LanceErasure
 from penstock.kernel.revert import RevertRequest
 from penstock.lake.backup import backup_lake, forget_backups
 from penstock.lake.erase import Erase
 from penstock.lake.lake import Lake
-from penstock.lake.lance.erase import LanceErasure
 from tests.erase.tables import alone, where_is
 from tests.erase.test_erase_lance import (
     KINDS,

@@ -573,7 +573,7 @@ def test_more_states_than_can_be_spared_are_refused(
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     when, _ = fill_files(lake)
-    monkeypatch.setattr("penstock.lake.files.erase.SPARED_MAX", 2)
+    monkeypatch.setattr("penstock.formats.files.lake.erase.SPARED_MAX", 2)
     with alone(path) as other, pytest.raises(InvalidRequest, match="had 3 states since then"):
         other.erase("t", older_than=when)
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from penstock.errors import HistoryExpired, MergeConflict
+from penstock.formats.delta.lake.erase import DeltaErasure
+from penstock.formats.files.lake.erase import FilesErasure
 from penstock.kernel.restore import RestoreRequest
 from penstock.kernel.revert import RevertRequest
-from penstock.lake.delta_erase import DeltaErasure
 from penstock.lake.erase import Erase
-from penstock.lake.files.erase import FilesErasure
 from penstock.lake.lake import Lake
 from tests.erase.tables import MARKER, alone, people, where_is
 

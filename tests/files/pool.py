@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.lake.files.pool import pool_of
+from penstock.formats.files.lake.pool import pool_of
 from penstock.lake.lake import Lake
 
 

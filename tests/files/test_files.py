@@ -23,8 +23,8 @@ from penstock.errors import (
     NotManaged,
 )
 from penstock.formats.files.files import new_folder
-from penstock.lake.files import writing as files_writing
-from penstock.lake.files.calls import CopiedFile, ListFiles, ListOfFiles, NewFile, WriteFiles
+from penstock.formats.files.lake import writing as files_writing
+from penstock.formats.files.lake.calls import CopiedFile, ListFiles, ListOfFiles, NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.clock import now_us
 from penstock.model.content import IcebergTable

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from penstock.errors import Denied, InvalidRequest, JobNotFound
-from penstock.lake.call import Call
-from penstock.lake.files.calls import (
+from penstock.formats.files.lake.calls import (
     AbortJob,
     BeginJob,
     CopiedFile,
@@ -19,7 +18,8 @@ from penstock.lake.files.calls import (
     NewFile,
     WriteFiles,
 )
-from penstock.lake.files.saving import below_pool, job_id
+from penstock.formats.files.lake.saving import below_pool, job_id
+from penstock.lake.call import Call
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key

@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from penstock.errors import CommitConflict, Damaged, InvalidRequest
-from penstock.lake.files import writing as files_writing
+from penstock.formats.files.lake import writing as files_writing
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.storage import remote

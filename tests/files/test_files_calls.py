@@ -11,8 +11,8 @@ from hypothesis import strategies as some
 
 from penstock.errors import InvalidRequest, MergeConflict
 from penstock.formats.files.files import new_folder
+from penstock.formats.files.lake.calls import CALLS, NewFile, WriteFiles
 from penstock.lake.call import Call
-from penstock.lake.files.calls import CALLS, NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.clock import now_us
 from penstock.model.keys import Key

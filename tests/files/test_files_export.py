@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import Damaged, FileNotFound, InvalidRequest, PenstockError
 from penstock.formats.files.files import new_folder
-from penstock.lake.files.calls import NewFile, WriteFiles
+from penstock.formats.files.lake.calls import NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.clock import now_us
 from penstock.model.keys import Key

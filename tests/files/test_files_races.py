@@ -16,9 +16,9 @@ import pytest
 
 import penstock
 from penstock.errors import CommitConflict, FileNotFound, JobOver, OutcomeUnknown, PenstockError, Unavailable
+from penstock.formats.files.lake.calls import BeginJob, CopiedFile, WriteFiles
 from penstock.lake.call import Call
-from penstock.lake.delta_jobs import Began
-from penstock.lake.files.calls import BeginJob, CopiedFile, WriteFiles
+from penstock.lake.job_files import Began
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Remote
 from penstock.model.jobs import JobState
@@ -138,7 +138,7 @@ def test_what_moves_is_what_was_there_and_nothing_that_came_meanwhile(
 PUT = textwrap.dedent(
     """
     import sys, penstock
-    from penstock.lake.files.calls import WriteFiles
+    from penstock.formats.files.lake.calls import WriteFiles
     lake = penstock.open(sys.argv[1])
     do = lake.catalogue.do
     def then(call, *more):

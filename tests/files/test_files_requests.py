@@ -11,10 +11,10 @@ import pytest
 
 from penstock.errors import CommitConflict, IdempotencyKeyReused, InvalidRequest, KeyNotFound
 from penstock.formats.files.files import new_folder
-from penstock.lake.files import writing as files_writing
-from penstock.lake.files.calls import NewFile, WriteFiles
-from penstock.lake.files.pool import pool_of
-from penstock.lake.files.writing import list_in
+from penstock.formats.files.lake import writing as files_writing
+from penstock.formats.files.lake.calls import NewFile, WriteFiles
+from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.files.lake.writing import list_in
 from penstock.lake.lake import Lake
 from penstock.model.clock import now_us
 from penstock.model.keys import Key

@@ -14,7 +14,7 @@ from typing import Any
 
 import penstock
 import penstock.spark
-from penstock.lake.files.calls import ListFiles
+from penstock.formats.files.lake.calls import ListFiles
 from penstock.model.keys import Key
 from penstock.spark import changes, delete, merge, read, sink, stream, update, write
 from penstock.spark.jar import COMMIT_PROTOCOL_SETTING as PROTOCOL

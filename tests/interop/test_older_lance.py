@@ -11,10 +11,10 @@ import pytest
 from lance_namespace import CreateNamespaceRequest
 
 import penstock
+from penstock.formats.lance.rest.api import LANCE
 from penstock.lake.lake import Lake
 from penstock.model.content import LanceTable
 from penstock.server.access import OpenGate
-from penstock.server.lance.api import LANCE
 from tests.interop import installed, older_lance_program
 from tests.server.running import local
 from tests.servers.process import Missing

@@ -11,12 +11,12 @@ import msgspec
 
 import penstock
 from penstock.errors import JobOver, LakeExists, PenstockError, ReferenceExists
+from penstock.formats.files.lake.answers import FilesWritten, JobBegun, JobInfo
+from penstock.formats.files.lake.calls import AbortJob, BeginJob, ListFiles, ListJobs, NewFile, WriteFiles
 from penstock.kernel.attempts import Attempts
 from penstock.kernel.description import new_description, write_description
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
-from penstock.lake.files.answers import FilesWritten, JobBegun, JobInfo
-from penstock.lake.files.calls import AbortJob, BeginJob, ListFiles, ListJobs, NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import NO_COMMIT

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from penstock.errors import InvalidRequest, JobOver
+from penstock.formats.files.lake.calls import ListJobs
 from penstock.kernel.attempts import Attempts
 from penstock.kernel.jobs import JOBS, PREFIX
 from penstock.kernel.settings import Settings
-from penstock.lake.files.calls import ListJobs
 from penstock.lake.lake import Lake
 from penstock.model.jobs import ABANDONED_AFTER_US, Job, JobState
 from penstock.stores.memory import MemoryStore

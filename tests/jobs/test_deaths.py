@@ -11,8 +11,8 @@ import pytest
 
 import penstock
 from penstock.errors import OutcomeUnknown, TryAgainError, Unavailable
+from penstock.formats.files.lake.calls import NewFile
 from penstock.kernel.settings import Settings
-from penstock.lake.files.calls import NewFile
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.stores.memory import MemoryStore

@@ -13,10 +13,10 @@ import pytest
 
 from penstock import Namespace, Put
 from penstock.errors import InvalidRequest, JobNotFound, JobOver
+from penstock.formats.files.lake.calls import WriteFiles
 from penstock.kernel.attempts import Attempts
 from penstock.kernel.jobs import JOBS
 from penstock.kernel.records import ReplaceRow
-from penstock.lake.files.calls import WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key

@@ -19,6 +19,7 @@ import msgspec
 
 import penstock
 from penstock.errors import LakeMoved
+from penstock.formats.files.lake.ended import drop_branch
 from penstock.kernel.backup import BackupMaker
 from penstock.kernel.backup_points import PREFIX as BACKUP_PREFIX
 from penstock.kernel.backup_points import BackupPoint, read_points
@@ -48,7 +49,6 @@ from penstock.kernel.tokens import put_token, revoke_token, tokens
 from penstock.kernel.transactions import Transactions
 from penstock.lake.backup import backup_lake, restore_backup
 from penstock.lake.calls import ChangeRoots, PutSetting
-from penstock.lake.files.ended import drop_branch
 from penstock.lake.lake import Lake
 from penstock.lake.root_maps import map_root
 from penstock.lake.upgrade import upgrade_lake
@@ -435,7 +435,7 @@ def delete_a_branch(store: FaultyStore) -> Prepared:
     return Prepared("dev", lambda: (kernel.references.delete("dev").kind, events(kernel, "dev")))
 
 
-@writer("lake.files.ended:drop_branch")
+@writer("formats.files.lake.ended:drop_branch")
 def drop_the_branch_of_an_attempt(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
     dev = kernel.references.create("dev", Kind.BRANCH, NO_COMMIT)

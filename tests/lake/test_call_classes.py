@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from penstock.formats.delta.lake.calls import CleanLog
 from penstock.lake.answers import Landing
 from penstock.lake.call import Ask, Call, Retry, Write, retry_of
 from penstock.lake.calls import CALLS, Merge, Sweep
-from penstock.lake.delta_calls import CleanLog
 from penstock.model.keys import Key
 
 

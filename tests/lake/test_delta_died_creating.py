@@ -11,7 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
-from penstock.lake.delta_jobs import Began
+from penstock.lake.job_files import Began
 
 ROWS = pa.table({"id": [1, 2]})
 

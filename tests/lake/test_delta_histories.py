@@ -11,8 +11,8 @@ import pytest
 
 import penstock
 from penstock.errors import InvalidRequest, TableConflict
-from penstock.lake.delta_answers import TableVersions
-from penstock.lake.delta_calls import CommitTables, GetTableVersions, TableCommit
+from penstock.formats.delta.lake.answers import TableVersions
+from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, TableCommit
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Remote
 from penstock.lake.table import Table

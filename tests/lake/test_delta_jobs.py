@@ -21,13 +21,14 @@ from penstock.errors import (
     Unavailable,
     VersionNotFound,
 )
+from penstock.formats.delta.lake.calls import CommitTables, CreateTable
+from penstock.formats.delta.lake.snapshot import commits_of
 from penstock.kernel.reachable import silent
 from penstock.kernel.settings import Settings
-from penstock.lake import calls, delta_jobs
+from penstock.lake import calls
+from penstock.lake import job_files as delta_jobs
 from penstock.lake.call import Call
-from penstock.lake.delta_calls import CommitTables, CreateTable
-from penstock.lake.delta_jobs import DAY_S, Began
-from penstock.lake.delta_snapshot import commits_of
+from penstock.lake.job_files import DAY_S, Began
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.model.operations import Delete

@@ -15,7 +15,7 @@ import penstock
 from penstock import Lake
 from penstock.errors import LocationRefused
 from penstock.formats.delta.owner.status import Overview
-from penstock.lake.delta_plugin import DeltaPlugin
+from penstock.formats.delta.plugin import DeltaPlugin
 from penstock.lake.embedded import Embedded
 from penstock.model.content import DeltaTable
 

@@ -22,13 +22,20 @@ from penstock.errors import (
     LocationRefused,
     TableConflict,
 )
+from penstock.formats.delta.lake import table as delta
+from penstock.formats.delta.lake.calls import (
+    ActionsFile,
+    CommitTables,
+    CreateTable,
+    Looked,
+    Part,
+    TableCommit,
+)
 from penstock.formats.delta.owner.handover import Handover
 from penstock.formats.delta.protocol.actions import Add, write_commit
-from penstock.lake import delta
-from penstock.lake.delta_calls import ActionsFile, CommitTables, CreateTable, Looked, Part, TableCommit
-from penstock.lake.delta_rows import schema_text
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Remote
+from penstock.lake.row_input import schema_text
 from penstock.lake.table import Table
 from penstock.model.keys import Key
 from penstock.server.native import NATIVE

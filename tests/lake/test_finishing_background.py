@@ -16,17 +16,17 @@ import pytest
 import penstock
 from penstock import Settings
 from penstock.errors import AdministratorError, ForeignCommit, InvalidRequest, Unavailable
+from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.log import maintenance
 from penstock.formats.delta.log.maintenance import Maintenance
+from penstock.formats.delta.plugin import DeltaPlugin
 from penstock.formats.delta.publishing.publisher import Publisher
+from penstock.formats.lance.lake.parts import LanceParts
 from penstock.formats.lance.promoter import Promoter
 from penstock.formats.lance.refs import RefFiles
 from penstock.formats.lance.tasks import PromoteTask, PromoteWork
-from penstock.lake.delta_parts import DeltaParts
-from penstock.lake.delta_plugin import DeltaPlugin
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
-from penstock.lake.lance.parts import LanceParts
 from penstock.testing.faults import Gate
 from tests.lance.tables import ids_of, written
 

@@ -30,22 +30,22 @@ from penstock.errors import (
     PenstockError,
     Unavailable,
 )
+from penstock.formats.delta.lake.calls import CommitTables, TableCommit
+from penstock.formats.delta.plugin import DeltaPlugin
 from penstock.formats.delta.publishing import publisher
 from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.lance.chains import Chains
 from penstock.formats.lance.folder_check import FolderCheck
-from penstock.lake.delta_calls import CommitTables, TableCommit
-from penstock.lake.delta_plugin import DeltaPlugin
+from penstock.formats.lance.lake.calls import CommitLance, DeregisterLance, GetLanceStatus, RegisterLance
+from penstock.formats.lance.plugin import LancePlugin
+from penstock.formats.lance.rest.api import LANCE
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import CommitLance, DeregisterLance, GetLanceStatus, RegisterLance
-from penstock.lake.lance.plugin import LancePlugin
 from penstock.lake.resync_calls import Resynced
 from penstock.model.content import IcebergTable, ManagedTable
 from penstock.model.keys import Key
 from penstock.model.merges import MergeMode
 from penstock.server.access import OpenGate
-from penstock.server.lance.api import LANCE
 from penstock.server.limits import Limits
 from penstock.server.native import NATIVE
 from penstock.storage.places import Place

@@ -30,15 +30,15 @@ from penstock.errors import (
     TableConflict,
     Unavailable,
 )
+from penstock.formats.delta.lake.calls import CreateTable
 from penstock.formats.delta.owner.tables import Tables
+from penstock.formats.lance.lake.calls import CommitLance, DeclareLance, RegisterLance
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.known_tables import RESERVED_S, KnownTables
 from penstock.kernel.leases import Leases
 from penstock.kernel.references import References
 from penstock.lake.answers import SweptTable
 from penstock.lake.call import Call
-from penstock.lake.delta_calls import CreateTable
-from penstock.lake.lance.calls import CommitLance, DeclareLance, RegisterLance
 from penstock.model.content import DeltaTable, FilesTable, LanceTable
 from penstock.model.keys import Key
 from penstock.model.references import Kind, Reference

@@ -10,10 +10,10 @@ import pytest
 
 import penstock
 from penstock import Lake, Settings
+from penstock.formats.lance.lake.answers import LanceCommitted
+from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, DeclareLance, GetLanceTable
+from penstock.formats.lance.plugin import LancePlugin
 from penstock.lake.embedded import Embedded
-from penstock.lake.lance.answers import LanceCommitted
-from penstock.lake.lance.calls import CommitLance, CreateLanceVersion, DeclareLance, GetLanceTable
-from penstock.lake.lance.plugin import LancePlugin
 from penstock.model.keys import Key
 from penstock.storage.local import LocalBucket
 from tests.lance.versions import file_name, make_template, manifests, put_data, rows, stage

@@ -10,12 +10,12 @@ import pytest
 from lance_namespace import DeregisterTableRequest, PermissionDeniedError
 
 import penstock
+from penstock.formats.lance.lake.calls import GetLanceTable
+from penstock.formats.lance.lake.notes import STAYS
 from penstock.formats.lance.owning import OWNER
+from penstock.formats.lance.plugin import LancePlugin
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import GetLanceTable
-from penstock.lake.lance.notes import STAYS
-from penstock.lake.lance.plugin import LancePlugin
 from penstock.model.keys import Key
 from tests.lance.tables import ids_of, written
 from tests.sweep.tables import LateClock

@@ -13,8 +13,8 @@ import lance_namespace as ln
 import pytest
 
 import penstock
+from penstock.formats.lance.lake.namespace import PenstockNamespace
 from penstock.lake.lake import Lake
-from penstock.lake.lance.namespace import PenstockNamespace
 from tests.lance.tables import ids_at, ids_of, opened, rows, written
 
 ITEMS = ["items"]

@@ -11,8 +11,8 @@ import pytest
 
 import penstock
 from penstock.errors import LocationRefused
+from penstock.formats.lance.lake.calls import CommitLance, DeclareLance
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import CommitLance, DeclareLance
 from penstock.model.keys import Key
 from tests.lance.tables import ids_at, written
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 import penstock
+from penstock.formats.lance.lake.soundness import LanceCheck
 from penstock.formats.lance.state import (
     Changes,
     OwnTag,
@@ -21,7 +22,6 @@ from penstock.formats.lance.state import (
 )
 from penstock.kernel.objects import Pending
 from penstock.lake.lake import Lake
-from penstock.lake.lance.soundness import LanceCheck
 from penstock.model.content import LanceTable
 from tests.lance.tables import written
 

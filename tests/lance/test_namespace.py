@@ -30,11 +30,11 @@ from lance_namespace.errors import (
 
 import penstock
 from penstock.errors import ForeignCommit
+from penstock.formats.lance.lake.calls import PromoteLance
+from penstock.formats.lance.lake.namespace import PenstockNamespace
 from penstock.formats.lance.names import manifest_name
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import PromoteLance
-from penstock.lake.lance.namespace import PenstockNamespace
 from penstock.model.keys import Key
 from tests.lance.tables import ids_at, ids_of, opened, rows, written
 
@@ -340,7 +340,7 @@ def test_a_namespace_is_made_by_its_class_and_an_address(tmp_path: Path) -> None
     with penstock.open(where) as lake:
         written(lake.lance(), "items", ids=[1], mode="create")
     made: Any = lance_namespace.connect(
-        "penstock.lake.lance.namespace.PenstockNamespace", {"lake": where, "ref": "main"}
+        "penstock.formats.lance.lake.namespace.PenstockNamespace", {"lake": where, "ref": "main"}
     )
     try:
         assert ids_at(made, "items") == [1]

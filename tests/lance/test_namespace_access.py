@@ -13,9 +13,7 @@ import pytest
 from lance_namespace.errors import PermissionDeniedError
 
 from penstock.errors import Denied, InvalidManifest
-from penstock.lake.call import Call
-from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import (
+from penstock.formats.lance.lake.calls import (
     CommitLance,
     CreateLanceVersion,
     DeclareLance,
@@ -27,7 +25,9 @@ from penstock.lake.lance.calls import (
     PutLanceTag,
     RegisterLance,
 )
-from penstock.lake.lance.namespace import PenstockNamespace
+from penstock.formats.lance.lake.namespace import PenstockNamespace
+from penstock.lake.call import Call
+from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.server.access import Guarded
 from tests.lance.tables import ids_at, rows, written

@@ -23,10 +23,10 @@ from lance_namespace.errors import (
     TransactionNotFoundError,
 )
 
+from penstock.formats.lance.lake.namespace import PenstockNamespace
 from penstock.formats.lance.names import manifest_name
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
-from penstock.lake.lance.namespace import PenstockNamespace
 from penstock.lake.opening import open_lake
 from tests.lance.tables import ids_at, ids_of, opened, rows, written
 

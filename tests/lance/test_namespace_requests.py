@@ -16,11 +16,11 @@ from lance_namespace.errors import LanceNamespaceError
 
 import penstock
 from penstock.errors import InvalidRequest
+from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, DeclareLance
+from penstock.formats.lance.lake.namespace import PenstockNamespace
 from penstock.formats.lance.names import manifest_name
 from penstock.lake.calls import ListEntries
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import CommitLance, CreateLanceVersion, DeclareLance
-from penstock.lake.lance.namespace import PenstockNamespace
 from penstock.model.content import IcebergTable
 from penstock.model.keys import Key
 from penstock.model.operations import Put
@@ -558,11 +558,11 @@ def test_without_lance_the_way_to_get_it_is_told(monkeypatch: pytest.MonkeyPatch
     import sys
 
     for name in list(sys.modules):
-        if name.startswith("penstock.lake.lance.namespace"):
+        if name.startswith("penstock.formats.lance.lake.namespace"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "lance_namespace", None)
     for name in ("errors", "namespaces", "tables", "versions", "own_refs", "batches", "data"):
-        monkeypatch.delitem(sys.modules, f"penstock.lake.lance.{name}", raising=False)
+        monkeypatch.delitem(sys.modules, f"penstock.formats.lance.lake.{name}", raising=False)
     with penstock.open("memory:") as lake, pytest.raises(InvalidRequest, match=r"penstock\[lance\]"):
         lake.lance()
 

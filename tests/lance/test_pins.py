@@ -14,11 +14,11 @@ import lance_namespace as spec
 import pytest
 
 import penstock
+from penstock.formats.lance.lake import pins
 from penstock.formats.lance.names import PINS, REFS_OF_TAGS, manifest_name
 from penstock.formats.lance.pinning import pin_name
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
-from penstock.lake.lance import pins
 from penstock.storage.places import Place
 from tests.lance.tables import ids_at, ids_of, opened, written
 from tests.lance.test_sweep import expire, place_of, swept

@@ -21,9 +21,9 @@ from penstock.errors import (
     PenstockError,
     VersionNotFound,
 )
+from penstock.formats.lance.lake.calls import CommitLance, DeclareLance
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import CommitLance, DeclareLance
 from penstock.lake.table import Table
 from penstock.model.keys import Key
 

@@ -18,12 +18,12 @@ from lance_namespace_urllib3_client.models.version_range import VersionRange
 
 import penstock
 from penstock.errors import PenstockError
+from penstock.formats.lance.lake import sweep
+from penstock.formats.lance.lake.calls import GetLanceTable
+from penstock.formats.lance.lake.kept import KeptLance
 from penstock.kernel.settings import Settings
 from penstock.lake.answers import SweptTable
 from penstock.lake.lake import Lake
-from penstock.lake.lance import sweep
-from penstock.lake.lance.calls import GetLanceTable
-from penstock.lake.lance.kept import KeptLance
 from penstock.model.keys import Key
 from penstock.model.operations import Delete
 from tests.lance.tables import ids_at, ids_of, opened, rows, written

@@ -8,13 +8,13 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from penstock.formats.lance.intents import Create, Declare, Placed, Step, Steps, encode_steps
+from penstock.formats.lance.lake.parts import LanceParts
 from penstock.formats.lance.manifests import Manifest, Operation, transaction
 from penstock.formats.lance.rehoming import rehome
 from penstock.formats.lance.state import NAME, Versions, state_of
 from penstock.formats.lance.wire import Message
 from penstock.kernel.conflict import content_of
 from penstock.kernel.kernel import Kernel
-from penstock.lake.lance.parts import LanceParts
 from penstock.lake.on_demand import lance_on_demand
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.commits import CommitMeta

@@ -26,7 +26,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "penstock/lake/*/sweep.py",
         "penstock/lake/*kept.py",
         "penstock/lake/*/kept.py",
-        "penstock/lake/delta_word.py",
+        "penstock/formats/delta/lake/retained_files.py",
         "penstock/server/sweeping.py",
     ],
     "remote": ["penstock/lake/remote*.py", "penstock/wire/*.py"],

@@ -19,9 +19,9 @@ from lance_namespace import LanceNamespace, LanceNamespaceError
 from lance_namespace.errors import ErrorCode
 
 from penstock.errors import CommitConflict, InvalidRequest, PenstockError, StorageFull, Unavailable
-from penstock.lake.delta_jobs import is_refusal
-from penstock.lake.lance.data_errors import lance_work
-from penstock.lake.lance.failures import told
+from penstock.formats.lance.lake.data_errors import lance_work
+from penstock.formats.lance.lake.failures import told
+from penstock.lake.job_files import is_refusal
 from penstock.model.keys import Key
 from tests.outages.conftest import SmallDisk
 

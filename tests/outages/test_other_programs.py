@@ -10,10 +10,10 @@ import pytest
 
 import penstock
 from penstock.errors import InvalidRequest, OutcomeUnknown, UnsupportedFormat
+from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.protocol.schema import Field
+from penstock.formats.lance.lake.jobs import Job, JobNamespace
 from penstock.lake.call import Said
-from penstock.lake.delta_answers import TableVersions
-from penstock.lake.lance.jobs import Job, JobNamespace
 from penstock.model.keys import Key
 
 PROTOCOL = '{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}'

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import penstock
 from penstock import Settings
-from penstock.lake.delta_plugin import DeltaPlugin
+from penstock.formats.delta.plugin import DeltaPlugin
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.storage.buckets import Bucket, Condition, Tag

@@ -18,9 +18,9 @@ import msgspec
 from deltalake import DeltaTable as ForeignTable
 
 from penstock.errors import ConflictError
+from penstock.formats.delta.lake.answers import TableVersions
+from penstock.formats.delta.lake.calls import Looked, Part, TableCommit
 from penstock.formats.delta.protocol.actions import Add, CommitInfo, Remove, parse_commit, write_commit
-from penstock.lake.delta_answers import TableVersions
-from penstock.lake.delta_calls import Looked, Part, TableCommit
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.keys import Key

@@ -19,7 +19,7 @@ import msgspec
 import penstock
 from penstock import Settings
 from penstock.errors import ConflictError
-from penstock.lake.delta_calls import TableCommit
+from penstock.formats.delta.lake.calls import TableCommit
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 

@@ -14,8 +14,8 @@ from uuid import UUID, uuid4
 from deltalake import DeltaTable as ForeignTable
 
 from penstock.errors import TableConflict
+from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.protocol.actions import write_commit
-from penstock.lake.delta_answers import TableVersions
 from penstock.lake.table import Table
 from tests.formats.delta.logs import add
 from tests.owner.machine import Log

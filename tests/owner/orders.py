@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import DeltaTable as ForeignTable
 
-from penstock.lake.delta_answers import TableVersions
+from penstock.formats.delta.lake.answers import TableVersions
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 

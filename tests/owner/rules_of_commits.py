@@ -20,7 +20,7 @@ from penstock.errors import (
     KeyNotFound,
     TableConflict,
 )
-from penstock.lake.delta_calls import Looked, TableCommit
+from penstock.formats.delta.lake.calls import Looked, TableCommit
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.testing.threads import at_once

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from penstock.errors import InvalidRequest, LogGap
-from penstock.lake.delta_answers import TableVersions
+from penstock.formats.delta.lake.answers import TableVersions
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.testing.threads import at_once

@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 from penstock.errors import PenstockError
-from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import (
+from penstock.formats.lance.lake.calls import (
     CommitLance,
     CreateLanceVersion,
     DeclareLance,
@@ -29,6 +28,7 @@ from penstock.lake.lance.calls import (
     PutLanceTag,
     RegisterLance,
 )
+from penstock.lake.lake import Lake
 from penstock.lake.transactions.calls import GetTransaction, NoteReads
 from penstock.model.content import (
     TYPE_NAMES,

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from penstock.errors import OutcomeUnknown, Unavailable
-from penstock.lake import delta_calls
+from penstock.formats.delta.lake import calls as delta_calls
+from penstock.formats.files.lake import calls as files_calls
+from penstock.formats.lance.lake import calls as lance_calls
 from penstock.lake.calls import (
     CALLS,
     AssignReference,
@@ -29,9 +31,7 @@ from penstock.lake.calls import (
     Transplant,
     Write,
 )
-from penstock.lake.files import calls as files_calls
 from penstock.lake.lake import Lake
-from penstock.lake.lance import calls as lance_calls
 from penstock.lake.remote import Patience, Remote
 from penstock.model.keys import Key
 from penstock.model.operations import Put

@@ -26,10 +26,10 @@ from penstock.errors import (
     TableNotFound,
     VersionNotFound,
 )
+from penstock.formats.delta.lake import table as delta
+from penstock.formats.delta.lake.calls import CommitTables, GetTableStatus, TableCommit
 from penstock.formats.delta.protocol.actions import Add
-from penstock.lake import delta
 from penstock.lake.calls import GetOutcome
-from penstock.lake.delta_calls import CommitTables, GetTableStatus, TableCommit
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Remote
 from penstock.lake.table import Table

@@ -14,10 +14,10 @@ import pytest
 
 import penstock
 from penstock.errors import HistoryExpired, OutcomeUnknown
-from penstock.lake import delta_calls
+from penstock.formats.delta.lake import calls as delta_calls
+from penstock.formats.delta.lake.calls import AdoptTable, CommitTables, CreateTable, ReleaseTable, TableCommit
 from penstock.lake.call import Write
 from penstock.lake.calls import GetOutcome
-from penstock.lake.delta_calls import AdoptTable, CommitTables, CreateTable, ReleaseTable, TableCommit
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Remote
 from penstock.model.keys import Key

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from penstock.errors import CommitNotFound, OutcomeUnknown
+from penstock.formats.delta.lake.calls import CommitTables, CreateTable, TableCommit
 from penstock.lake.answers import Landing
 from penstock.lake.asked import AFTER_DOUBT
-from penstock.lake.delta_calls import CommitTables, CreateTable, TableCommit
-from penstock.lake.delta_jobs import is_refusal
+from penstock.lake.job_files import is_refusal
 from penstock.lake.remote_doubt import recover
 from penstock.model.keys import Key
 

@@ -22,6 +22,7 @@ from penstock.errors import (
     ReferenceExists,
     ReferenceNotFound,
 )
+from penstock.formats.files.lake.calls import CopiedFile, WriteFiles
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import About
 from penstock.lake.asked import asked
@@ -38,7 +39,6 @@ from penstock.lake.calls import (
     Transplant,
     Write,
 )
-from penstock.lake.files.calls import CopiedFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.lake.remote import Patience, Remote

@@ -27,8 +27,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 import penstock
 from penstock.errors import PenstockError
+from penstock.formats.files.lake.calls import BeginJob, ListFiles
 from penstock.lake.call import Call
-from penstock.lake.files.calls import BeginJob, ListFiles
 from penstock.lake.lake import Lake
 from penstock.lake.tokens import new_token
 from penstock.lake.transactions.calls import BeginTransaction, GetTransaction

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
 
-from penstock.lake import calls, delta_calls
+from penstock.formats.delta.lake import calls as delta_calls
+from penstock.formats.files.lake import calls as files
+from penstock.formats.lance.lake import calls as lance
+from penstock.lake import calls
 from penstock.lake.call import Call
-from penstock.lake.files import calls as files
-from penstock.lake.lance import calls as lance
 from penstock.lake.transactions import calls as transactions
 from penstock.model.content import DeltaTable, FilesTable, IcebergTable, LanceTable, Namespace
 from penstock.model.keys import Key

@@ -10,13 +10,14 @@ from uuid import UUID
 import pytest
 
 from penstock.errors import CommitNotFound, Denied, PenstockError, ReferenceChanged
-from penstock.lake import calls, delta_calls, resync_calls
+from penstock.formats.delta.lake import calls as delta_calls
+from penstock.formats.files.lake import calls as files_calls
+from penstock.formats.files.lake import care_calls as files_care_calls
+from penstock.formats.lance.lake import calls as lance_calls
+from penstock.lake import calls, resync_calls
 from penstock.lake.audits import calls as audit_calls
 from penstock.lake.catalogue import Catalogue
-from penstock.lake.files import calls as files_calls
-from penstock.lake.files import care_calls as files_care_calls
 from penstock.lake.lake import Lake
-from penstock.lake.lance import calls as lance_calls
 from penstock.lake.opening import open_lake
 from penstock.lake.transactions import calls as transaction_calls
 from penstock.model.commits import EMPTY_COMMIT_ID

@@ -11,12 +11,12 @@ import pytest
 
 import penstock
 from penstock.errors import Denied, InvalidRequest, LocationRefused
+from penstock.formats.delta.lake.calls import CreateTable, GetTableStatus
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.call import Call
 from penstock.lake.catalogue import Catalogue
-from penstock.lake.delta_calls import CreateTable, GetTableStatus
-from penstock.lake.delta_rows import schema_text
 from penstock.lake.lake import Lake
+from penstock.lake.row_input import schema_text
 from penstock.model.keys import Key
 from penstock.server.access import Guarded
 from tests.server.access import caller

@@ -20,9 +20,9 @@ from penstock.errors import (
     OutcomeUnknown,
     Unavailable,
 )
+from penstock.formats.files.lake.calls import BeginJob, WriteFiles
 from penstock.kernel.settings import IDEMPOTENCY_DAYS, Settings
 from penstock.lake import calls
-from penstock.lake.files.calls import BeginJob, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.lake.transactions.calls import BeginTransaction, CommitTransaction

@@ -10,8 +10,8 @@ import pytest
 import urllib3
 
 import penstock
+from penstock.formats.files.lake.care_calls import SweepFiles
 from penstock.lake.calls import CALLS, EraseTable, Fsck, Sweep, SweepTables, Write
-from penstock.lake.files.care_calls import SweepFiles
 from penstock.lake.lake import Lake
 from penstock.lake.resync_calls import Resync
 from penstock.server import spark_writes

@@ -11,14 +11,14 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
+from penstock.formats.delta.lake.answers import TableVersions
+from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata, write_commit
 from penstock.formats.delta.protocol.names import LOG, CommitName
 from penstock.formats.delta.rows.arrow_types import schema_of
 from penstock.formats.delta.rows.writing import write_files
-from penstock.lake.delta_answers import TableVersions
-from penstock.lake.delta_snapshot import TableSnapshot
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.keys import Key

@@ -9,7 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest, KeyNotFound, UnsupportedFeature
-from penstock.lake.delta_snapshot import TableSnapshot
+from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.lake.lake import Lake
 from penstock.spark import delete, read, update, write
 from penstock.spark.job.tables import JobTable

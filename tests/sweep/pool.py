@@ -9,10 +9,10 @@ from uuid import UUID, uuid4
 
 from penstock.formats.files.files import File, new_folder
 from penstock.formats.files.intents import NAME, Write, encode_write
+from penstock.formats.files.lake.answers import FilesWritten, JobBegun
+from penstock.formats.files.lake.calls import BeginJob, CopiedFile, GetFiles, ListFiles, NewFile, WriteFiles
+from penstock.formats.files.lake.pool import pool_of
 from penstock.lake.answers import SweptFiles
-from penstock.lake.files.answers import FilesWritten, JobBegun
-from penstock.lake.files.calls import BeginJob, CopiedFile, GetFiles, ListFiles, NewFile, WriteFiles
-from penstock.lake.files.pool import pool_of
 from penstock.lake.lake import Lake
 from penstock.model.commits import CommitMeta
 from penstock.model.keys import Key

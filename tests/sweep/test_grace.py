@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 import penstock
-import penstock.lake.delta as delta
+import penstock.formats.delta.lake.table as delta
 from penstock.errors import CommitNotFound, Denied, InvalidRequest, UnsupportedFormat
+from penstock.formats.lance.lake.sweep import LANCE_DAYS
 from penstock.kernel.description import (
     FIRST_VERSION,
     GRACES_VERSION,
@@ -24,7 +25,6 @@ from penstock.kernel.grace import DATA_GRACE_MIN_DAYS, GRACE_MIN_S, GRACES_MAX, 
 from penstock.kernel.settings import Settings
 from penstock.lake.copy import copy_lake, move_lake
 from penstock.lake.lake import Lake
-from penstock.lake.lance.sweep import LANCE_DAYS
 from penstock.model.encoding import encode
 from penstock.server.access import Guarded
 from penstock.stores.memory import MemoryStore

@@ -14,10 +14,10 @@ import pytest
 import penstock
 from penstock.errors import PenstockError, Unavailable
 from penstock.formats.files.files import File, decode_file, slice_of
+from penstock.formats.files.lake import named as files_named
+from penstock.formats.files.lake.calls import GetFilesTable
 from penstock.kernel.settings import Settings
 from penstock.lake import sweep_engine
-from penstock.lake.files import named as files_named
-from penstock.lake.files.calls import GetFilesTable
 from penstock.lake.lake import Lake
 from penstock.metrics.memory import Metrics
 from penstock.metrics.table import FILES_SWEPT_BYTES, FILES_SWEPT_FILES

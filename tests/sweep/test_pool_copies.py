@@ -9,10 +9,10 @@ import pytest
 
 import penstock
 from penstock.errors import JobOver, LakeExists, LakeMoved
+from penstock.formats.files.lake.calls import ListJobs
 from penstock.kernel import copy as copying
 from penstock.kernel.settings import Settings
 from penstock.lake.copy import copy_lake, move_lake
-from penstock.lake.files.calls import ListJobs
 from penstock.lake.fork_notes import FORKS, ForkNotes
 from penstock.lake.lake import Lake
 from tests.sweep.pool import Pool, names, swept

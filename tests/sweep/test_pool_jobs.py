@@ -9,10 +9,10 @@ import pytest
 
 import penstock
 from penstock.errors import JobOver, ReferenceExists
+from penstock.formats.files.lake.calls import AbortJob, ListJobs
 from penstock.kernel.attempts import Attempts
 from penstock.kernel.jobs import Jobs
 from penstock.kernel.settings import Settings
-from penstock.lake.files.calls import AbortJob, ListJobs
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState, own_branch_note
 from penstock.model.references import Kind

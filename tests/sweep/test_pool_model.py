@@ -12,9 +12,9 @@ import pytest
 
 import penstock
 from penstock.errors import PenstockError
+from penstock.formats.files.lake.answers import JobBegun
+from penstock.formats.files.lake.calls import AbortJob, ListJobs
 from penstock.kernel.settings import Settings
-from penstock.lake.files.answers import JobBegun
-from penstock.lake.files.calls import AbortJob, ListJobs
 from penstock.lake.lake import Lake
 from penstock.model.references import Kind
 from tests.sweep.pool import Pool, swept

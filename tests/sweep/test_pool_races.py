@@ -13,8 +13,8 @@ import pytest
 
 import penstock
 from penstock.errors import Unavailable
-from penstock.lake.files import sweep as files_sweep
-from penstock.lake.files.named import NamedFiles
+from penstock.formats.files.lake import sweep as files_sweep
+from penstock.formats.files.lake.named import NamedFiles
 from penstock.lake.lake import Lake
 from penstock.storage.buckets import Entry
 from penstock.storage.places import Place

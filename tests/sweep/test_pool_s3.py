@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.lake.files.calls import AbortJob
+from penstock.formats.files.lake.calls import AbortJob
 from penstock.lake.lake import Lake
 from penstock.storage import places
 from tests.sweep.pool import Pool, swept

@@ -12,8 +12,8 @@ from threading import Barrier, Thread
 import pytest
 
 import penstock
-from penstock.lake import delta_sweep
-from penstock.lake.delta_kept import KeptTables
+from penstock.formats.delta.lake import sweep as delta_sweep
+from penstock.formats.delta.lake.retained_tables import KeptTables
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.content import DeltaTable

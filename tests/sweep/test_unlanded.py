@@ -12,11 +12,11 @@ import pytest
 
 import penstock
 from penstock.errors import Unavailable
+from penstock.formats.delta.lake.calls import CreateTable
+from penstock.formats.delta.lake.table import lines_of
+from penstock.formats.delta.lake.unlanded_tables import Unlanded, UnlandedTables
 from penstock.formats.delta.log.scratch import note_creation
 from penstock.lake.answers import SweptTable
-from penstock.lake.delta import lines_of
-from penstock.lake.delta_calls import CreateTable
-from penstock.lake.delta_unlanded import Unlanded, UnlandedTables
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.keys import Key

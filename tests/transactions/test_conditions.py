@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import CommitConflict, MergeConflict
 from penstock.formats.delta.protocol.actions import CommitInfo
-from penstock.lake.files.calls import CopiedFile
+from penstock.formats.files.lake.calls import CopiedFile
 from penstock.lake.lake import Lake
 from penstock.lake.transactions.transaction import Transaction
 from penstock.model.keys import Key

@@ -16,12 +16,12 @@ from penstock.errors import (
     PenstockError,
     TransactionOver,
 )
+from penstock.formats.files.lake.calls import CopiedFile, WriteFiles
 from penstock.kernel.checks import Check, Proposal
 from penstock.kernel.copy import copy
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import kept_heads, sweep
 from penstock.lake.calls import ListReferences
-from penstock.lake.files.calls import CopiedFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.content import IcebergTable
 from penstock.model.keys import Key

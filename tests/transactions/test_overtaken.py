@@ -11,8 +11,8 @@ import pytest
 
 import penstock
 from penstock.errors import CommitConflict
+from penstock.formats.lance.lake.jobs import JobNamespace
 from penstock.lake.lake import Lake
-from penstock.lake.lance.jobs import JobNamespace
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import pytest
 
 import penstock
 from penstock.errors import CheckFailed, InvalidRequest, MergeConflict, TransactionNotFound
+from penstock.formats.lance.rest.api import LANCE
 from penstock.lake.lake import Lake
 from penstock.lake.transactions.transaction import Transaction
 from penstock.model.transactions import TransactionState
 from penstock.server.access import OpenGate
-from penstock.server.lance.api import LANCE
 from tests.lance.rest.talking import lance_at
 from tests.server.running import local
 from tests.sweep.tables import LateClock

@@ -19,10 +19,10 @@ from penstock.errors import (
     TransactionNotFound,
     TransactionOver,
 )
+from penstock.formats.files.lake.calls import AbortJob, BeginJob, CopiedFile, ListFiles, ListJobs, WriteFiles
+from penstock.formats.lance.lake.calls import ListLanceVersions
 from penstock.lake import calls
-from penstock.lake.files.calls import AbortJob, BeginJob, CopiedFile, ListFiles, ListJobs, WriteFiles
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import ListLanceVersions
 from penstock.lake.transactions.calls import AbortTransaction, CommitTransaction, RenewTransaction
 from penstock.model.content import IcebergTable
 from penstock.model.jobs import JobState

@@ -15,8 +15,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest, NotManaged
-from penstock.lake.files.answers import TableLayout
-from penstock.lake.files.calls import WriteFiles
+from penstock.formats.files.lake.answers import TableLayout
+from penstock.formats.files.lake.calls import WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.content import IcebergTable
 from tests.transactions.pipelines import FORMATS, ids, opened, rows

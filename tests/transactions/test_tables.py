@@ -11,9 +11,9 @@ import pytest
 
 import penstock
 from penstock.errors import MergeConflict
+from penstock.formats.files.lake.calls import BeginJob
 from penstock.kernel.edit import Edit, Occasion
 from penstock.kernel.state import state_of
-from penstock.lake.files.calls import BeginJob
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 

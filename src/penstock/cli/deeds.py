@@ -75,8 +75,8 @@ class Deeds:
         self, at: Place, key: Key, before: AnyContent | None, after: AnyContent | None
     ) -> list[Sequence[Action]]:
         """The commits of a table that led from one of its states to another; none if they cannot be told."""
+        from penstock.formats.delta.lake.snapshot import commits_of
         from penstock.formats.delta.protocol.actions import parse_commit
-        from penstock.lake.delta_snapshot import commits_of
 
         first, last = _versions(before, after)
         if last < first:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
-from importlib import import_module
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import click
@@ -16,65 +15,72 @@ from penstock.cli.call import Call
 from penstock.cli.declaration import Group
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.errors import PenstockError
+from penstock.formats.registry import Command, load, table_formats
 
-SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
+
+def _command(path: str, summary: str) -> Command:
+    return Command(f"penstock.cli.commands.{path}", summary)
+
+
+SECTIONS: Final[dict[str, Mapping[str, Command]]] = {
     "Begin": {
-        "demo": ("demo", "See a lake, a branch, a conflict and a merge at work."),
-        "init": ("lakes", "Make a lake."),
+        "demo": _command("demo:demo", "See a lake, a branch, a conflict and a merge at work."),
+        "init": _command("lakes:init", "Make a lake."),
     },
     "Look": {
-        "tables": ("tables", "List the tables."),
-        "log": ("history", "Show the commits, newest first, with their graph."),
-        "show": ("history", "Show a commit, or what a table is at a commit."),
-        "diff": ("history", "Show what differs between two revisions."),
+        "tables": _command("tables:tables", "List the tables."),
+        "log": _command("history:log", "Show the commits, newest first, with their graph."),
+        "show": _command("history:show", "Show a commit, or what a table is at a commit."),
+        "diff": _command("history:diff", "Show what differs between two revisions."),
     },
     "Change": {
-        "put": ("tables", "Let a key hold a content."),
-        "delete": ("tables", "Let a key hold nothing."),
-        "namespace": ("namespaces", "List, create and delete namespaces."),
-        "delta": ("delta", "Create, adopt, read, publish and look after Delta tables."),
-        "lance": ("lance", "List, promote, import and export Lance tables."),
-        "files": ("files", "List, read, write and copy files of tables."),
-        "jobs": ("jobs", "List and abort jobs that write tables of files."),
-        "tx": ("tx", "List, show, commit and abort transactions."),
+        "put": _command("tables:put", "Let a key hold a content."),
+        "delete": _command("tables:delete", "Let a key hold nothing."),
+        "namespace": _command("namespaces:namespace", "List, create and delete namespaces."),
+        "tx": _command("tx:tx", "List, show, commit and abort transactions."),
+    },
+    "Tables of a format": {
+        name: command for declared in table_formats() for name, command in declared.commands.items()
     },
     "Branch and merge": {
-        "branch": ("references", "List, create, assign and delete branches."),
-        "tag": ("references", "List, create, assign and delete tags."),
-        "reflog": ("references", "Show what happened to a branch or tag."),
-        "merge": ("merges", "Bring what a branch has and another has not."),
-        "publish": ("publish", "Merge a branch if all checks hold."),
-        "expect": ("expect", "List, add and remove what a branch expects."),
-        "transplant": ("merges", "Repeat commits on another branch."),
-        "rebase": ("merges", "Repeat a branch's own commits on a new base."),
-        "revert": ("merges", "Undo what a commit did."),
-        "restore": ("restore", "Set tables to what they were at an earlier commit."),
-        "outcome": ("requests", "Find out what became of a request."),
+        "branch": _command("references:branch", "List, create, assign and delete branches."),
+        "tag": _command("references:tag", "List, create, assign and delete tags."),
+        "reflog": _command("references:reflog", "Show what happened to a branch or tag."),
+        "merge": _command("merges:merge", "Bring what a branch has and another has not."),
+        "publish": _command("publish:publish", "Merge a branch if all checks hold."),
+        "expect": _command("expect:expect", "List, add and remove what a branch expects."),
+        "transplant": _command("merges:transplant", "Repeat commits on another branch."),
+        "rebase": _command("merges:rebase", "Repeat a branch's own commits on a new base."),
+        "revert": _command("merges:revert", "Undo what a commit did."),
+        "restore": _command("restore:restore", "Set tables to what they were at an earlier commit."),
+        "outcome": _command("requests:outcome", "Find out what became of a request."),
     },
     "Share": {
-        "serve": ("serve", "Serve the lake to programs on other machines."),
-        "token": ("tokens", "List, create and revoke the tokens that a server knows."),
-        "root": ("roots", "List, add and remove the places where tables may be."),
+        "serve": _command("serve:serve", "Serve the lake to programs on other machines."),
+        "token": _command("tokens:token", "List, create and revoke the tokens that a server knows."),
+        "root": _command("roots:root", "List, add and remove the places where tables may be."),
     },
     "Care": {
-        "doctor": ("doctor", "Check the installation, the lake and its surroundings."),
-        "fsck": ("care", "Check every object that the lake needs."),
-        "resync": ("resync", "Take over versions that tables have and the lake lacks."),
-        "horizon": ("care", "Say how much history is kept."),
-        "grace": ("care", "Say how long sweeps leave alone what nothing needs."),
-        "sweep": ("care", "Remove what nothing needs any more."),
-        "erase": ("erase", "Make deleted rows of a table unrecoverable."),
-        "backup": ("backups", "Make a backup of the lake."),
-        "backups": ("backups", "List, prove, expire and forget backups."),
-        "restore-backup": ("backups", "Make a lake of a backup."),
-        "upgrade": ("lakes", "Store the lake as this release does."),
-        "copy": ("lakes", "Copy a lake to another store."),
-        "move": ("lakes", "Move a lake to another store."),
-        "bench": ("bench", "Measure how many commits a second a store takes."),
-        "completion": ("completion", "Print the script that completes commands in your shell."),
+        "doctor": _command("doctor:doctor", "Check the installation, the lake and its surroundings."),
+        "fsck": _command("care:fsck", "Check every object that the lake needs."),
+        "resync": _command("resync:resync", "Take over versions that tables have and the lake lacks."),
+        "horizon": _command("care:horizon", "Say how much history is kept."),
+        "grace": _command("care:grace", "Say how long sweeps leave alone what nothing needs."),
+        "sweep": _command("care:sweep", "Remove what nothing needs any more."),
+        "erase": _command("erase:erase", "Make deleted rows of a table unrecoverable."),
+        "backup": _command("backups:backup", "Make a backup of the lake."),
+        "backups": _command("backups:backups", "List, prove, expire and forget backups."),
+        "restore-backup": _command("backups:restore_backup", "Make a lake of a backup."),
+        "upgrade": _command("lakes:upgrade", "Store the lake as this release does."),
+        "copy": _command("lakes:copy", "Copy a lake to another store."),
+        "move": _command("lakes:move", "Move a lake to another store."),
+        "bench": _command("bench:bench", "Measure how many commits a second a store takes."),
+        "completion": _command(
+            "completion:completion", "Print the script that completes commands in your shell."
+        ),
     },
 }
-"""Each command with the module it is in and a line about it, so that help needs none of them loaded."""
+"""Where each command is and a line about it, so that help needs none of them loaded."""
 
 COMMANDS: Final = {name: found for section in SECTIONS.values() for name, found in section.items()}
 
@@ -108,9 +114,8 @@ class Root(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"penstock.cli.commands.{COMMANDS[cmd_name][0]}")
-        found: click.Command = getattr(module, cmd_name.replace("-", "_"))
-        return found
+        command: click.Command = load(COMMANDS[cmd_name].path)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -130,7 +135,7 @@ class Root(Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         for title, section in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(10), line) for name, (_, line) in section.items()])
+                formatter.write_dl([(name.ljust(10), command.summary) for name, command in section.items()])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)

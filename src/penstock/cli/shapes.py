@@ -14,13 +14,13 @@ import msgspec
 
 from penstock.cli.contents import as_json
 from penstock.errors import PenstockError
+from penstock.formats.delta.lake.answers import TableMade, TableStatus
 from penstock.kernel.copy import Copied
 from penstock.kernel.description import HistoryRule as ModelHistoryRule
 from penstock.kernel.fsck import Checked
 from penstock.kernel.sweep import Swept
 from penstock.lake import answers, resync_calls
 from penstock.lake.answers import About, Difference, LogLine, SweptTable
-from penstock.lake.delta_answers import TableMade, TableStatus
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.model.clock import utc
 from penstock.model.commits import Commit as ModelCommit
@@ -35,12 +35,12 @@ from penstock.model.references import Reference as ModelReference
 from penstock.model.tokens import Token as ModelToken
 
 if TYPE_CHECKING:
+    from penstock.formats.delta.lake.snapshot import PastVersion
     from penstock.kernel.backup import BackedUp
     from penstock.kernel.backup_data import BackupData
     from penstock.kernel.backup_points import BackupPoint
     from penstock.kernel.description import RegisteredBackup
     from penstock.lake.backup import RestoredLake
-    from penstock.lake.delta_snapshot import PastVersion
     from penstock.lake.root_maps import MappedRoots as RootsMapped
     from penstock.lake.upgrade import Upgraded
     from penstock.storage.moved_roots import MovedRoot as RootMoved

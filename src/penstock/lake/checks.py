@@ -13,8 +13,8 @@ import msgspec
 
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
 from penstock.formats.files.files import is_managed, state_of
+from penstock.formats.files.lake.proposed_files import ProposedFiles
 from penstock.kernel import checks
-from penstock.lake.audits.proposed_files import ProposedFiles
 from penstock.lake.audits.rows import TableRows, rows_proposed
 from penstock.lake.embedded import Embedded
 from penstock.lake.moved_locations import answer_outside

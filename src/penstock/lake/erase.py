@@ -43,6 +43,7 @@ from penstock.errors import (
     NotManaged,
     ReferenceNotFound,
 )
+from penstock.formats.files.lake.sweep import sweep_reads
 from penstock.kernel.conflict import content_of
 from penstock.kernel.description import RegisteredBackup, read_description
 from penstock.kernel.kernel import Kernel
@@ -63,7 +64,6 @@ from penstock.kernel.table_horizons import (
 from penstock.lake.answers import ErasedTable
 from penstock.lake.calls import EraseTable
 from penstock.lake.dropped_tables import dropped_tables
-from penstock.lake.files.sweep import sweep_reads
 from penstock.lake.fork_notes import ForkNotes
 from penstock.lake.kept import KeptHistory
 from penstock.model.clock import microseconds, utc

@@ -14,6 +14,11 @@ import msgspec
 
 from penstock.errors import InvalidName, InvalidRequest, LakeNotFound
 from penstock.formats.files.files import check_prefix
+from penstock.formats.files.lake.answers import JobInfo
+from penstock.formats.files.lake.calls import AbortJob, ListJobs
+from penstock.formats.files.lake.care_calls import SweepFiles
+from penstock.formats.files.lake.paths import as_folder
+from penstock.formats.lance.lake.installed import require_lance
 from penstock.kernel.description import HistoryRule
 from penstock.kernel.fsck import Checked
 from penstock.kernel.reachable import Progress, silent
@@ -25,11 +30,6 @@ from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.embedded import Embedded
 from penstock.lake.empty_place import EmptyPlace
-from penstock.lake.files.answers import JobInfo
-from penstock.lake.files.calls import AbortJob, ListJobs
-from penstock.lake.files.care_calls import SweepFiles
-from penstock.lake.files.paths import as_folder
-from penstock.lake.lance.installed import require_lance
 from penstock.lake.resync_calls import Resync, Resynced
 from penstock.lake.table import Table
 from penstock.lake.transactions.answers import TransactionInfo
@@ -48,14 +48,14 @@ from penstock.model.references import Kind, Reference
 from penstock.model.tokens import Token
 
 if TYPE_CHECKING:
+    from penstock.formats.delta.lake.tables import DeltaTables
+    from penstock.formats.files.lake.system import FilesSystem
+    from penstock.formats.lance.lake.exporting import Exported
+    from penstock.formats.lance.lake.importing import Imported
+    from penstock.formats.lance.lake.namespace import PenstockNamespace
     from penstock.kernel.kernel import Kernel
     from penstock.lake.audits.publishing import Published, Publishing
     from penstock.lake.checks import CheckInfo, Proposed
-    from penstock.lake.delta_tables import DeltaTables
-    from penstock.lake.files.system import FilesSystem
-    from penstock.lake.lance.exporting import Exported
-    from penstock.lake.lance.importing import Imported
-    from penstock.lake.lance.namespace import PenstockNamespace
     from penstock.lake.transactions.running import Ran
     from penstock.lake.transactions.transaction import Transaction
     from penstock.storage.places import Places
@@ -221,7 +221,7 @@ class Lake:
     @property
     def delta(self) -> DeltaTables:
         """The lake's Delta tables as a whole: adopt and release them, see how far they are published."""
-        from penstock.lake.delta_tables import DeltaTables
+        from penstock.formats.delta.lake.tables import DeltaTables
 
         return DeltaTables(self)
 
@@ -333,7 +333,7 @@ class Lake:
         anew every time. ``InvalidRequest`` if ``fsspec`` is not installed.
         """
         try:
-            from penstock.lake.files.system import FilesSystem
+            from penstock.formats.files.lake.system import FilesSystem
         except ModuleNotFoundError as missing:
             if missing.name != "fsspec":
                 raise
@@ -348,7 +348,7 @@ class Lake:
         ``InvalidRequest`` if Lance's packages are not installed.
         """
         require_lance()
-        from penstock.lake.lance.namespace import PenstockNamespace
+        from penstock.formats.lance.lake.namespace import PenstockNamespace
 
         return PenstockNamespace(self, ref, via=via)
 
@@ -362,7 +362,7 @@ class Lake:
         none does. ``said`` may be ``message``, ``author`` and ``idempotency_key``.
         """
         require_lance()
-        from penstock.lake.lance.importing import import_lance
+        from penstock.formats.lance.lake.importing import import_lance
 
         return import_lance(self, str(root), namespace, dry_run=dry_run, **said)
 
@@ -374,7 +374,7 @@ class Lake:
         then none is.
         """
         require_lance()
-        from penstock.lake.lance.exporting import export_lance
+        from penstock.formats.lance.lake.exporting import export_lance
 
         return export_lance(self, str(root), ref, dry_run=dry_run)
 

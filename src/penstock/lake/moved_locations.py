@@ -13,14 +13,20 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from penstock.errors import PenstockError
+from penstock.formats.delta.lake.answers import (
+    RecoveredTable,
+    TableMade,
+    TablePlace,
+    TableStatus,
+    TableVersions,
+)
+from penstock.formats.delta.lake.calls import AdoptTable, CreateTable, RecoverTable
+from penstock.formats.files.lake.answers import FileEntry, JobBegun
+from penstock.formats.files.lake.calls import WriteFiles
+from penstock.formats.lance.lake.answers import LanceAbout, LanceDone, LanceStatus, LanceVersion
+from penstock.formats.lance.lake.calls import CreateLanceVersion, DeclareLance, RegisterLance
 from penstock.lake import calls
 from penstock.lake.answers import About, SweptTable
-from penstock.lake.delta_answers import RecoveredTable, TableMade, TablePlace, TableStatus, TableVersions
-from penstock.lake.delta_calls import AdoptTable, CreateTable, RecoverTable
-from penstock.lake.files.answers import FileEntry, JobBegun
-from penstock.lake.files.calls import WriteFiles
-from penstock.lake.lance.answers import LanceAbout, LanceDone, LanceStatus, LanceVersion
-from penstock.lake.lance.calls import CreateLanceVersion, DeclareLance, RegisterLance
 from penstock.lake.resync_calls import ResyncedTable
 from penstock.model.content import DeltaTable, FilesTable, LanceTable
 from penstock.storage.moved_roots import MovedRoots

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, RequestError, VersionNotFound
+from penstock.formats.lance.lake.installed import require_lance
 from penstock.lake import calls
-from penstock.lake.lance.installed import require_lance
 from penstock.lake.transactions.reading import note_reads
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent, FilesTable, LanceTable
@@ -19,15 +19,15 @@ from penstock.model.names import revision_at
 from penstock.model.reads import Read
 
 if TYPE_CHECKING:
+    from penstock.formats.delta.lake.answers import Ratified, TableVersions
+    from penstock.formats.delta.lake.snapshot import PastVersion, TableSnapshot
+    from penstock.formats.delta.lake.table import Actions
     from penstock.formats.delta.protocol.actions import Metadata
     from penstock.formats.delta.protocol.schema import StructType
-    from penstock.lake.delta import Actions
-    from penstock.lake.delta_answers import Ratified, TableVersions
-    from penstock.lake.delta_snapshot import PastVersion, TableSnapshot
-    from penstock.lake.files.answers import FilesWritten
-    from penstock.lake.files.files import Files
+    from penstock.formats.files.lake.answers import FilesWritten
+    from penstock.formats.files.lake.table import Files
+    from penstock.formats.lance.lake.answers import LanceAbout
     from penstock.lake.lake import Lake
-    from penstock.lake.lance.answers import LanceAbout
 
 
 class Table:
@@ -103,7 +103,7 @@ class Table:
     @property
     def files(self) -> Files:
         """Its files by path, if it is a table of files; on a branch, to change them, or to make it one."""
-        from penstock.lake.files.files import Files
+        from penstock.formats.files.lake.table import Files
 
         return Files(self)
 
@@ -115,7 +115,7 @@ class Table:
         On a branch, what is done with it is committed there.
         """
         require_lance()
-        from penstock.lake.lance.rows import to_lance
+        from penstock.formats.lance.lake.rows import to_lance
 
         self.note_read()
         return to_lance(self, **options)
@@ -164,13 +164,13 @@ class Table:
 
     def _lance(self) -> LanceAbout:
         """What the lake knows of a Lance table."""
-        from penstock.lake.lance.calls import GetLanceTable
+        from penstock.formats.lance.lake.calls import GetLanceTable
 
         return self.lake.do(GetLanceTable(key=self.key, at=self.ref, via=self.via))
 
     def _latest(self) -> TableVersions:
         """What the lake knows of the table without a look at its files."""
-        from penstock.lake.delta_calls import GetTableVersions
+        from penstock.formats.delta.lake.calls import GetTableVersions
 
         return self.lake.do(GetTableVersions(key=self.key, at=self.ref, via=self.via, limit=0))
 
@@ -188,7 +188,7 @@ class Table:
 
     def snapshot(self, version: int | None = None, timestamp: str | datetime | None = None) -> TableSnapshot:
         """The table as it is here now, or one of its versions, or what it was at a time."""
-        from penstock.lake.delta_snapshot import load
+        from penstock.formats.delta.lake.snapshot import load
 
         return load(self, version, timestamp)
 
@@ -202,13 +202,13 @@ class Table:
         except NotManaged:
             found = self._found()
             if isinstance(found, FilesTable) and found.state:
-                from penstock.lake.files.rows import to_arrow as rows_of_files
+                from penstock.formats.files.lake.rows import to_arrow as rows_of_files
 
                 return rows_of_files(self, columns, where)
             if not self._is_lance:
                 raise
         require_lance()
-        from penstock.lake.lance.rows import to_arrow
+        from penstock.formats.lance.lake.rows import to_arrow
 
         return to_arrow(self, columns, where)
 
@@ -251,12 +251,12 @@ class Table:
         A dict has a list for each column; a list of dicts has one for each row. Appends never get in each
         other's way. Under an ``idempotency_key``, rows are appended once.
         """
-        from penstock.lake import delta
+        from penstock.formats.delta.lake import table as delta
 
         said = calls.said(message, author)
         if self._is_lance:
             require_lance()
-            from penstock.lake.lance.rows import write
+            from penstock.formats.lance.lake.rows import write
 
             return write(self, data, "append", said, idempotency_key)
         return delta.append(self, data, said=said, idempotency_key=idempotency_key)
@@ -277,12 +277,12 @@ class Table:
         does ``where``, by a condition on them: ``"day >= '2026-11-01'"``. Rows outside of either are refused.
         Lance tables have no partitions; there the rows come with their columns.
         """
-        from penstock.lake import delta
+        from penstock.formats.delta.lake import table as delta
 
         said = calls.said(message, author)
         if partitions is None and where is None and self._is_lance:
             require_lance()
-            from penstock.lake.lance.rows import write
+            from penstock.formats.lance.lake.rows import write
 
             return write(self, data, "overwrite", said, idempotency_key)
         return delta.overwrite(self, data, partitions, where, said=said, idempotency_key=idempotency_key)
@@ -334,7 +334,7 @@ class Table:
 
         ``attempt`` tells a repetition of the same commit, which is answered as the first time.
         """
-        from penstock.lake import delta
+        from penstock.formats.delta.lake import table as delta
 
         return delta.commit(
             self,
@@ -359,7 +359,7 @@ class Table:
         Sent again under the same ``idempotency_key``, they are ratified once. ``attempt`` is only their
         ``txnId``: it does not tell a repetition.
         """
-        from penstock.lake import delta
+        from penstock.formats.delta.lake import table as delta
 
         return delta.commit(
             self,
@@ -371,13 +371,13 @@ class Table:
 
     def get_commits(self, start: int | None = None, end: int | None = None) -> TableVersions:
         """The latest version, and the commits that are not published yet, from one version to another."""
-        from penstock.lake.delta_snapshot import pages
+        from penstock.formats.delta.lake.snapshot import pages
 
         self.note_read()  # whatever the end: the latest version is told as well
         return pages(self, start, end)
 
     def backfill_to_version(self, version: int | None = None) -> int:
         """Have all versions up to one, or all, in the table's own log; returns up to which they are."""
-        from penstock.lake import delta
+        from penstock.formats.delta.lake import table as delta
 
         return delta.publish(self, version)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.lake.sweep import TableSweep
+from penstock.formats.delta.plugin import DeltaPlugin
+from penstock.formats.lance.lake.sweep import LanceSweep
 from penstock.kernel.reachable import Progress
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
-from penstock.lake.delta_plugin import DeltaPlugin
-from penstock.lake.delta_sweep import TableSweep
-from penstock.lake.lance.sweep import LanceSweep
 
 if TYPE_CHECKING:
     from penstock.lake.embedded import Embedded

@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import CommitConflict, IdempotencyKeyReused, InvalidRequest, NotManaged
+from penstock.formats.delta.lake import table as delta
+from penstock.formats.delta.lake.answers import Ratified, RatifiedTable
+from penstock.formats.delta.lake.calls import GetTableVersions
+from penstock.formats.delta.lake.creation import EXISTS
 from penstock.formats.files.files import is_managed as is_managed_files
-from penstock.lake import delta
+from penstock.formats.files.lake.answers import FilesWritten
+from penstock.formats.files.lake.saving import SaveMode, check_new_key
+from penstock.formats.lance.lake.installed import require_lance
 from penstock.lake.call import Said
 from penstock.lake.calls import GetCommit, GetContents
-from penstock.lake.delta_answers import Ratified, RatifiedTable
-from penstock.lake.delta_calls import GetTableVersions
-from penstock.lake.delta_creating import EXISTS
-from penstock.lake.delta_rows import are_had_once, arrow_rows, rows_of
-from penstock.lake.files.answers import FilesWritten
-from penstock.lake.files.saving import SaveMode, check_new_key
-from penstock.lake.lance.installed import require_lance
+from penstock.lake.row_input import are_had_once, arrow_rows, rows_of
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import AnyContent, DeltaTable, FilesTable, LanceTable
 
@@ -56,7 +56,7 @@ def write(
         return _to_delta(table, data, chosen, by, said, idempotency_key)
     if kind == LANCE:
         return _to_lance(table, data, chosen, by, said, idempotency_key)
-    from penstock.lake.files.rows import write as write_files
+    from penstock.formats.files.lake.rows import write as write_files
 
     if there is not None and chosen in (SaveMode.ERROR, SaveMode.IGNORE):
         table.note_read(is_listing=True)  # it may come to nothing for that
@@ -113,7 +113,7 @@ def _known(table: Table, there: AnyContent) -> str:
     if isinstance(there, LanceTable) and there.state:
         return LANCE
     if isinstance(there, FilesTable) and is_managed_files(there):
-        from penstock.lake.files.rows import format_of
+        from penstock.formats.files.lake.rows import format_of
 
         return format_of(table)
     if not isinstance(there, DeltaTable):
@@ -213,8 +213,8 @@ def _to_lance(
     if by:
         raise InvalidRequest("Lance tables have no partitions: leave out 'partition_by'")
     require_lance()
-    from penstock.lake.lance.creating import create, created_before
-    from penstock.lake.lance.rows import write as write_rows
+    from penstock.formats.lance.lake.creation import create, created_before
+    from penstock.formats.lance.lake.rows import write as write_rows
 
     known = created_before(table, idempotency_key)
     if known is not None:

@@ -52,8 +52,8 @@ unknown can hold the places of others by sending nothing."""
 ARRIVING_MAX: Final = 8
 """Requests that arrive from somebody who is not known yet, for each that may be open."""
 ROW_WORK_IMPORTS: Final = (
-    "penstock.server.lance.client_package",  # before Lance
-    "penstock.server.lance.row_work",
+    "penstock.formats.lance.rest.client_package",  # before Lance
+    "penstock.formats.lance.rest.row_work",
     "lance",
     "penstock.lake.audits.row_work",
     "duckdb",

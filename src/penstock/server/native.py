@@ -114,7 +114,7 @@ NATIVE: Final = Api(
     imports=(
         *("pyarrow.parquet", "pyarrow.dataset", "duckdb"),
         "pandas",  # Arrow imports it with the first rows that it makes of Python's values
-        *("penstock.lake.delta_embedded", "penstock.lake.files.embedded"),
+        *("penstock.formats.delta.lake.handlers", "penstock.formats.files.lake.handlers"),
         *("penstock.lake.transactions.embedded", "penstock.lake.audits.embedded"),
     ),
 )

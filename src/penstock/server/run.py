@@ -26,6 +26,7 @@ import msgspec
 import uvicorn
 
 from penstock.errors import InvalidRequest
+from penstock.formats.registry import load, table_formats
 from penstock.kernel.settings import Settings
 from penstock.lake.calls import GetAbout, ListTokens
 from penstock.lake.catalogue import Catalogue
@@ -203,12 +204,11 @@ def _no_tokens(lake: Lake) -> str:
 
 def all_apis() -> tuple[Api, ...]:
     """The APIs that a lake is offered through."""
-    from penstock.server.lance.api import LANCE
     from penstock.server.native import NATIVE
     from penstock.server.nessie.v1 import V1
     from penstock.server.nessie.v2 import V2
 
-    return (NATIVE, V2, V1, LANCE)
+    return (NATIVE, V2, V1, *(load(api) for declared in table_formats() for api in declared.apis))
 
 
 class Service:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.lake.files.session_reads import READ, FilesToRead, SessionRead, read_files
-from penstock.lake.files.sessions import STEPS, Begun, Checked, Deciding, Ended, SessionWrite
+from penstock.formats.files.lake.session_reads import READ, FilesToRead, SessionRead, read_files
+from penstock.formats.files.lake.sessions import STEPS, Begun, Checked, Deciding, Ended, SessionWrite
 from penstock.server.routes import Ask, Route
 
 PATH: Final = "/spark-writes/"

@@ -13,12 +13,12 @@ from datetime import datetime
 from typing import Final
 
 from penstock.errors import PenstockError
+from penstock.formats.files.lake.care_calls import SweepFiles
 from penstock.kernel.leases import Lease, Leases
 from penstock.kernel.sweep import Swept
 from penstock.lake.answers import SweptFiles, SweptTable
 from penstock.lake.calls import GetSetting, PutSetting, Sweep, SweepTables
 from penstock.lake.embedded import Embedded
-from penstock.lake.files.care_calls import SweepFiles
 from penstock.model.clock import utc
 from penstock.server.logs import Level, Log
 

@@ -14,10 +14,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from penstock.formats.files.spark.attempts import JobsMeet
     from penstock.spark.changing import delete, update
     from penstock.spark.failures import unwrap
     from penstock.spark.feed import changes
-    from penstock.spark.files.attempts import JobsMeet
     from penstock.spark.merging import merge
     from penstock.spark.reading import read, view
     from penstock.spark.sessions import configure, session

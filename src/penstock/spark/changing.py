@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.lake.answers import Ratified
+from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.protocol.actions import Add
 from penstock.lake.calls import said
-from penstock.lake.delta_answers import Ratified
-from penstock.lake.delta_calls import Looked
 from penstock.model.keys import Key
 from penstock.spark.arguments import check_values
 from penstock.spark.job.tables import JobTable

@@ -15,6 +15,8 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog, MalformedAction, VersionNotFound
+from penstock.formats.delta.lake.answers import TableVersions
+from penstock.formats.delta.lake.snapshot import commits_of
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -30,8 +32,6 @@ from penstock.formats.delta.protocol.durations import TOMBSTONE_RETENTION, durat
 from penstock.formats.delta.protocol.properties import CHANGE_DATA_FEED, is_on
 from penstock.formats.delta.protocol.schema import Field
 from penstock.formats.delta.rows.inside import name_inside
-from penstock.lake.delta_answers import TableVersions
-from penstock.lake.delta_snapshot import commits_of
 from penstock.lake.table import Table
 from penstock.model.clock import now_us, utc
 from penstock.model.keys import Key

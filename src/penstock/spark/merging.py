@@ -7,9 +7,9 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.lake.answers import Ratified
 from penstock.formats.delta.rows.writing import check_features
 from penstock.lake.calls import said
-from penstock.lake.delta_answers import Ratified
 from penstock.model.keys import Key
 from penstock.spark import jar
 from penstock.spark.arguments import check_frame

@@ -15,15 +15,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
-from penstock.lake.delta_snapshot import TableSnapshot
-from penstock.lake.lance.installed import require_lance
+from penstock.formats.delta.lake.snapshot import TableSnapshot
+from penstock.formats.files.spark import reading as files_reading
+from penstock.formats.files.spark.orders import check_not_given
+from penstock.formats.files.spark.reading import Wanted, origin_of
+from penstock.formats.lance.lake.installed import require_lance
+from penstock.formats.lance.spark.orders import LANCE, NOT_LANCE
 from penstock.model.content import FilesTable, LanceTable
 from penstock.model.keys import Key
 from penstock.spark.arguments import check_version
-from penstock.spark.files import reading as files_reading
-from penstock.spark.files.orders import check_not_given
-from penstock.spark.files.reading import Wanted, origin_of
-from penstock.spark.lance.orders import LANCE, NOT_LANCE
 from penstock.spark.rewrites.choosing import analysing, condition_of
 from penstock.spark.scan import scans
 from penstock.spark.scan.columns import quoted
@@ -175,7 +175,7 @@ def _of_lance(
 ) -> DataFrame:
     # Only for such tables, since not everybody has what it takes.
     require_lance()
-    from penstock.spark.lance import reading as lance
+    from penstock.formats.lance.spark import reading as lance
 
     return lance.rows(spark, table, version=version, timestamp=timestamp, where=where, columns=columns)
 

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 from uuid import UUID
 
 from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound, NotManaged
+from penstock.formats.delta.lake.answers import Ratified
+from penstock.formats.delta.lake.creation import EXISTS
+from penstock.formats.delta.lake.table import done_before
+from penstock.formats.files.lake.answers import FilesWritten
+from penstock.formats.files.lake.saving import SaveMode
+from penstock.formats.files.spark import writing as files
+from penstock.formats.files.spark.orders import FilesOrder, check_not_given, chosen_job, format_of
+from penstock.formats.lance.lake.installed import require_lance
+from penstock.formats.lance.spark.orders import LANCE, NOT_LANCE, LanceOrder, LanceWritten, order_of
 from penstock.lake import calls
-from penstock.lake.delta import done_before
-from penstock.lake.delta_answers import Ratified
-from penstock.lake.delta_creating import EXISTS
-from penstock.lake.files.answers import FilesWritten
-from penstock.lake.files.saving import SaveMode
-from penstock.lake.lance.installed import require_lance
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import FilesTable, LanceTable
 from penstock.model.keys import Key
 from penstock.spark.arguments import check_frame
-from penstock.spark.files import writing as files
-from penstock.spark.files.orders import FilesOrder, check_not_given, chosen_job, format_of
 from penstock.spark.job.tables import JobTable
-from penstock.spark.lance.orders import LANCE, NOT_LANCE, LanceOrder, LanceWritten, order_of
 from penstock.spark.sessions import lake_of
 from penstock.spark.settings import as_text
 from penstock.spark.writes import creating, filling
@@ -248,7 +248,7 @@ def _written_to_lance(
     df: DataFrame, lake: Lake, key: Key, branch: str | None, order: LanceOrder
 ) -> LanceWritten | None:
     require_lance()
-    from penstock.spark.lance import writing as lance
+    from penstock.formats.lance.spark import writing as lance
 
     return lance.write(df, lake, key, branch, order)
 

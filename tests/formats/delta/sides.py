@@ -13,6 +13,9 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from deltalake import DeltaTable as ForeignTable
 
 from penstock import Lake
+from penstock.formats.delta.lake.answers import Ratified
+from penstock.formats.delta.lake.calls import CommitTables, Looked, Part, TableCommit
+from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.lines.difference import union
 from penstock.formats.delta.lines.replacing import removal
 from penstock.formats.delta.protocol.actions import (
@@ -29,9 +32,6 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.schema import Field, StructType, write_schema
 from penstock.formats.delta.rows.writing import write_files
 from penstock.lake.call import Said
-from penstock.lake.delta_answers import Ratified
-from penstock.lake.delta_calls import CommitTables, Looked, Part, TableCommit
-from penstock.lake.delta_snapshot import TableSnapshot
 from penstock.model.keys import Key
 from penstock.model.merges import MergeResult
 from tests.formats.delta.rows import inline_vector, vector_data

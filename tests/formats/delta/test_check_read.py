@@ -14,6 +14,7 @@ import pytest
 import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict
+from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.lines.format import DeltaFormat
 from penstock.formats.delta.lines.line import Terms
 from penstock.formats.delta.lines.net import Step
@@ -21,7 +22,6 @@ from penstock.formats.delta.lines.seen import _changed
 from penstock.formats.delta.protocol.actions import Action, Remove
 from penstock.kernel.format import PrepareAgain, Refused, Table
 from penstock.kernel.transactions import Known, Transactions
-from penstock.lake.delta_calls import Looked
 from penstock.model.commits import CommitMeta
 from penstock.model.content import IcebergTable
 from penstock.model.keys import Key

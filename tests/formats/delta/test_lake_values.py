@@ -18,8 +18,8 @@ from deltalake import DeltaTable, write_deltalake
 
 import penstock
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.lake import snapshot as delta_snapshot
 from penstock.formats.delta.rows import stats
-from penstock.lake import delta_snapshot
 from penstock.lake.lake import Lake
 
 KEY = "shop.values"

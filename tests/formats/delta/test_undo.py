@@ -16,10 +16,10 @@ from deltalake import DeltaTable as ForeignTable
 import penstock
 from penstock import Delete, Key, Lake, Put
 from penstock.errors import MergeConflict
+from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.lines import standing
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.rows.writing import write_files
-from penstock.lake.delta_calls import Looked
 from tests.formats.delta import sides
 from tests.formats.delta.rows import inline_vector, vector_data
 from tests.formats.delta.sides import KEY, Side, create, foreign_changes, foreign_ids, log

@@ -16,9 +16,9 @@ from deltalake.transaction import AddAction, RemoveAction
 
 import penstock
 from penstock import Lake, errors
+from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.lines import standing, undo
 from penstock.formats.delta.protocol.actions import Add
-from penstock.lake.delta_calls import Looked
 from tests.formats.delta.sides import KEY, Side, create, foreign_ids, rows
 
 ALL = [1, 2, 3, 4, 5, 6]

@@ -8,10 +8,10 @@ from uuid import UUID, uuid4
 from penstock import Lake
 from penstock.formats.files.files import new_folder
 from penstock.formats.files.intents import When
+from penstock.formats.files.lake.answers import FilesWritten, TableLayout
+from penstock.formats.files.lake.calls import GetFilesTable, ListFiles, NewFile, WriteFiles
 from penstock.kernel.description import new_description, write_description
 from penstock.kernel.kernel import Kernel
-from penstock.lake.files.answers import FilesWritten, TableLayout
-from penstock.lake.files.calls import GetFilesTable, ListFiles, NewFile, WriteFiles
 from penstock.model.clock import now_us
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.keys import Key

@@ -15,7 +15,7 @@ import pytest
 import penstock
 from penstock import Lake
 from penstock.errors import CommitConflict, InvalidRequest, MergeConflict
-from penstock.lake.files.calls import ListFiles
+from penstock.formats.files.lake.calls import ListFiles
 from penstock.model.keys import Key
 from tests.chance import share
 from tests.formats.files.lakes import EVENTS, new_store, write

@@ -21,7 +21,7 @@ from penstock import Lake
 from penstock.errors import CommitConflict, KeyNotFound, MergeConflict
 from penstock.formats.files.files import new_folder
 from penstock.formats.files.intents import When, Write
-from penstock.lake.files.calls import ListFiles, NewFile, WriteFiles
+from penstock.formats.files.lake.calls import ListFiles, NewFile, WriteFiles
 from penstock.model.clock import now_us
 from penstock.model.keys import Key
 from penstock.testing.threads import at_once

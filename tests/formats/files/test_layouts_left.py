@@ -12,9 +12,9 @@ import pytest
 from penstock import Lake
 from penstock.errors import MergeConflict
 from penstock.formats.files.files import Layout, new_folder
+from penstock.formats.files.lake.answers import TableLayout
+from penstock.formats.files.lake.calls import GetFilesTable, NewFile, WriteFiles
 from penstock.formats.files.layouts import mixes
-from penstock.lake.files.answers import TableLayout
-from penstock.lake.files.calls import GetFilesTable, NewFile, WriteFiles
 from penstock.model.clock import now_us
 from penstock.model.keys import Key
 from penstock.storage.hadoop import hadoop_path

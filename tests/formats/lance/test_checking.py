@@ -9,9 +9,9 @@ import pytest
 
 from penstock import Key, Lake
 from penstock.errors import InvalidManifest, PenstockError, VersionTaken
+from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.names import manifest_name
-from penstock.lake.lance.calls import CommitLance, CreateLanceVersion
 from tests.formats.lance.tables import content, keys_of, keys_seen, newest, rows, state, write
 
 lance = pytest.importorskip("lance")

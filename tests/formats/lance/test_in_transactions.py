@@ -13,7 +13,7 @@ import pytest
 
 from penstock import Key, Lake
 from penstock.errors import MergeConflict
-from penstock.lake.lance.calls import CommitLance, PromoteLance, PutLanceBranch, PutLanceTag
+from penstock.formats.lance.lake.calls import CommitLance, PromoteLance, PutLanceBranch, PutLanceTag
 from tests.formats.lance.tables import (
     content,
     delete,

@@ -15,9 +15,9 @@ from penstock.errors import MergeConflict, Unavailable
 from penstock.formats.lance import landing
 from penstock.formats.lance.chains import Waiting
 from penstock.formats.lance.names import STAGING
+from penstock.formats.lance.plugin import LancePlugin
 from penstock.formats.lance.promoter import Promoter
 from penstock.formats.lance.rehoming import BASE_OF_INDEX
-from penstock.lake.lance.plugin import LancePlugin
 from penstock.model.keys import Key
 from penstock.testing.faults import Gate
 from tests.formats.lance.tables import (

@@ -11,10 +11,10 @@ from lance_namespace import RenameTableRequest
 
 from penstock import Delete, Key, Lake
 from penstock.errors import KeyNotFound, MergeConflict
+from penstock.formats.lance.lake.calls import CommitLance, DeclareLance, GetLanceTable
 from penstock.formats.lance.manifests import Operation
 from penstock.formats.lance.names import manifest_name
-from penstock.lake.lance.calls import CommitLance, DeclareLance, GetLanceTable
-from penstock.lake.lance.plugin import LancePlugin
+from penstock.formats.lance.plugin import LancePlugin
 from penstock.model.merges import KeyMerge, MergeMode
 from tests.formats.lance.tables import (
     content,

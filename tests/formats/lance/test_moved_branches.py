@@ -7,9 +7,9 @@ from typing import Any
 import lance_namespace as spec
 
 from penstock import Key, Lake
+from penstock.formats.lance.lake.calls import CommitLance, PutLanceBranch
 from penstock.formats.lance.names import manifest_name
 from penstock.formats.lance.standing import Standing, new_line
-from penstock.lake.lance.calls import CommitLance, PutLanceBranch
 from tests.formats.lance.tables import (
     content,
     embedded,

@@ -6,7 +6,7 @@ import pytest
 
 from penstock import Key, Lake
 from penstock.errors import MergeConflict
-from penstock.lake.lance.calls import (
+from penstock.formats.lance.lake.calls import (
     AlterLance,
     CommitLance,
     DeleteLanceVersions,

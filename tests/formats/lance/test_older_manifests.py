@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.formats.lance.lake.named import ManifestNames, Unclear
 from penstock.formats.lance.manifests import Manifest, Operation, transaction
 from penstock.formats.lance.rehoming import Immovable, check_movable
 from penstock.formats.lance.wire import Message
-from penstock.lake.lance.named import ManifestNames, Unclear
 
 OLDER = Path(__file__).parent / "older"
 LANCE_13, LANCE_14 = 21, 23

@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from penstock.formats.lance.lake.soundness import LanceCheck
 from penstock.formats.lance.state import (
     Entry,
     LanceState,
@@ -27,7 +28,6 @@ from penstock.formats.lance.state import (
     with_state,
 )
 from penstock.kernel.objects import INLINE_MAX_BYTES, Objects, Pending
-from penstock.lake.lance.soundness import LanceCheck
 from penstock.model.content import LanceTable, content_bytes
 from penstock.stores.memory import MemoryStore
 

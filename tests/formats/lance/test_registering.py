@@ -8,9 +8,9 @@ import pytest
 
 from penstock import Key, Lake
 from penstock.errors import InvalidTable, TableNotFound, UnsupportedFeature
+from penstock.formats.lance.lake.calls import CommitLance, RegisterLance
 from penstock.formats.lance.registering import look_at
 from penstock.formats.lance.state import OwnBranch, OwnTag, Version, branch_key, tag_key, version_key
-from penstock.lake.lance.calls import CommitLance, RegisterLance
 from penstock.storage.places import Place
 from tests.formats.lance.tables import (
     content,

@@ -6,7 +6,7 @@ import pytest
 
 from penstock import Delete, Key, Lake
 from penstock.errors import InvalidRequest, MergeConflict
-from penstock.lake.lance.calls import AlterLance, CommitLance, DeclareLance, PutLanceTag
+from penstock.formats.lance.lake.calls import AlterLance, CommitLance, DeclareLance, PutLanceTag
 from penstock.model.merges import KeyMerge, MergeMode
 from tests.formats.lance.tables import (
     content,

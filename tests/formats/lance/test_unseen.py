@@ -8,8 +8,8 @@ import pytest
 
 import penstock
 from penstock import Lake
+from penstock.formats.lance.lake.calls import ListLanceVersions
 from penstock.formats.lance.names import manifest_name
-from penstock.lake.lance.calls import ListLanceVersions
 from penstock.model.keys import Key
 from tests.formats.lance.tables import content, keys_of, keys_seen, newest, rows, state, write
 

@@ -15,7 +15,7 @@ from threading import Event
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from penstock.lake.lance.calls import CommitLance, CreateLanceVersion, DeclareLance, LanceOperation
+from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, DeclareLance, LanceOperation
 from penstock.lake.opening import open_lake
 from penstock.model.clock import now_us
 from penstock.model.keys import Key

@@ -13,8 +13,8 @@ from time import monotonic
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import penstock
+from penstock.formats.lance.plugin import LancePlugin
 from penstock.lake.embedded import Embedded
-from penstock.lake.lance.plugin import LancePlugin
 from penstock.storage.local import LocalBucket
 
 WAIT_MAX_S = 45.0

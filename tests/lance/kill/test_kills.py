@@ -13,8 +13,8 @@ import pytest
 import penstock
 from penstock import Settings
 from penstock.errors import KeyNotFound
+from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, DeclareLance, GetLanceTable
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import CommitLance, CreateLanceVersion, DeclareLance, GetLanceTable
 from penstock.lake.opening import init_lake
 from penstock.model.keys import Key
 from tests.chance import share

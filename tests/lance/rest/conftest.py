@@ -9,10 +9,10 @@ import pytest
 from lance.namespace import RestNamespace
 from lance_namespace import CreateNamespaceRequest
 
+from penstock.formats.lance.rest.api import LANCE
 from penstock.lake.lake import Lake
 from penstock.lake.opening import init_lake
 from penstock.server.access import OpenGate
-from penstock.server.lance.api import LANCE
 from tests.lance.rest.talking import Talk, lance_at
 from tests.server.running import Local, local
 

@@ -17,10 +17,10 @@ from lance_namespace import (
     UnauthenticatedError,
 )
 
+from penstock.formats.lance.rest.api import BASES, LANCE
+from penstock.formats.lance.rest.operations import OPERATIONS
 from penstock.lake.lake import Lake
 from penstock.server.access import TokenGate
-from penstock.server.lance.api import BASES, LANCE
-from penstock.server.lance.operations import OPERATIONS
 from penstock.server.limits import Limits
 from tests.lance.rest.talking import Talk, file_of, lance_at, some_rows
 from tests.server.running import Local, local

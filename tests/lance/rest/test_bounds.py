@@ -15,15 +15,15 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import CommitVetoed
+from penstock.formats.lance.lake.calls import CommitLance, ListLanceVersions
+from penstock.formats.lance.rest.api import LANCE
+from penstock.formats.lance.rest.codec import READ_HERE_MAX_BYTES
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import CommitLance, ListLanceVersions
 from penstock.lake.opening import open_lake
 from penstock.server.access import OpenGate
-from penstock.server.lance.api import LANCE
-from penstock.server.lance.codec import READ_HERE_MAX_BYTES
 from tests.lance.rest.talking import STREAM, Talk, some_rows
 from tests.processes.ends import Ending
 from tests.server.running import Program, local, program, shared_pool

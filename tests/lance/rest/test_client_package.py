@@ -7,8 +7,8 @@ import sys
 
 BEGIN = """
 import sys
-import penstock.server.lance.client_package
-import penstock.lake.lance.namespace
+import penstock.formats.lance.rest.client_package
+import penstock.formats.lance.lake.namespace
 assert "lance_namespace_urllib3_client.models" in sys.modules
 assert "lance_namespace_urllib3_client.api" not in sys.modules
 """

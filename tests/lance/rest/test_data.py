@@ -17,12 +17,12 @@ from lance_namespace import (
     TableNotFoundError,
 )
 
+from penstock.formats.lance.lake.data_types import arrow_type, json_type
+from penstock.formats.lance.lake.namespace import PenstockNamespace
+from penstock.formats.lance.rest.api import LANCE
 from penstock.lake.lake import Lake
-from penstock.lake.lance.data_types import arrow_type, json_type
-from penstock.lake.lance.namespace import PenstockNamespace
 from penstock.lake.opening import open_lake
 from penstock.server.access import OpenGate, TokenGate
-from penstock.server.lance.api import LANCE
 from penstock.server.native import NATIVE
 from tests.lance.rest.talking import Talk, some_rows, stream_of
 from tests.server.running import local

@@ -14,13 +14,13 @@ import pytest
 from lance_namespace import CreateNamespaceRequest
 from lancedb.index import BTree, IvfFlat
 
+from penstock.formats.lance.lake.calls import ListLanceVersions
 from penstock.formats.lance.manifests import Manifest
+from penstock.formats.lance.rest.api import LANCE
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import ListLanceVersions
 from penstock.lake.opening import init_lake, open_lake
 from penstock.model.keys import Key
 from penstock.server.access import OpenGate
-from penstock.server.lance.api import LANCE
 from tests.lance.rest.talking import lance_at, some_rows
 from tests.server.running import Local, local
 

@@ -10,9 +10,9 @@ import lance
 import pytest
 from lance.namespace import RestNamespace
 
+from penstock.formats.lance.rest.api import LANCE
 from penstock.lake.lake import Lake
 from penstock.server.access import TokenGate
-from penstock.server.lance.api import LANCE
 from tests.lance.rest.talking import Said, Talk, lance_at, some_rows
 from tests.server.running import local
 

@@ -6,7 +6,7 @@ import random
 import string
 from typing import Any
 
-from penstock.server.lance.operations import OPERATIONS, Operation
+from penstock.formats.lance.rest.operations import OPERATIONS, Operation
 from tests.lance.rest.talking import Talk, some_rows, stream_of
 from tests.server.running import Local
 

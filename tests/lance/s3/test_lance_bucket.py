@@ -12,10 +12,10 @@ import pytest
 
 import penstock
 from penstock.errors import CommitConflict
+from penstock.formats.lance.lake.calls import PromoteLance
 from penstock.formats.lance.names import manifest_name
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import PromoteLance
 from penstock.model.keys import Key
 from penstock.testing.threads import at_once
 from tests.lance.collecting import Collecting

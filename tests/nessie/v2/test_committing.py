@@ -13,9 +13,9 @@ import pytest
 from penstock.formats.files.files import File
 from penstock.formats.files.intents import NAME, Write, encode_write
 from penstock.formats.lance.intents import Declare, Placed, Steps, encode_steps
+from penstock.formats.lance.lake.calls import AlterLance, CommitLance
 from penstock.formats.lance.state import NAME as LANCE
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import AlterLance, CommitLance
 from penstock.model.keys import Key
 from penstock.model.operations import Change
 from tests.nessie.v2.talking import EMPTY, Talk, delete, put, table

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from penstock.formats.lance.lake.calls import GetLanceTable
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import GetLanceTable
 from penstock.model.keys import Key
 from tests.nessie.v2.talking import EMPTY, Talk, delete, put, table
 from tests.nessie.v2.test_committing import declare

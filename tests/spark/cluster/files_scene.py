@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from penstock.errors import KeyNotFound
-from penstock.lake.files.answers import FileEntry, JobInfo
-from penstock.lake.files.pool import pool_of
-from penstock.lake.files.saving import job_id
+from penstock.formats.files.lake.answers import FileEntry, JobInfo
+from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.files.lake.saving import job_id
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key

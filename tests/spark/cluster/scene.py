@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from penstock.errors import KeyNotFound
+from penstock.formats.delta.lake.calls import CommitTables, CreateTable
+from penstock.formats.files.lake.calls import WriteFiles
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.calls import Call
-from penstock.lake.delta_calls import CommitTables, CreateTable
-from penstock.lake.files.calls import WriteFiles
 from penstock.lake.lake import Lake
 from tests.servers.proxy import Proxy
 

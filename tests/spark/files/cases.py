@@ -12,13 +12,13 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.lake.files.answers import FileEntry, FilesAbout, FilesWritten, JobInfo
-from penstock.lake.files.calls import GetFilesTable, ListFiles, ListJobs
-from penstock.lake.files.saving import Output
+from penstock.formats.files.lake.answers import FileEntry, FilesAbout, FilesWritten, JobInfo
+from penstock.formats.files.lake.calls import GetFilesTable, ListFiles, ListJobs
+from penstock.formats.files.lake.saving import Output
+from penstock.formats.files.spark import output
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.spark import write
-from penstock.spark.files import output
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

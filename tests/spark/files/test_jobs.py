@@ -15,10 +15,10 @@ import pytest
 
 import penstock
 from penstock.errors import InvalidRequest, JobOver, OutcomeUnknown, PenstockError, Unavailable
+from penstock.formats.files.lake.answers import FilesWritten
+from penstock.formats.files.lake.calls import AbortJob, BeginJob, WriteFiles
 from penstock.kernel.reachable import silent
 from penstock.lake.call import Call
-from penstock.lake.files.answers import FilesWritten
-from penstock.lake.files.calls import AbortJob, BeginJob, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
@@ -330,7 +330,7 @@ def test_a_warning_that_is_an_error_ends_the_job(spark: SparkSession, lake: Lake
 def test_more_files_than_a_request_names_are_told_by_a_list_beside_them(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from penstock.lake.files import beside as files_beside
+    from penstock.formats.files.lake import beside as files_beside
 
     monkeypatch.setattr(files_beside, "SENT_MAX", 1)
     save(rows(spark, 0, parts=(1, 2)), partition_by="p")

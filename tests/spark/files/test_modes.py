@@ -11,8 +11,8 @@ import pytest
 
 from penstock.errors import CommitConflict, InvalidKey, InvalidRequest, KeyNotFound, NotManaged
 from penstock.formats.files.files import new_fence, new_folder
-from penstock.lake.files.answers import TableLayout
-from penstock.lake.files.calls import NewFile, WriteFiles
+from penstock.formats.files.lake.answers import TableLayout
+from penstock.formats.files.lake.calls import NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.clock import now_us
 from penstock.model.keys import Key

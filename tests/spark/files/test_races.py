@@ -14,8 +14,8 @@ import pytest
 
 from penstock.errors import CommitConflict, ConflictError, PenstockError, ReferenceNotFound
 from penstock.formats.files.files import new_folder
-from penstock.lake.files.answers import FilesWritten
-from penstock.lake.files.calls import NewFile, WriteFiles
+from penstock.formats.files.lake.answers import FilesWritten
+from penstock.formats.files.lake.calls import NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.spark import write
@@ -36,7 +36,7 @@ from tests.spark.files.cases import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.filterwarnings("ignore::penstock.spark.files.attempts.JobsMeet")
+pytestmark = pytest.mark.filterwarnings("ignore::penstock.formats.files.spark.attempts.JobsMeet")
 
 Folders = dict[str, list[int]]
 

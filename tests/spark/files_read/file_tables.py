@@ -8,8 +8,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from penstock.formats.files.files import POOL, new_folder
-from penstock.lake.files.answers import FilesWritten, TableLayout
-from penstock.lake.files.calls import NewFile, WriteFiles
+from penstock.formats.files.lake.answers import FilesWritten, TableLayout
+from penstock.formats.files.lake.calls import NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.clock import now_us
 from penstock.model.keys import Key

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.lake.files.answers import TableLayout
+from penstock.formats.files.lake.answers import TableLayout
 from penstock.lake.lake import Lake
 from penstock.spark.reading import read
 from tests.spark.files_read.file_tables import keep, put

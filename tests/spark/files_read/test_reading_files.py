@@ -10,13 +10,13 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
-from penstock.lake.files.answers import TableLayout
-from penstock.lake.files.calls import CopiedFile, WriteFiles
+from penstock.formats.files.lake.answers import TableLayout
+from penstock.formats.files.lake.calls import CopiedFile, WriteFiles
+from penstock.formats.files.spark.reading import reads_of
 from penstock.lake.lake import Lake
 from penstock.model.content import FilesTable
 from penstock.model.keys import Key
 from penstock.model.operations import Put
-from penstock.spark.files.reading import reads_of
 from penstock.spark.reading import read, view
 from tests.spark.files_read.file_tables import keep, put
 from tests.spark.reading_tables import ENGINES, in_each_engine, shown, using

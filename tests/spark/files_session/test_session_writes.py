@@ -12,11 +12,11 @@ import pytest
 
 import penstock
 from penstock.errors import CommitConflict, InvalidKey, InvalidRequest, PenstockError
+from penstock.formats.files.spark import driver
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.spark import configure, read, session
 from penstock.spark.failures import unwrap
-from penstock.spark.files import driver
 from penstock.spark.jar import COMMIT_PROTOCOL_SETTING, is_loaded
 from penstock.spark.settings import LAKE, LAKE_ID, TABLES
 from tests.spark.conftest import hide_classes
@@ -456,7 +456,7 @@ def test_a_job_that_somebody_aborts_while_it_writes_fails_with_that(
 # -- several at once ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::penstock.spark.files.attempts.JobsMeet")
+@pytest.mark.filterwarnings("ignore::penstock.formats.files.spark.attempts.JobsMeet")
 def test_jobs_of_two_threads_go_to_their_own_tables_and_lakes(
     spark: SparkSession, lake: Lake, place: str, tmp_path: Path
 ) -> None:

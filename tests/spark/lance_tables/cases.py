@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from penstock.errors import PenstockError
+from penstock.formats.lance.spark import output
+from penstock.formats.lance.spark.orders import LanceWritten
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.spark import write
-from penstock.spark.lance import output
-from penstock.spark.lance.orders import LanceWritten
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import penstock
+from penstock.formats.lance.spark import tasks
 from penstock.spark import read, session, write
-from penstock.spark.lance import tasks
 
 
 def main(home: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 import penstock
 from penstock.errors import KeyNotFound
+from penstock.formats.lance.lake.calls import GetLanceTable
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import GetLanceTable
 from penstock.model.keys import Key
 from penstock.spark import read, view
 from tests.remote.serving import serving

@@ -17,13 +17,13 @@ from penstock.errors import (
     OutcomeUnknown,
     PenstockError,
 )
+from penstock.formats.lance.lake.calls import CommitLance, GetLanceTable
+from penstock.formats.lance.spark import output
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import CommitLance, GetLanceTable
 from penstock.lake.transactions.calls import CommitTransaction, ListTransactions
 from penstock.model.keys import Key
 from penstock.spark import read
-from penstock.spark.lance import output
 from tests.spark.lance_tables.cases import (
     ITEMS,
     after_writing,

@@ -10,13 +10,13 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest, VersionNotFound
+from penstock.formats.lance.lake.calls import CommitLance, DeclareLance
+from penstock.formats.lance.spark import reading
+from penstock.formats.lance.spark.conditions import lance_condition
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import CommitLance, DeclareLance
 from penstock.model.keys import Key
 from penstock.server.access import Guarded
 from penstock.spark import read, write
-from penstock.spark.lance import reading
-from penstock.spark.lance.conditions import lance_condition
 from tests.server.access import caller
 from tests.spark.lance_tables.cases import ITEMS, dataset, head, rows, save
 

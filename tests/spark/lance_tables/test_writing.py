@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest, KeyNotFound, NotManaged
+from penstock.formats.lance.lake.calls import CommitLance, DeclareLance
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import CommitLance, DeclareLance
 from penstock.model.keys import Key
 from penstock.spark import delete, merge, read, update, write
 from tests.spark.lance_tables.cases import ITEMS, data_files, dataset, head, ids, rows, save

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.lake.files.facts import Facts, job_of
-from penstock.lake.files.saving import SaveMode
+from penstock.formats.files.lake.facts import Facts, job_of
+from penstock.formats.files.lake.saving import SaveMode
 from penstock.spark.settings import of_tables
 from penstock.storage.hadoop import ACCOUNT
 

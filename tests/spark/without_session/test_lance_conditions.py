@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from penstock.spark.lance.conditions import lance_condition
-from penstock.spark.lance.schemas import readable
+from penstock.formats.lance.spark.conditions import lance_condition
+from penstock.formats.lance.spark.schemas import readable
 
 NUMBERS = pa.schema([("b", pa.int8()), ("u", pa.uint8()), ("id", pa.int64()), ("a`b", pa.string())])
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from penstock.spark.lance import tasks
+from penstock.formats.lance.spark import tasks
 
 WITHOUT_PENSTOCK = """
 import pickle, sys
@@ -29,7 +29,7 @@ def test_tasks_need_nothing_of_penstock(tmp_path: Path) -> None:
     make = (
         "import pickle, sys, lance, pyarrow as pa\n"
         "from pyspark import cloudpickle\n"
-        "from penstock.spark.lance import tasks\n"
+        "from penstock.formats.lance.spark import tasks\n"
         "cloudpickle.register_pickle_by_value(tasks)\n"
         f"folder = {str(tmp_path / 't')!r}\n"
         "table = lance.write_dataset(pa.table({'id': range(5)}), folder, max_rows_per_file=3)\n"

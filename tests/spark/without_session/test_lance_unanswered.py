@@ -11,19 +11,19 @@ import pytest
 
 import penstock
 from penstock.errors import JobOver, KeyNotFound, OutcomeUnknown, TransactionOver, Unavailable
+from penstock.formats.files.lake.saving import SaveMode
+from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, GetLanceTable
+from penstock.formats.lance.lake.jobs import Committed
+from penstock.formats.lance.spark import committing, creating, writing
+from penstock.formats.lance.spark.earlier import earlier
+from penstock.formats.lance.spark.orders import LanceOrder, LanceWritten
+from penstock.formats.lance.spark.output import Output
 from penstock.lake.call import Call, Said
 from penstock.lake.calls import CommitOperations, GetOutcome
-from penstock.lake.files.saving import SaveMode
 from penstock.lake.lake import Lake
-from penstock.lake.lance.calls import CommitLance, CreateLanceVersion, GetLanceTable
-from penstock.lake.lance.jobs import Committed
 from penstock.lake.transactions.calls import CommitTransaction
 from penstock.model.keys import Key
 from penstock.model.transactions import TransactionState
-from penstock.spark.lance import committing, creating, writing
-from penstock.spark.lance.earlier import earlier
-from penstock.spark.lance.orders import LanceOrder, LanceWritten
-from penstock.spark.lance.output import Output
 from tests.lance.tables import ids_at, rows, written
 from tests.sweep.tables import LateClock
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.lake.files.data_files import is_data
-from penstock.lake.files.partition_columns import Rules, partition_columns
+from penstock.formats.files.lake.data_files import is_data
+from penstock.formats.files.lake.partition_columns import Rules, partition_columns
 
 
 def columns(*paths: str, known: dict[str, str] | None = None, **rules: Any) -> tuple[tuple[str, str], ...]:

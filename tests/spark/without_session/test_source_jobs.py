@@ -13,14 +13,14 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import ConflictError, InvalidRequest, KeyNotFound, OutcomeUnknown
+from penstock.formats.delta.lake.calls import CommitTables
 from penstock.formats.delta.protocol.actions import Metadata, Txn
 from penstock.formats.delta.protocol.schema import Field, StructType, parse_schema, write_schema
 from penstock.formats.delta.rows.arrow_types import schema_of
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.call import Call
 from penstock.lake.catalogue import Catalogue
-from penstock.lake.delta_calls import CommitTables
-from penstock.lake.delta_jobs import DAY_S
+from penstock.lake.job_files import DAY_S
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Patience, Remote
 from penstock.model.operations import Delete

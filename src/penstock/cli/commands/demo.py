@@ -19,12 +19,12 @@ import click
 
 from penstock.cli import shapes
 from penstock.cli.call import Call, pass_call
-from penstock.cli.commands.demo_delta import tell_of_rows
 from penstock.cli.commands.demo_spark import tell_of_spark, what_is_missing
 from penstock.cli.declaration import command
 from penstock.cli.progress import Waiting
 from penstock.cli.rendering.screen import Screen
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.cli.demo import tell_of_rows
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.model.content import DeltaTable, FilesTable, IcebergTable, LanceTable

@@ -25,8 +25,8 @@ from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import ago, counted, iso, size
 from penstock.cli.via import commit_of
 from penstock.errors import Denied, PenstockError
+from penstock.formats.delta.lake.calls import GetTableStatus
 from penstock.kernel.format import blob
-from penstock.lake.delta_calls import GetTableStatus
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID
@@ -267,7 +267,7 @@ def _delta_repairs(lake: Lake) -> Finding:
 
 def _has_lance(lake: Lake) -> bool:
     """Whether there is a Lance table to look at, at any reference."""
-    from penstock.lake.lance.kept import tables_at
+    from penstock.formats.lance.lake.kept import tables_at
 
     heads = {one.head for kind in (Kind.BRANCH, Kind.TAG) for one in lake.kernel.references.all(kind)}
     try:
@@ -278,7 +278,7 @@ def _has_lance(lake: Lake) -> bool:
 
 def _lance_tables(lake: Lake) -> Finding:
     """Whether Lance tables can be read at every reference, as far as their manifests tell."""
-    from penstock.lake.lance.readability import LanceReadability
+    from penstock.formats.lance.lake.readability import LanceReadability
 
     assert isinstance(lake.catalogue, Embedded)
     readability = LanceReadability(lake.kernel, lake.catalogue.places, with_files=False)

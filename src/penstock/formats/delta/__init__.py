@@ -1,1 +1,19 @@
 """Delta tables: their protocol, their log and rows in storage, and the lake as the owner of their commits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.formats.registry import Command, TableFormat
+
+FORMAT: Final = TableFormat(
+    name="delta",
+    plugin="penstock.formats.delta.plugin:DeltaPlugin",
+    access_rules="penstock.formats.delta.access:RULES",
+    commands={
+        "delta": Command(
+            "penstock.formats.delta.cli.commands:delta",
+            summary="Create, adopt, read, publish and look after Delta tables.",
+        ),
+    },
+)

@@ -1,1 +1,20 @@
 """Lance tables: a line of versions, each a manifest that its writer has made and the lake ratifies."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.formats.registry import Command, TableFormat
+
+FORMAT: Final = TableFormat(
+    name="lance",
+    plugin="penstock.formats.lance.plugin:LancePlugin",
+    access_rules="penstock.formats.lance.access:RULES",
+    commands={
+        "lance": Command(
+            "penstock.formats.lance.cli.commands:lance",
+            summary="List, promote, import and export Lance tables.",
+        ),
+    },
+    apis=("penstock.formats.lance.rest.api:LANCE",),
+)

@@ -41,8 +41,8 @@ from penstock.lake.views import Branch
 from penstock.model.transactions import Isolation, Policy, TransactionState
 
 if TYPE_CHECKING:
+    from penstock.formats.lance.lake.namespace import PenstockNamespace
     from penstock.lake.lake import Lake
-    from penstock.lake.lance.namespace import PenstockNamespace
     from penstock.lake.table import Table
     from penstock.model.commits import Commit
     from penstock.model.keys import Key

@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.errors import PenstockError, RequestError
+from penstock.formats.files.lake.calls import WriteFiles
 from penstock.kernel.request import MadeKey, request_key
 from penstock.kernel.settings import IDEMPOTENCY_DAYS
 from penstock.lake.answers import Landing
@@ -32,7 +33,6 @@ from penstock.lake.calls import (
     Write,
 )
 from penstock.lake.catalogue import Catalogue
-from penstock.lake.files.calls import WriteFiles
 from penstock.model.clock import Clock, now_us, utc
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.idempotency import owned_key

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from penstock.errors import InvalidRequest, PenstockError
+from penstock.formats.delta.lake.table import data_folder
 from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
 from penstock.formats.delta.protocol.properties import RANDOM_PREFIXES, is_on
 from penstock.formats.delta.rows.stats import indexed_leaves
 from penstock.formats.delta.rows.writing import check_features
-from penstock.lake.delta import data_folder
-from penstock.lake.delta_jobs import remove_files
+from penstock.lake.job_files import remove_files
 from penstock.spark.job import jobs
 from penstock.spark.job.actions import file_actions
 from penstock.spark.job.footers import told_leaves

@@ -18,7 +18,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.lake.files.saving import TaskFile
+from penstock.formats.files.lake.saving import TaskFile
 from penstock.model.decoders import json_decoder
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address

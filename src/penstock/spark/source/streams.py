@@ -11,13 +11,13 @@ import msgspec
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from penstock.errors import InvalidRequest, VersionNotFound
+from penstock.formats.delta.lake.answers import TableVersions
+from penstock.formats.delta.lake.calls import GetTableVersions
+from penstock.formats.delta.lake.snapshot import commits_of, pages
 from penstock.formats.delta.protocol.actions import Add, Metadata, parse_commit
 from penstock.formats.delta.protocol.schema import StructType
 from penstock.formats.delta.protocol.transaction import last
 from penstock.lake.calls import Resolve
-from penstock.lake.delta_answers import TableVersions
-from penstock.lake.delta_calls import GetTableVersions
-from penstock.lake.delta_snapshot import commits_of, pages
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.names import parse_time

@@ -13,6 +13,10 @@ import msgspec
 from pyspark.sql.datasource import WriterCommitMessage
 
 from penstock.errors import InvalidRequest, KeyNotFound, PenstockError
+from penstock.formats.delta.lake.answers import Ratified, TableVersions
+from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, Part
+from penstock.formats.delta.lake.replaced_parts import check_inside, parts_of
+from penstock.formats.delta.lake.table import data_folder, table_commit
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -27,11 +31,7 @@ from penstock.formats.delta.rows.arrow_types import arrow_schema, pa
 from penstock.formats.delta.rows.row_checks import conformed
 from penstock.formats.delta.rows.writing import check_features, write_files
 from penstock.lake.calls import GetOutcome, said
-from penstock.lake.delta import data_folder, table_commit
-from penstock.lake.delta_answers import Ratified, TableVersions
-from penstock.lake.delta_calls import CommitTables, GetTableVersions, Looked, Part
-from penstock.lake.delta_jobs import Began, is_refusal, names_of, remove_files
-from penstock.lake.delta_partitions import check_inside, parts_of
+from penstock.lake.job_files import Began, is_refusal, names_of, remove_files
 from penstock.lake.lake import Lake
 from penstock.spark.source.options import Options, check_condition
 from penstock.spark.writes.evolving import protocol_for, with_columns

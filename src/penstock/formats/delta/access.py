@@ -1,0 +1,177 @@
+"""Rules for calls about Delta tables: what changes a table needs the right to change its key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from penstock.errors import KeyNotFound, NotManaged
+from penstock.formats.delta.lake.answers import (
+    PublishedTable,
+    Ratified,
+    RecoveredTable,
+    TableMade,
+    TablePlace,
+    TableStatus,
+    TableVersions,
+    WrittenFile,
+)
+from penstock.formats.delta.lake.calls import (
+    AdoptTable,
+    CheckpointTable,
+    CleanLog,
+    CommitTables,
+    CompactLog,
+    CreateTable,
+    FindTable,
+    GetTableStatus,
+    GetTableVersions,
+    PublishTable,
+    RecoverTable,
+    ReleaseTable,
+)
+from penstock.lake import calls
+from penstock.lake.embedded import first
+from penstock.model.content import DeltaTable
+from penstock.model.keys import Key
+from penstock.model.tokens import Role
+from penstock.server.access import writing
+from penstock.server.access.caller import Keys
+from penstock.server.access.format_rules import AccessRule
+from penstock.server.access.locations import check_locations
+from penstock.server.access.rights import Rights
+from penstock.server.access.writing import signed
+
+L = TypeVar("L", CheckpointTable, CompactLog)
+
+
+def commit_tables(rights: Rights, call: CommitTables) -> Ratified:
+    _require_keys(rights, call.branch, (table.key for table in call.tables))
+    return rights.do(call)
+
+
+def get_table_versions(rights: Rights, call: GetTableVersions) -> TableVersions:
+    at, keys = rights.read(call.at, call.via)
+    rights.caller.require_key(keys, Role.READ, call.key)
+    return rights.do(msgspec.structs.replace(call, at=at))
+
+
+def publish_table(rights: Rights, call: PublishTable) -> PublishedTable:
+    """Publishing decides nothing, but works for as long as there is something to publish."""
+    _require_upkeep(rights, call.branch, call.key)
+    return rights.do(call)
+
+
+def write_log(rights: Rights, call: L) -> WrittenFile:
+    _require_upkeep(rights, None, call.key)
+    return rights.do(call)
+
+
+def create_table(rights: Rights, call: CreateTable) -> TableMade:
+    """A place of its own goes with the key; any other may be somebody else's, as with ``adopt_table``."""
+    _require_keys(rights, call.branch, (call.key,))
+    _require_namespaces(rights, call)
+    if call.location is not None:
+        _require_place(rights, call.branch, call.location)
+    return rights.do(call)
+
+
+def adopt_table(rights: Rights, call: AdoptTable) -> TableMade:
+    """Whose table it is, its place does not tell. So it is for those who may change all of them."""
+    _require_place(rights, call.branch, call.location)
+    return rights.do(call)
+
+
+def recover_table(rights: Rights, call: RecoverTable) -> RecoveredTable:
+    rights.caller.require_admin()
+    return rights.do(signed(rights, call))
+
+
+def get_table_status(rights: Rights, call: GetTableStatus) -> tuple[TableStatus, ...]:
+    """Storage is looked at for tables only that the caller may see."""
+    at, keys = rights.read(None)
+    if call.key is not None:
+        rights.caller.require_key(keys, Role.READ, call.key)
+    if call.key is not None or keys.are_all:
+        return rights.do(call)
+    return tuple(first(_statuses(rights, _managed(rights, at, keys, call.after)), call.limit))
+
+
+def _statuses(rights: Rights, keys: Iterable[Key]) -> Iterator[TableStatus]:
+    for key in keys:
+        with suppress(KeyNotFound, NotManaged):  # it left the lake just now
+            yield from rights.do(GetTableStatus(key=key))
+
+
+def _managed(rights: Rights, at: str | None, keys: Keys, after: Key | None) -> Iterator[Key]:
+    """The managed Delta tables among some keys, in order."""
+    call = calls.ListEntries(at=at, prefix=keys.namespace, after=after, limit=calls.PAGE_MAX)
+    while page := rights.do(call):
+        for entry in page:
+            if isinstance(entry.content, DeltaTable) and entry.content.state and keys.covers(entry.key):
+                yield entry.key
+        call = msgspec.structs.replace(call, after=page[-1].key)
+
+
+def find_table(rights: Rights, call: FindTable) -> TablePlace | None:
+    at, keys = rights.read(call.at, call.via)
+    found = rights.do(msgspec.structs.replace(call, at=at))
+    return found if found is not None and keys.covers(found.key) else None
+
+
+def _require_place(rights: Rights, branch: str | None, location: str) -> None:
+    """``Denied`` if the caller may not change all keys, ``LocationRefused`` if no table may be there."""
+    if not rights.caller.keys_everywhere(Role.WRITE).are_all:
+        rights.caller.require_all_keys(Role.WRITE, rights.named(branch))
+    if not rights.caller.any_location:
+        check_locations((DeltaTable(location=location),), rights.do(calls.GetAbout()).roots)
+
+
+def _require_keys(rights: Rights, branch: str | None, changed: Iterable[Key]) -> None:
+    """``Denied`` if the caller may not change all of these keys on a branch."""
+    if rights.caller.keys_everywhere(Role.WRITE).are_all:
+        return
+    keys = rights.caller.require(Role.WRITE, rights.named(branch))
+    for key in changed:
+        rights.caller.require_key(keys, Role.WRITE, key)
+
+
+def _require_upkeep(rights: Rights, branch: str | None, key: Key) -> None:
+    """``Denied`` if the caller may neither maintain a table nor change it."""
+    if not rights.caller.keys_everywhere(Role.MAINTAIN).covers(key):
+        _require_keys(rights, branch, (key,))
+
+
+def _require_namespaces(rights: Rights, call: CreateTable) -> None:
+    """``Denied`` if a namespace above a table is missing that the caller may not create."""
+    caller = rights.caller
+    if caller.keys_everywhere(Role.WRITE).are_all:
+        return
+    branch = rights.named(call.branch)
+    keys = caller.keys(Role.WRITE, branch)
+    above = [parent for parent in call.key.parents if not keys.covers(parent)]
+    there = (
+        {entry.key for entry in rights.do(calls.GetContents(at=branch, key=tuple(above)))} if above else ()
+    )
+    for missing in (parent for parent in above if parent not in there):
+        raise caller.denied(f"create namespace '{missing}' there", key=str(missing))
+
+
+RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
+    CommitTables: commit_tables,
+    GetTableVersions: get_table_versions,
+    PublishTable: publish_table,
+    CreateTable: create_table,
+    AdoptTable: adopt_table,
+    ReleaseTable: writing.for_administrators,
+    RecoverTable: recover_table,
+    GetTableStatus: get_table_status,
+    FindTable: find_table,
+    CheckpointTable: write_log,
+    CompactLog: write_log,
+    CleanLog: writing.for_holders_of_table(Role.MAINTAIN),
+}
+"""Every call that the format answers, with its rule."""

@@ -1,0 +1,418 @@
+"""Calls about Delta tables whose commits the lake decides.
+
+A program rarely makes them itself: ``Table`` does. They are what an engine needs that brings its own reader
+and writer of Delta logs: ratify a version, ask for the commits that are not published, have them published.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from penstock.formats.delta.lake.answers import (
+    CleanedLog,
+    PublishedTable,
+    Ratified,
+    RatifiedTable,
+    RecoveredTable,
+    TableMade,
+    TablePlace,
+    TableStatus,
+    TableVersions,
+    WrittenFile,
+)
+from penstock.lake.answers import Landing
+from penstock.lake.call import PAGE_MAX, Ask, Call, ReadAt, Retry, Said, Write
+from penstock.lake.outcomes import branch_of, landed_commit
+from penstock.lake.read_calls import GetChanges
+from penstock.model.content import DeltaTable
+from penstock.model.encoding import ObjectId
+from penstock.model.keys import Key
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of a table: the files whose partition values are among these, column by column, and for whose
+    values a condition is true. Without either, it is the whole table."""
+
+    values: dict[str, tuple[str | None, ...]] = {}
+    """As the log spells them."""
+    where: str | None = None
+    """A condition on partition columns alone, such as `day >= '2026-11-01'`. In what a writer looked at, a
+    file of which that cannot be told counts as one for which it is true."""
+
+
+class Looked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a writer has looked at in the version that it read. Without fields: nothing, as a blind append."""
+
+    whole_table: bool = False
+    """It cannot say what it looked at."""
+    parts: tuple[Part, ...] = ()
+    """It looked for everything in them, so that a new file there would have been read."""
+    files: tuple[str, ...] | None = None
+    """The decoded paths of the files that were read; if nothing is given, all that there were in `parts`."""
+    applications: tuple[str, ...] = ()
+    """Whose last batch was looked up."""
+
+
+class ActionsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Actions that are too many to be sent: a file that their writer put into `_penstock/bodies/`.
+
+    It is put right before it is sent. One that is a day old and that no commit names is cleaned up.
+    """
+
+    name: str
+    """Relative to the table's root."""
+    size: int
+    sha256: ObjectId
+
+
+class TableCommit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The next version of one table.
+
+    With `version`, exactly that one or none. Without, the one whose turn it is: after a check against all
+    that landed since `read_version`, if that is given, and on whatever the table holds by then if not.
+    """
+
+    key: Key
+    actions: str | ActionsFile
+    """The lines of a commit, one action each, with or without a `commitInfo`; or the file that holds them."""
+    table: UUID | None = None
+    """The id of the table that the actions were written for: another one under the same key is refused. If
+    nothing is given, whichever has the key."""
+    attempt: UUID | None = None
+    """Of this attempt: its `txnId`, unless the actions have one. With `version` it also names the file, and
+    the same attempt sent again is known by it and answered as before. Without `version` it is not: only the
+    request's idempotency key keeps a repetition from being a second commit then. Made up if not given."""
+    version: int | None = None
+    """The version that it must become."""
+    read_version: int | None = None
+    """The version that the writer read."""
+    read_tip: str | None = None
+    """The `tip` of that version, or of one after it, as it was answered to the writer: on a branch that has
+    another history by now, this is refused. If nothing is given, a version of the same number will do."""
+    reads: Looked | None = None
+    """What it looked at there; if nothing is given, nothing for files that are only added blindly, else the
+    whole table. Who gives this, `table` and `read_tip` says as well that no commit has named the files before
+    that it adds: they are not looked up."""
+    replaces: tuple[Part, ...] | None = None
+    """Also remove whatever files these parts hold at its turn; an empty list is the whole table."""
+
+
+class CommitTables(Write[Ratified], frozen=True, kw_only=True):
+    """Ratify the next versions of one or several Delta tables, all or none.
+
+    A 409 of the code `table_conflict` carries the commits that came first in its details, as `winners`.
+    """
+
+    path = "/delta/commits"
+    target = "branch"
+    answer = Ratified
+    makes_lake = False
+    counted = ("tables",)
+    unhashed = ("branch",)
+    revisions = ()
+
+    tables: tuple[TableCommit, ...]
+    """No table twice."""
+    branch: str | None = None
+    """The default branch if nothing is given."""
+    said: Said = Said()
+    """What the lake's commit says of itself."""
+
+    def recover(self, ask: Ask, landing: Landing) -> Ratified:
+        commit, branch = landed_commit(ask, self, landing), branch_of(ask, self)
+        tables = (_ratified_table(ask, table, landing, branch) for table in self.tables)
+        return Ratified(commit=commit, tables=tuple(tables))
+
+
+class GetTableVersions(ReadAt[TableVersions], frozen=True, kw_only=True):
+    """The latest version of a Delta table at a commit of the lake, and the commits that are not published.
+
+    Up to `published`, versions are in the table's own log. Those after it are listed, oldest first, by the
+    files that hold them; the files exist. They are those from `start` to `end`, if these are given.
+    """
+
+    path = "/delta/commits"
+    answer = TableVersions
+
+    key: Key
+    start: int | None = None
+    """The first version that is wanted."""
+    end: int | None = None
+    """The last version that is wanted."""
+    limit: int | None = PAGE_MAX
+    """At most so many; go on with the version after the last one as `start`."""
+    tip: str | None = None
+    """That of a version which was read before: the answer tells whether it is still there."""
+
+
+class PublishTable(Call[PublishedTable], frozen=True, kw_only=True):
+    """Have the versions of a Delta table up to one, or all, in its own log when this is answered.
+
+    Doing it again does no harm, and anybody may.
+    """
+
+    method = "POST"
+    path = "/delta/publish"
+    answer = PublishedTable
+    retry = Retry.SAFE
+    makes_lake = False
+
+    key: Key
+    branch: str | None = None
+    """The default branch if nothing is given. On another one, its commits are written where readers of the
+    branch find them, and nothing is published."""
+    version: int | None = None
+    """Up to this one; all of them if nothing is given."""
+
+
+class CreateTable(Write[TableMade], frozen=True, kw_only=True):
+    """Create a Delta table, empty or with its first files: either way it is one version and one commit."""
+
+    path = "/delta/tables"
+    target = "branch"
+    answer = TableMade
+    makes_lake = True
+    counted = ()
+    unhashed = ("branch",)
+    revisions = ()
+
+    key: Key
+    schema: str
+    """As Delta's metadata spells it: a JSON object of the type `struct`."""
+    partition_by: tuple[str, ...] = ()
+    """Columns by which its files are kept apart."""
+    properties: dict[str, str] = msgspec.field(default_factory=dict)
+    """Such as `delta.appendOnly`."""
+    description: str = ""
+    """For people."""
+    id: UUID | None = None
+    """What it is to be known by, so that its place is known before it exists: without a named location it is
+    the folder of that name, in small letters, below the lake's warehouse. One that the lake has known before
+    is refused. Made up if not given."""
+    actions: str | ActionsFile | None = None
+    """Its first files and batches, as the lines of a commit, or the file that holds them. Protocol and
+    metadata are not among them. The files are at the table's place when this is sent."""
+    location: str | None = None
+    """Where it is to be; a place of its own below the warehouse, if nothing is given."""
+    sole_writer: bool = False
+    """For a given location in storage without put-if-absent: say that nobody else writes there."""
+    branch: str | None = None
+    """The default branch if nothing is given. A given location is for the default branch only."""
+    said: Said = Said()
+    """What the lake's commit says of itself."""
+
+    def recover(self, ask: Ask, landing: Landing) -> TableMade:
+        made = _table_made(ask, self, self.key, landing)
+        return made if self.location is None else _kept_promise(ask, self, made)
+
+
+class AdoptTable(Write[TableMade], frozen=True, kw_only=True):
+    """Take over a Delta table that so far got its commits from the file system.
+
+    If somebody else commits to it at that moment, nobody's commit is lost: the table stays as it was, and
+    this is refused.
+    """
+
+    path = "/delta/adopt"
+    target = "branch"
+    answer = TableMade
+    makes_lake = True
+    unhashed = ("branch",)
+    revisions = ()
+
+    location: str
+    """Where it is."""
+    key: Key | None = None
+    """What it is called in the lake; the last part of its location, if nothing is given."""
+    sole_writer: bool = False
+    """For storage without put-if-absent: say that nobody else writes there."""
+    branch: str | None = None
+    """The default branch, and no other."""
+    said: Said = Said()
+    """What the lake's commit says of itself."""
+
+    def recover(self, ask: Ask, landing: Landing) -> TableMade:
+        return _kept_promise(ask, self, _table_made(ask, self, self.key, landing))
+
+
+class ReleaseTable(Write[TableMade], frozen=True, kw_only=True):
+    """Hand a Delta table back to the file system, with all its versions published; its key is deleted."""
+
+    path = "/delta/release"
+    target = "branch"
+    answer = TableMade
+    makes_lake = False
+    unhashed = ("branch",)
+    revisions = ()
+
+    key: Key
+    branch: str | None = None
+    """The default branch, and no other."""
+    said: Said = Said()
+    """What the lake's commit says of itself."""
+
+    def recover(self, ask: Ask, landing: Landing) -> TableMade:
+        return _table_made(ask, self, self.key, landing)
+
+
+class RecoverTable(Call[RecoveredTable], frozen=True, kw_only=True):
+    """Take a Delta table back from its published log, after the lake that owned it was lost for good.
+
+    What the lost lake had ratified and not published is not in the log. Files that may have been such
+    versions are named in the answer; nobody can tell any more whether they were.
+    """
+
+    method = "POST"
+    path = "/delta/recover"
+    answer = RecoveredTable
+    retry = Retry.ONCE  # the table is this lake's then
+    makes_lake = True
+
+    location: str
+    """Where it is."""
+    key: Key | None = None
+    """What it is called in the lake; if nothing is given, what its own metadata calls it, where that can be a
+    key, else the last part of its location."""
+    lost: str | None = None
+    """The id of the lake that was lost: a table of another is refused."""
+    any_lake: bool = False
+    """Instead of `lost`: whatever lake the table names counts as lost."""
+    who: str = ""
+    """Who acts. A server puts the name of the caller's token here, if there is one."""
+
+
+class GetTableStatus(Call[tuple[TableStatus, ...]], frozen=True, kw_only=True):
+    """The Delta tables of the default branch, by key, and how far each is published."""
+
+    path = "/delta/status"
+    answer = tuple[TableStatus, ...]
+
+    key: Key | None = None
+    """Only this table."""
+    after: Key | None = None
+    """Go on after this key, the last one of the page before."""
+    limit: int | None = 100
+    """At most so many."""
+
+
+class FindTable(ReadAt[TablePlace | None], frozen=True, kw_only=True):
+    """Where in the lake the Delta table with an id is; nothing if it is not there."""
+
+    path = "/delta/tables/{id}"
+    answer = TablePlace | None
+
+    id: str
+    """As the table's own metadata names it to its owner."""
+
+
+class CheckpointTable(Call[WrittenFile], frozen=True, kw_only=True):
+    """Write a checkpoint of the newest published version of a Delta table, unless there is one."""
+
+    method = "POST"
+    path = "/delta/checkpoint"
+    answer = WrittenFile
+    retry = Retry.SAFE
+    makes_lake = False
+
+    key: Key
+
+
+class CompactLog(Call[WrittenFile], frozen=True, kw_only=True):
+    """Write one file that stands in for several published commits of a Delta table's log."""
+
+    method = "POST"
+    path = "/delta/compact"
+    answer = WrittenFile
+    retry = Retry.SAFE
+    makes_lake = False
+
+    key: Key
+    first: int | None = None
+    """The first version; the one after the newest checkpoint, if nothing is given."""
+    last: int | None = None
+    """The last version; the newest that is published, if nothing is given."""
+
+
+class CleanLog(Call[CleanedLog], frozen=True, kw_only=True):
+    """Remove what a Delta table's log needs no more: expired versions, and commits' files that nobody
+    reads: of those that lost, or of branches that are gone.
+
+    What any commit of the lake that is kept still needs stays.
+    """
+
+    method = "POST"
+    path = "/delta/clean"
+    answer = CleanedLog
+    retry = Retry.ONCE  # it answers what it removed
+    makes_lake = False
+
+    key: Key
+    dry_run: bool = False
+    """Only tell what would be removed."""
+
+
+CALLS: Final[tuple[type[Call[Any]], ...]] = (
+    CommitTables,
+    GetTableVersions,
+    PublishTable,
+    CreateTable,
+    AdoptTable,
+    ReleaseTable,
+    RecoverTable,
+    GetTableStatus,
+    FindTable,
+    CheckpointTable,
+    CompactLog,
+    CleanLog,
+)
+"""All of them."""
+
+
+# -- what writes came to: a commit of the lake holds the tables as it left them ----------------------------
+
+
+def _ratified_table(ask: Ask, commit: TableCommit, landing: Landing, branch: str) -> RatifiedTable:
+    """A table as a commit left it: at the version that it got, or already had."""
+    found = _versions(ask, commit.key, landing.head, branch, commit.version)
+    version = found.latest_version if commit.version is None else commit.version
+    entry = next((each for each in found.commits if each.version == version), None)
+    return RatifiedTable(
+        key=commit.key,
+        version=version,
+        name=entry.name if entry is not None else "",
+        timestamp_ms=entry.timestamp_ms if entry is not None else 0,
+        repeated=True,
+    )
+
+
+def _table_made(ask: Ask, call: Write[TableMade], key: Key | None, landing: Landing) -> TableMade:
+    """A table as its creation, adoption or release left it, in the first commit that one made."""
+    branch = branch_of(ask, call)
+    commit = landing.commits[0] if landing.commits else landing.head
+    if key is None:
+        changes = ask(GetChanges(revision=commit, via=branch))
+        key = next(change.key for change in changes if isinstance(change.after, DeltaTable))
+    found = _versions(ask, key, commit, branch)
+    return TableMade(
+        key=key,
+        id=found.id,
+        location=found.location,
+        version=found.latest_version,
+        commit=landing.head,
+    )
+
+
+def _kept_promise(ask: Ask, call: Write[TableMade], promised: TableMade) -> TableMade:
+    """A table at a place of its own. Its first version there was promised by the commit, and is kept now, if
+    nobody has; ``KeyNotFound`` if nothing came of it, or if the table was dropped since."""
+    version = promised.version + 1
+    ask(PublishTable(key=promised.key, branch=call.target_name, version=version))
+    return msgspec.structs.replace(promised, version=version)
+
+
+def _versions(ask: Ask, key: Key, commit: str, branch: str, start: int | None = None) -> TableVersions:
+    found: TableVersions = ask(GetTableVersions(key=key, at=commit, via=branch, start=start))
+    return found

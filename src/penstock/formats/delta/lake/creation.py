@@ -1,0 +1,88 @@
+"""Creating a Delta table with its first rows, as one version and one commit.
+
+The rows are written to files at the table's place first, which is known from its id. Then the table is asked
+for together with them, and either both are there or neither.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import msgspec
+
+from penstock.errors import CommitConflict
+from penstock.formats.delta.lake.answers import TableMade
+from penstock.formats.delta.lake.calls import CreateTable
+from penstock.formats.delta.lake.table import data_folder, lines_of, sent
+from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
+from penstock.lake.calls import GetChanges, GetContents, GetOutcome
+from penstock.lake.job_files import Began, removed_if_refused
+from penstock.model.conflicts import Conflict, ConflictKind
+from penstock.model.content import DeltaTable
+from penstock.storage.locations import own_place
+
+if TYPE_CHECKING:
+    from penstock.lake.lake import Lake
+
+EXISTS: Final = (
+    "'{key}' exists already\n"
+    "  'append' adds rows to it, 'overwrite' replaces them, as in lake.table('{key}').append(…)."
+)
+
+
+def create_with(lake: Lake, call: CreateTable, rows: Any) -> TableMade:
+    """Create a table that has these rows from the beginning.
+
+    If that is refused, the files that were written for it are removed again, as far as possible; not if
+    nobody knows whether it was done.
+    """
+    from penstock.formats.delta.log.scratch import note_creation
+    from penstock.formats.delta.rows.writing import write_files
+
+    if (known := _done_before(lake, call)) is not None:
+        return known
+    _check_missing(lake, call)
+    began, identity = Began.now(lake), uuid4()
+    place = lake.places.at(call.location or own_place(lake.warehouse, identity))
+    metadata = Metadata(
+        id=str(identity),
+        schema_string=call.schema,
+        partition_columns=call.partition_by,
+        configuration=call.properties,
+    )
+    if call.location is None:
+        note_creation(place, lake.id)
+    adds = write_files(place, metadata, rows, prefix=data_folder(lake, call.branch))
+    info = CommitInfo({"operation": "CREATE TABLE AS SELECT"})
+    with removed_if_refused(place, adds):
+        began.check_in_time()
+        actions = sent(lambda: place, lines_of([info, *adds]))
+        return lake.do(msgspec.structs.replace(call, id=identity, actions=actions))
+
+
+def _done_before(lake: Lake, call: CreateTable) -> TableMade | None:
+    """The table, if the same was asked for before: its files have new names each time.
+
+    At a named place it was promised first. What came of the promise is found out here, if nobody has;
+    ``KeyNotFound`` if nothing did, since somebody else's table came there first, or if it was dropped since.
+    """
+    if call.idempotency_key is None:
+        return None
+    branch = call.branch or lake.default_branch
+    landing = lake.do(GetOutcome(key=call.idempotency_key, branch=branch))
+    if landing is None or not landing.commits:
+        return None
+    changes = lake.do(GetChanges(revision=landing.head, via=branch))
+    if all(one.key != call.key for one in changes):
+        return None  # the key was used for something else, and the call will be refused for that
+    return msgspec.structs.replace(call, branch=branch).recover(lake.do, landing)
+
+
+def _check_missing(lake: Lake, call: CreateTable) -> None:
+    """``CommitConflict`` if the table is there already, before anything is written for nothing."""
+    at = call.branch or lake.default_branch
+    for entry in lake.do(GetContents(at=at, key=(call.key,))):
+        if isinstance(entry.content, DeltaTable) and entry.content.state:
+            conflict = Conflict(ConflictKind.FORMAT, call.key, why="exists already")
+            raise CommitConflict([conflict], EXISTS.format(key=call.key))

@@ -1,0 +1,86 @@
+"""Erasing a Delta table that was dropped: its folder goes as a whole, with the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from penstock.errors import LocationRefused, PenstockError
+from penstock.formats.delta.lake.parts import DeltaParts
+from penstock.formats.delta.lake.retained_tables import KeptTables
+from penstock.formats.delta.lines.line import Phase, line_of
+from penstock.kernel.kernel import Kernel
+from penstock.lake.answers import SweptTable
+from penstock.lake.dropped_erase import DroppedErasure
+from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
+from penstock.model.content import DeltaTable
+from penstock.model.keys import Key
+from penstock.storage.fates import Fate, Judged
+
+if TYPE_CHECKING:
+    from penstock.kernel.reachable import Progress
+    from penstock.lake.embedded import Embedded
+
+
+class DroppedDelta(DroppedErasure):
+    """A Delta table that was dropped."""
+
+    content: DeltaTable
+
+    def __init__(self, lake: Embedded, parts: DeltaParts, key: Key, who: str, content: DeltaTable) -> None:
+        self._parts = parts
+        super().__init__(lake, key, who, content)
+
+    def why_left(self) -> str:
+        return "" if line_of(self.content).phase is Phase.OWNED else "was released"
+
+    def sweep(self, progress: Progress) -> SweptTable:
+        engine = SweepEngine(
+            remove_data=True, dry_run=False, pinned_us=self.forks.pinned_us, progress=progress
+        )
+        tally, problem = Tally(), ""
+        before_us = self._kernel.clock() - self.grace_us
+        try:
+            engine.sweep(_GoneFolder(self._kernel, self._parts, self.content.location, before_us), tally)
+        except PenstockError as error:
+            problem = error.message
+        return engine.answer(self._key, self.content.location, tally, problem)
+
+
+class _GoneFolder:
+    """The folder of a Delta table of which nothing is retained: all of it goes."""
+
+    def __init__(self, kernel: Kernel, parts: DeltaParts, location: str, before_us: int) -> None:
+        self._location, self._before_us = location.rstrip("/"), before_us
+        self._place = parts.places.at(location)
+        self._kept = KeptTables(kernel, parts.owner.tables)
+
+    def begin(self) -> None:
+        self.look_again()
+
+    def judge(self, listing: Listing) -> Iterator[Judged]:
+        for entry in listing(self._place, ""):
+            yield Judged(entry, Fate.DATA if entry.modified_us < self._before_us else Fate.WAITING)
+
+    def look_again(self) -> None:
+        """``LocationRefused`` if another table is there, above or below."""
+        for content in self._kept.news():
+            other = content.location.rstrip("/")
+            if f"{other}/".startswith(f"{self._location}/") or f"{self._location}/".startswith(f"{other}/"):
+                raise LocationRefused(
+                    f"another table of the lake is at {other}, so that nothing is removed there",
+                    location=self._location,
+                )
+        self._kept.neighbours.check(self._location)
+
+    def judge_again(self, candidate: Judged) -> Fate:
+        return candidate.fate
+
+    def remove(self, files: Sequence[Judged]) -> None:
+        self._place.delete([one.entry.key for one in files])
+
+    def finish(self, tally: Tally) -> None:
+        if not tally.stays:
+            self._place.prune()
+        else:
+            self._place.remove_empty_folders()

@@ -1,0 +1,294 @@
+"""Erasing a Delta table: deleted rows that live files still hold, and all that tells of earlier versions.
+
+Rows that were deleted by deletion vectors are still in their files: these are rewritten, by a commit like any
+other. Then a version is committed that changes nothing. The history of the table begins with it, so that the
+versions which deleted rows, and what they say of them, are not part of it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from penstock.errors import TableConflict, Unavailable
+from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, TableCommit
+from penstock.formats.delta.lake.sweep import TableSweep
+from penstock.formats.delta.lake.table import lines_of, sent
+from penstock.formats.delta.lines.line import line_of
+from penstock.formats.delta.lines.replacing import removal
+from penstock.formats.delta.log.cleanup import GRACE_MS
+from penstock.formats.delta.log.erasure import earlier_files, end_log
+from penstock.formats.delta.log.leftovers import Needs, judge
+from penstock.formats.delta.log.named import NamedFiles
+from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.plugin import DeltaPlugin
+from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Remove, parse_commit
+from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, SIDECARS, parse_name
+from penstock.lake.answers import SweptTable
+from penstock.lake.call import Said
+from penstock.lake.calls import SweepTables
+from penstock.lake.erase import Holder, Leftovers, Settled, left_of
+from penstock.lake.fork_notes import ForkNotes
+from penstock.model.clock import utc
+from penstock.model.content import DeltaTable, ManagedTable
+from penstock.model.encoding import ObjectId
+from penstock.model.keys import Key
+from penstock.storage.fates import Fate
+from penstock.storage.places import SCRATCH, Place
+
+if TYPE_CHECKING:
+    from penstock.kernel.reachable import Progress
+    from penstock.kernel.table_horizons import TableHorizon
+    from penstock.lake.embedded import Embedded
+
+TRIES_MAX: Final = 10
+"""How often files are rewritten because others change them at the same time."""
+FOREVER_US: Final = 2**63
+
+
+class DeltaErasure:
+    """What an erase does to a Delta table of the default branch."""
+
+    def __init__(self, lake: Embedded, key: Key, who: str) -> None:
+        self._lake, self._parts, self._key, self._who = lake, lake.plugin(DeltaPlugin).parts, key, who
+        self._kernel, self._tables = lake.kernel, lake.plugin(DeltaPlugin).parts.owner.tables
+        self._first: int | None = None
+        """The version with which history is to begin, if that is one of the table's past."""
+
+    @property
+    def content(self) -> DeltaTable:
+        return self._tables.managed(self._tables.head(), self._key)
+
+    @property
+    def _place(self) -> Place:
+        return self._lake.places.at(self.content.location)
+
+    def latest(self) -> int:
+        return line_of(self.content).latest
+
+    def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool:  # noqa: ARG002
+        """Whether a branch has versions of the table that the default branch does not have."""
+        return isinstance(content, DeltaTable) and line_of(content).tail is not None
+
+    def holders(self, first: int | None) -> Iterator[Holder]:  # noqa: ARG002
+        """Nobody but those that every table may have."""
+        return iter(())
+
+    # -- before anything goes --------------------------------------------------------------------------------
+
+    def files_to_rewrite(self) -> int:
+        """How many files hold deleted rows beside others."""
+        return len(self._to_rewrite(self._snapshot()))
+
+    def _to_rewrite(self, snapshot: Snapshot) -> list[Add]:
+        """The files of a version that hold deleted rows; if history is to begin in the past, those with rows
+        that were deleted before."""
+        found = _with_vectors(snapshot)
+        if not found or self._first is None:
+            return found
+        old = {one.key.path for one in _with_vectors(self._snapshot(self._first))}
+        return [one for one in found if one.key.path in old]
+
+    def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
+        return False
+
+    def begins_at(self, content: ManagedTable, first: int) -> bool:
+        """Whether a state that is retained rests on what goes where history is to begin."""
+        assert isinstance(content, DeltaTable)
+        return self._parts.format.cut_content(content, first) != content
+
+    def begin_at(self, start: ManagedTable, moment_us: int) -> int | None:  # noqa: ARG002
+        """Let history begin with a state that the table had: with which version. ``None`` if that is the
+        table's first."""
+        assert isinstance(start, DeltaTable)
+        self._first = line_of(start).latest
+        return self._first if self._first > 0 else None
+
+    def rewrite(self) -> int:
+        """Rewrite files that hold deleted rows beside others; how many.
+
+        ``UnsupportedFeature`` if the table uses something for which other writers are needed.
+        """
+        for _ in range(TRIES_MAX):
+            now = self._lake.do(GetTableVersions(key=self._key, limit=0))
+            snapshot = self._snapshot(now.latest_version)
+            old = self._to_rewrite(snapshot)
+            if not old:
+                return 0
+            actions = self._rewritten(snapshot, old)
+            info = CommitInfo({"operation": "REORG", "operationParameters": {"applyPurge": "true"}})
+            commit = TableCommit(
+                key=self._key,
+                actions=sent(lambda: self._place, lines_of([info, *actions])),
+                table=now.id,
+                read_version=now.latest_version,
+                read_tip=now.tip,
+                reads=Looked(),
+            )
+            said = Said(message=f"files of {self._key} without the rows that are deleted")
+            try:
+                self._lake.do(CommitTables(tables=(commit,), said=said, who=self._who))
+            except TableConflict:
+                self._place.delete([one.path for one in actions if isinstance(one, Add)])
+                continue
+            return len(old)
+        raise Unavailable(
+            f"files of '{self._key}' that hold deleted rows were changed by others {TRIES_MAX} times while "
+            "they were rewritten; erase it when less is written to it",
+            key=str(self._key),
+        )
+
+    def _rewritten(self, snapshot: Snapshot, old: list[Add]) -> list[Action]:
+        # Here, since these load the library for Parquet, which takes a while and much memory.
+        from penstock.formats.delta.rows.scan import batches_of
+        from penstock.formats.delta.rows.writing import write_files
+
+        now_ms = self._kernel.clock() // 1000
+        actions: list[Action] = []
+        for file in old:
+            removed = msgspec.structs.replace(removal(file, now_ms), data_change=False)
+            new = write_files(self._place, snapshot.metadata, batches_of(snapshot, self._place, [file]))
+            actions += [removed, *(msgspec.structs.replace(one, data_change=False) for one in new)]
+        return actions
+
+    def settle(self, erase: str) -> Settled:
+        """Commit the version with which the history begins, once however often it is asked for; its number.
+
+        Another one follows: what the lake has of a table names the last version that is known to be
+        published, and that has to be this one. ``Unavailable`` if the log cannot be published.
+
+        Where history begins in the past, they say only that the table is published up to there, and that
+        whatever was about to come in before the erase was known has done so.
+        """
+        first, _ = self._commit_nothing(f"erase-{erase}-first")
+        last, content = self._commit_nothing(f"erase-{erase}-next")
+        if line_of(content).published < first:
+            raise Unavailable(f"'{self._key}' is not known to be published up to version {first} yet")
+        if self._first is not None:
+            return Settled(self._first)
+        # Whatever came in between may have deleted rows, and they are for another erase.
+        is_clean = last == first + 1 and not _with_vectors(self._snapshot(last))
+        return Settled(first, content=content if is_clean else None)
+
+    def _commit_nothing(self, idempotency_key: str) -> tuple[int, DeltaTable]:
+        """Ratify and publish a version that changes nothing: its number, and the table as it is then."""
+        branch = self._tables.default_branch
+        self._parts.owner.backfill(branch, self._key)
+        info = CommitInfo({"operation": "ERASE", "operationParameters": {}})
+        commit = TableCommit(key=self._key, actions=lines_of([info]).decode(), table=self.content.id)
+        ratified = self._lake.do(
+            CommitTables(
+                tables=(commit,),
+                said=Said(message=f"erase deleted rows of {self._key}"),
+                who=self._who,
+                idempotency_key=idempotency_key,
+            )
+        )
+        self._parts.owner.backfill(branch, self._key)
+        content = self._tables.managed(bytes.fromhex(ratified.commit.id), self._key)
+        return ratified.tables[0].version, content
+
+    # -- what goes -------------------------------------------------------------------------------------------
+
+    def earlier_log_files(self) -> int:
+        """How many files of the log would go."""
+        first = self.latest() + 1 if self._first is None else self._first
+        return len(earlier_files(self._place, first))
+
+    def unneeded_files(self) -> list[int]:
+        """The sizes of data files that the newest version does not need, nor any from the first one on."""
+        live = NamedFiles()
+        for file in self._snapshot(self._first).files():
+            live.take_key(file.key)
+        if self._first is not None:
+            for name, data in self._parts.commits.tail(self.content, self._first, self._tables.read):
+                live.take_commit(self._place.url, name, data)
+        judged = judge(self._place.entries(), _needs(live))
+        return [one.entry.size for one in judged if one.fate is Fate.DATA]
+
+    def cut(self, first: int) -> tuple[int, int, str]:
+        """Let the log begin with a version: how many files went, until when others have to wait in
+        microseconds, and what these are; 0 and nothing if none do."""
+        grace_us = self._scratch_us()
+        ended = end_log(self._place, first, now_ms=self._kernel.clock() // 1000, grace_ms=grace_us // 1000)
+        if not ended.waiting:
+            return ended.removed, 0, ""
+        until_us = max(one.modified_us for one in ended.waiting) + grace_us
+        return ended.removed, until_us, f"{len(ended.waiting)} files of checkpoints that nothing names"
+
+    def sweep(self, progress: Progress) -> SweptTable:
+        """Remove data files that no retained version names and that nobody can be about to commit."""
+        call = SweepTables(key=self._key, remove_data=True, limit=None)
+        (swept,) = TableSweep(self._kernel, self._parts, call, progress).run()
+        self._place.remove_empty_folders()
+        return swept
+
+    def left(self, horizon: TableHorizon) -> Leftovers:
+        """Files that no retained version names and that are there still."""
+        call = SweepTables(key=self._key, dry_run=True)
+        needs = TableSweep(self._kernel, self._parts, call).needs_of_one()
+        entries = [*self._place.entries()]
+        everything = msgspec.structs.replace(needs, data_us=FOREVER_US, scratch_us=FOREVER_US)
+        judged = [*judge(entries, everything)]
+        known = {one.entry.key for one in judged}
+        strangers = tuple(
+            one.key
+            for one in entries
+            if one.key not in known and one.key not in needs.named and _may_have_rows(one.key)
+        )
+        times_us = [one.entry.modified_us for one in judged if one.fate.is_to_go]
+        grace_us = self._kernel.graces.of_sweeps().data_us
+        needed = () if horizon.moment_us is None else tuple(self._needed(horizon.first, needs.named))
+        pinned_us = ForkNotes(self._kernel.store, self._lake.places).pinned_us()
+        left = left_of(times_us, pinned_us, grace_us)
+        return left._replace(strangers=strangers, needed=needed)
+
+    def _needed(self, first: int, named: Container[str]) -> Iterator[str]:
+        """Says which files retained versions need that hold rows which were deleted before the first one."""
+        old = {one.key.path for one in _with_vectors(self._snapshot(first)) if one.key.path in named}
+        if not old:
+            return
+        files = f"{len(old)} data files" if len(old) > 1 else "1 data file"
+        yield (
+            f"{files} with rows that deletion vectors took before that: later versions need them; they go "
+            f"with an erase older than {self._until(first, old)}, or without older_than"
+        )
+
+    def _until(self, first: int, old: set[str]) -> str:
+        """When the default branch had no file of these any more."""
+        content, last, time_ms = self.content, first, 0
+        for version, (_, data) in enumerate(
+            self._parts.commits.tail(content, first, self._tables.read), first + 1
+        ):
+            actions = [line.action for line in parse_commit(data)]
+            changed = {one.key.path for one in actions if isinstance(one, Remove)}
+            if not old.isdisjoint(changed):
+                info = next((one for one in actions if isinstance(one, CommitInfo)), CommitInfo())
+                last, time_ms = version, info.in_commit_timestamp or 0
+        moment = utc(time_ms * 1000 + 999_999).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"{moment} (version {last})"
+
+    def _scratch_us(self) -> int:
+        return min(GRACE_MS * 1000, self._kernel.graces.of_sweeps().data_us)
+
+    def _snapshot(self, version: int | None = None) -> Snapshot:
+        return self._parts.commits.snapshot(self.content, self._tables.read, version)
+
+
+def _with_vectors(snapshot: Snapshot) -> list[Add]:
+    return [one for one in snapshot.files() if one.deletion_vector is not None]
+
+
+def _may_have_rows(name: str) -> bool:
+    """Whether a file that is not known here may have values of rows: what an engine left in the log on the
+    way, or a data file that is called otherwise than usual."""
+    if name.startswith(LOG):
+        is_known = parse_name(name) is not None or name.startswith(SIDECARS) or name == LAST_CHECKPOINT
+        return not is_known and not name.endswith(".crc")
+    return not name.startswith(f"{SCRATCH}/") and name.endswith((".parquet", ".bin"))
+
+
+def _needs(named: NamedFiles) -> Needs:
+    return Needs(named=named, beside=(), published=FOREVER_US, data_us=FOREVER_US, scratch_us=FOREVER_US)

@@ -1,0 +1,381 @@
+"""Answering calls about Delta tables from a kernel in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID, uuid4
+
+import msgspec
+
+from penstock.errors import (
+    CommitConflict,
+    InvalidKey,
+    InvalidRequest,
+    KeyNotFound,
+    NotManaged,
+    TableConflict,
+)
+from penstock.formats.delta.lake import calls as delta_calls
+from penstock.formats.delta.lake.answers import (
+    PublishedTable,
+    Ratified,
+    RatifiedTable,
+    RecoveredTable,
+    TableMade,
+    TablePlace,
+    TableStatus,
+    TableVersion,
+    TableVersions,
+)
+from penstock.formats.delta.lake.creation import EXISTS
+from penstock.formats.delta.lake.log_maintenance import Upkeep
+from penstock.formats.delta.lines import intents
+from penstock.formats.delta.lines.line import Tip, declared_of, line_of
+from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.snapshot import load_snapshot
+from penstock.formats.delta.owner import owner
+from penstock.formats.delta.owner.handover import Made
+from penstock.formats.delta.owner.ownership import NewTable
+from penstock.formats.delta.owner.status import Status
+from penstock.formats.delta.owner.tables import Asked
+from penstock.formats.delta.protocol.transaction import Partitions, Reads
+from penstock.kernel.table_horizons import find_horizon
+from penstock.lake.asked import asked
+from penstock.lake.call import Call, Said
+from penstock.lake.embedded import Embedded, commit_meta, first
+from penstock.lake.table_places import check_apart, check_new_place
+from penstock.model.commits import Commit
+from penstock.model.content import DeltaTable
+from penstock.model.encoding import ObjectId, digest
+from penstock.model.keys import Key
+from penstock.model.operations import Change
+from penstock.storage.locations import normalise
+
+if TYPE_CHECKING:
+    from penstock.formats.delta.lake.parts import DeltaParts
+
+
+VERSION_MAX: Final = 2**63 - 1
+"""What Delta's numbers can hold."""
+
+
+class DeltaAnswers:
+    """Answers every call of ``delta_calls``."""
+
+    def __init__(self, lake: Embedded, parts: DeltaParts) -> None:
+        self._lake, self._kernel, self._parts = lake, lake.kernel, parts
+        self._owner, self._tables = parts.owner, parts.owner.tables
+        upkeep = Upkeep(lake.kernel, parts)
+        self.ways: dict[type[Call[Any]], Callable[[Any], Any]] = {
+            delta_calls.CommitTables: self._commit,
+            delta_calls.GetTableVersions: self._versions,
+            delta_calls.PublishTable: self._publish,
+            delta_calls.CreateTable: self._create,
+            delta_calls.AdoptTable: self._adopt,
+            delta_calls.ReleaseTable: self._release,
+            delta_calls.RecoverTable: self._recover,
+            delta_calls.GetTableStatus: self._status,
+            delta_calls.FindTable: self._find,
+            delta_calls.CheckpointTable: upkeep.checkpoint,
+            delta_calls.CompactLog: upkeep.compact,
+            delta_calls.CleanLog: upkeep.clean,
+        }
+
+    # -- versions ------------------------------------------------------------------------------------------
+
+    def _commit(self, call: delta_calls.CommitTables) -> Ratified:
+        if not call.tables:
+            raise InvalidRequest("a commit of tables names one table at least")
+        branch = self._lake.or_default(call.branch)
+        changes = [_change(call, one) for one in call.tables]
+        keys = ", ".join(str(one.key) for one in call.tables)
+        found = self._owner.commit(
+            branch,
+            changes,
+            commit_meta(call.said, call.who, f"write {keys}"),
+            key=call.idempotency_key,
+            asked=partial(asked, call),
+        )
+        if branch == self._tables.default_branch and self._kernel.settings.publish_wait_s > 0:
+            self._wait(found.commit, [(one.key, one.version, one.repeated) for one in found.tables])
+        return Ratified(
+            commit=Commit.of(found.commit, self._kernel.history.commit(found.commit)),
+            tables=tuple(_ratified(one) for one in found.tables),
+        )
+
+    def _wait(self, commit: ObjectId, versions: Sequence[tuple[Key, int, bool]]) -> None:
+        """Give the publisher a moment, so that whoever reads the log next sees what was committed."""
+        until_s = monotonic() + self._kernel.settings.publish_wait_s
+        for key, version, is_repeated in versions:
+            content = self._tables.content(commit, key)
+            left_s = until_s - monotonic()
+            if left_s > 0 and isinstance(content, DeltaTable) and content.id is not None:
+                if is_repeated:  # perhaps by another process, so that the publisher here knows nothing of it
+                    self._parts.publisher.told(key, content, is_default=True)
+                self._parts.publisher.wait(content.id, version, left_s)
+
+    def _versions(self, call: delta_calls.GetTableVersions) -> TableVersions:
+        content = self._table(call.at, call.key)
+        if call.end is not None or call.at not in (None, self._tables.default_branch):
+            content = self._retained(content, call.end)
+        line = line_of(content)
+        first = max(line.published + 1, call.start or 0)
+        end = call.end
+        if call.limit is not None:
+            if call.limit < 0:
+                raise InvalidRequest(f"a limit is not below nothing: {call.limit}")
+            end = first + call.limit - 1 if end is None else min(end, first + call.limit - 1)
+        start = call.start if call.limit != 0 else None
+        found = self._owner.commits(call.key, content, start, end)
+        declared = declared_of(line, self._tables.read)
+        last = found.latest_version if call.end is None else max(-1, min(call.end, found.latest_version))
+        assert content.id is not None
+        return TableVersions(
+            key=call.key,
+            id=content.id,
+            location=content.location,
+            latest_version=found.latest_version,
+            published=found.published,
+            commits=tuple(
+                TableVersion(
+                    version=one.version,
+                    name=one.name,
+                    size=one.size,
+                    timestamp_ms=one.timestamp_ms,
+                    lines=None if one.data is None else one.data.decode(),
+                )
+                for one in found.commits
+            ),
+            protocol=declared.protocol.decode(),
+            metadata=declared.metadata.decode(),
+            tip=Tip.at(line, last, self._tables.read).text,
+            goes_on=call.tip is None or Tip.parse(call.tip).is_on(line, self._tables.read),
+        )
+
+    def _table(self, at: str | None, key: Key) -> DeltaTable:
+        return self._tables.managed(self._lake.commit_of(at), key)
+
+    def _retained(self, content: DeltaTable, version: int | None) -> DeltaTable:
+        """What is retained of a table's state. ``HistoryExpired`` if that, or a version of it, is from before
+        an erase."""
+        assert content.id is not None
+        horizon = find_horizon(self._kernel.store, content.id)
+        if horizon is None or horizon.first < 0:
+            return content
+        is_early = version is not None and version < horizon.first
+        if is_early or self._parts.format.is_before(content, horizon.first):
+            raise horizon.expired()
+        retained = self._parts.format.cut_content(content, horizon.first)
+        assert isinstance(retained, DeltaTable)
+        return retained
+
+    def _publish(self, call: delta_calls.PublishTable) -> PublishedTable:
+        branch = self._lake.or_default(call.branch)
+        published = self._owner.backfill(branch, call.key, call.version)
+        line = line_of(self._table(branch, call.key))
+        return PublishedTable(key=call.key, latest_version=line.latest, published=published)
+
+    # -- tables --------------------------------------------------------------------------------------------
+
+    def _create(self, call: delta_calls.CreateTable) -> TableMade:
+        if call.location is not None:
+            where = self._lake.checked_location(call.location)
+            check_new_place(where, self._lake.warehouse, self._lake.read_roots())
+            self._check_apart(where, call.key)
+        new = NewTable(
+            schema_string=call.schema,
+            partition_columns=call.partition_by,
+            properties=call.properties,
+            name=str(call.key),
+            description=call.description or None,
+            id=call.id,
+            actions=None if call.actions is None else _body(call.key, call.actions),
+        )
+        branch = self._lake.or_default(call.branch)
+        try:
+            found = self._owner.create(
+                branch,
+                call.key,
+                new,
+                warehouse=self._lake.warehouse,
+                location=call.location,
+                sole_writer=call.sole_writer,
+                asked=self._asked(call, f"create {call.key}"),
+            )
+        except CommitConflict as conflict:
+            there = self._tables.content(self._tables.head(branch), call.key)
+            if isinstance(conflict, TableConflict) or not isinstance(there, DeltaTable) or not there.state:
+                raise
+            raise CommitConflict(conflict.conflicts, EXISTS.format(key=call.key)) from None
+        if call.actions is not None and branch == self._tables.default_branch:
+            self._wait(found.commit, [(found.key, found.version, False)])
+        return _made(found)
+
+    def _adopt(self, call: delta_calls.AdoptTable) -> TableMade:
+        self._require_default(call.branch, "adopted")
+        text = f"adopt {call.location}" + (f" as {call.key}" if call.key is not None else "")
+        self._check_apart(self._lake.checked_location(call.location))
+        head = self._tables.head()
+        found = self._owner.adopt(
+            call.location, call.key, sole_writer=call.sole_writer, asked=self._asked(call, text)
+        )
+        return msgspec.structs.replace(_made(found), repeated=found.commit == head)
+
+    def _check_apart(self, location: str, key: Key | None = None) -> None:
+        """``LocationRefused`` for a place that gets in the way of another table's."""
+        others = ((other, content.location) for other, content in self._tables.all(self._tables.head()))
+        known = self._tables.known_tables
+        check_apart(location, key, others, self._lake.warehouse, known.is_entangled)
+        known.require_format(normalise(location), DeltaTable)
+
+    def _release(self, call: delta_calls.ReleaseTable) -> TableMade:
+        self._require_default(call.branch, "released")
+        return _made(self._owner.release(call.key, asked=self._asked(call, f"release {call.key}")))
+
+    def _recover(self, call: delta_calls.RecoverTable) -> RecoveredTable:
+        meta = commit_meta(Said(), call.who, f"recover {call.location}")
+        where = self._lake.checked_location(call.location)
+        self._check_apart(where)
+        key = call.key if call.key is not None else self._key_said(where)
+        found = self._owner.recover(where, key, lost=call.lost, any_lake=call.any_lake, asked=Asked(meta))
+        return RecoveredTable(
+            key=found.made.key,
+            location=found.made.location,
+            version=found.published,
+            doubtful=tuple(name for one in found.doubtful for name in one.names),
+        )
+
+    def _key_said(self, location: str) -> Key | None:
+        """The key that a table was created under, if its own name is one."""
+        name = load_snapshot(PlaceFiles(self._parts.places.at(location))).metadata.name
+        try:
+            return Key.parse(name) if name else None
+        except InvalidKey:
+            return None
+
+    def _require_default(self, branch: str | None, done: str) -> None:
+        default = self._tables.default_branch
+        if branch not in (None, default):
+            raise InvalidRequest(f"tables are {done} on the default branch '{default}', not on '{branch}'")
+
+    def _asked(self, call: Any, message: str) -> Asked:
+        """Who asks for a table, and in which words."""
+        meta = commit_meta(call.said, call.who, message)
+        return Asked(meta, call.idempotency_key, partial(asked, call))
+
+    def _status(self, call: delta_calls.GetTableStatus) -> tuple[TableStatus, ...]:
+        if call.key is not None:
+            return tuple(map(_status, self._owner.status(call.key)))
+        return tuple(first(self._statuses(call.after), call.limit))
+
+    def _statuses(self, after: Key | None) -> Iterator[TableStatus]:
+        """How tables stand, by key; storage is looked at for each when it is asked for."""
+        begin = b"" if after is None else after.encode()
+        known = self._tables.all(self._tables.head())
+        for key in sorted((key for key, _ in known), key=Key.encode):
+            if key.encode() > begin:
+                with suppress(KeyNotFound, NotManaged):  # it left the lake just now
+                    yield from map(_status, self._owner.status(key))
+
+    def _find(self, call: delta_calls.FindTable) -> TablePlace | None:
+        try:
+            identity = UUID(call.id)
+        except ValueError:
+            raise InvalidRequest(f"{call.id!r} is not the id of a table") from None
+        commit = self._lake.commit_of(call.at)
+        key = self._tables.where_is(commit, identity)
+        if key is None:
+            return None
+        return TablePlace(key=key, location=self._tables.managed(commit, key).location)
+
+
+def _change(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> Change:
+    """What the lake is asked to do. ``InvalidRequest`` for numbers and text that no request can hold."""
+    for number in (one.version, one.read_version):
+        if number is not None and abs(number) > VERSION_MAX:
+            raise InvalidRequest(f"'{one.key}' has no version {number}: versions end at {VERSION_MAX}")
+    try:
+        return intents.change(one.key, _intent(call, one))
+    except (OverflowError, UnicodeEncodeError) as problem:
+        raise InvalidRequest(f"a commit to '{one.key}' cannot be asked for: {problem}") from None
+
+
+def _intent(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> intents.Commit:
+    """What the format is asked to do. The same request comes to the same intent."""
+    return intents.Commit(
+        actions=_body(one.key, one.actions),
+        uuid=one.attempt or _attempt(call, one.key),
+        version=one.version,
+        table=one.table,
+        read_version=one.read_version,
+        read_tip=None if one.read_tip is None else Tip.parse(one.read_tip),
+        reads=None if one.reads is None else _reads(one.reads),
+        replaces=None if one.replaces is None else tuple(map(_partitions, one.replaces)),
+    )
+
+
+def _body(key: Key, actions: str | delta_calls.ActionsFile) -> bytes | intents.FileBody:
+    if isinstance(actions, delta_calls.ActionsFile):
+        return intents.FileBody(actions.name, actions.size, actions.sha256)
+    try:
+        return actions.encode()
+    except UnicodeEncodeError as problem:
+        raise InvalidRequest(f"a commit to '{key}' cannot be asked for: {problem}") from None
+
+
+def _attempt(call: delta_calls.CommitTables, key: Key) -> UUID:
+    """The attempt of a request that names none; its repetition, by the same key, is the same attempt."""
+    if call.idempotency_key is None:
+        return uuid4()
+    name = digest("attempt", call.idempotency_key.encode(), asked(call), key.encode())
+    return UUID(bytes=name[:16], version=5)
+
+
+def _reads(looked: delta_calls.Looked) -> Reads:
+    return Reads(
+        whole_table=looked.whole_table,
+        partitions=tuple(map(_partitions, looked.parts)),
+        files=None if looked.files is None else frozenset(looked.files),
+        applications=frozenset(looked.applications),
+    )
+
+
+def _partitions(part: delta_calls.Part) -> Partitions:
+    return Partitions(part.values, part.where)
+
+
+def _ratified(one: owner.RatifiedTable) -> RatifiedTable:
+    return RatifiedTable(
+        key=one.key,
+        version=one.version,
+        name=one.name,
+        timestamp_ms=one.timestamp_ms,
+        repeated=one.repeated,
+    )
+
+
+def _made(found: Made) -> TableMade:
+    return TableMade(
+        key=found.key,
+        id=found.id,
+        location=found.location,
+        version=found.version,
+        commit=found.commit.hex(),
+    )
+
+
+def _status(one: Status) -> TableStatus:
+    return TableStatus(
+        key=one.key,
+        location=one.location,
+        phase=one.phase,
+        latest_version=one.latest_version,
+        published=one.published,
+        backlog=max(0, one.latest_version - one.published),
+        oldest_s=one.oldest_s,
+        alarm=one.alarm,
+    )

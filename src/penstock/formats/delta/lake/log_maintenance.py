@@ -1,0 +1,98 @@
+"""Looking after the files of a Delta table's log; no kept commit of the lake loses what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.lake.answers import CleanedLog, WrittenFile
+from penstock.formats.delta.lake.calls import CheckpointTable, CleanLog, CompactLog
+from penstock.formats.delta.lake.parts import DeltaParts
+from penstock.formats.delta.lake.retained_tables import KeptTables
+from penstock.formats.delta.lines.line import Phase, line_of
+from penstock.formats.delta.log.cleanup import plan_cleanup, remove
+from penstock.formats.delta.log.compaction import compact
+from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.maintenance import checkpoint
+from penstock.formats.delta.log.scratch import needed_files, plan_scratch
+from penstock.formats.delta.log.segments import find_segment
+from penstock.kernel.kernel import Kernel
+from penstock.lake.fork_notes import ForkNotes
+from penstock.model.content import DeltaTable
+from penstock.model.keys import Key
+from penstock.storage.places import Place
+
+
+class Upkeep:
+    """Checkpoints, compactions and clean-up of tables of the default branch, as they are asked for."""
+
+    def __init__(self, kernel: Kernel, parts: DeltaParts) -> None:
+        self._kernel, self._places, self._publisher = kernel, parts.places, parts.publisher
+        self._tables, self._log_check = parts.owner.tables, parts.log_check
+
+    def checkpoint(self, call: CheckpointTable) -> WrittenFile:
+        _, place, version = self._published(call.key)
+        written = checkpoint(place, version, self._now_ms())
+        return WrittenFile(key=call.key, version=version, name=written.name if written is not None else "")
+
+    def compact(self, call: CompactLog) -> WrittenFile:
+        _, place, published = self._published(call.key)
+        last = published if call.last is None else call.last
+        if not 0 <= last <= published:
+            raise InvalidRequest(f"'{call.key}' is published up to version {published}, not {last}")
+        first = call.first
+        if first is None:
+            newest = find_segment(PlaceFiles(place), last).checkpoint
+            first = 0 if newest is None else newest.version + 1
+        if not 0 <= first < last:
+            return WrittenFile(key=call.key, version=last, name="")
+        return WrittenFile(key=call.key, version=last, name=compact(place, first, last) or "")
+
+    def clean(self, call: CleanLog) -> CleanedLog:
+        """Files of a table that nobody needs go: old ones of its log, and those that lie beside it.
+
+        What kept commits need is gathered before the files are listed. Whatever is put to use in between was
+        written in between, and is too new to go. What was written before a fork of the lake stays for it.
+        """
+        content, place, published = self._published(call.key)
+        _, metadata = self._tables.declared(line_of(content))
+        kept = tuple(self._kept(content))
+        now_ms, pinned_us = self._now_ms(), ForkNotes(self._kernel.store, self._places).pinned_us()
+        planned = plan_cleanup(
+            place,
+            metadata.configuration,
+            published=published,
+            keep_from=min((max(0, line_of(one).published) for one in kept), default=published),
+            now_ms=now_ms,
+            pinned_us=pinned_us,
+        )
+        needed = needed_files(kept, self._tables.read)
+        beside = plan_scratch(place, needed, now_ms=now_ms, pinned_us=pinned_us)
+        names = (*planned.names, *beside.names)
+        if not call.dry_run:
+            remove(place, names)
+        return CleanedLog(key=call.key, names=names, dry_run=call.dry_run)
+
+    def _published(self, key: Key) -> tuple[DeltaTable, Place, int]:
+        """A table of the default branch, where it is, and how far its own log surely reaches.
+
+        ``OutOfSync`` if it has what the lake does not know: what was not ratified is not made
+        part of anything, and nothing that it needs is removed.
+        """
+        content = self._tables.managed(self._tables.head(), key)
+        self._publisher.check_owned(content)
+        if line_of(content).phase is Phase.OWNED:
+            self._log_check.require_in_sync(key, content, is_default=True, again=True)
+        published = self._publisher.look(content)
+        if published < 0:
+            raise InvalidRequest(f"no version of '{key}' is published yet; 'penstock delta publish' does it")
+        return content, self._places.at(content.location), published
+
+    def _kept(self, content: DeltaTable) -> Iterator[DeltaTable]:
+        """The table as it was at every kept commit of the lake, and every other one at the same place."""
+        for found in KeptTables(self._kernel, self._tables).news():
+            if found.location.rstrip("/") == content.location.rstrip("/"):
+                yield found
+
+    def _now_ms(self) -> int:
+        return self._kernel.clock() // 1000

@@ -1,0 +1,37 @@
+"""Files of Delta tables that are gone: data files of the version that is there, or its log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.errors import PenstockError
+from penstock.formats.delta.lake.parts import DeltaParts
+from penstock.formats.delta.rows.inside import name_inside
+from penstock.formats.plugin import MissingFile, MissingFiles, list_missing
+from penstock.lake.table import Table
+from penstock.model.content import DeltaTable
+
+
+class MissingDeltaFiles(MissingFiles):
+    """Lists each folder once, however many states of a table lie in it."""
+
+    def __init__(self, parts: DeltaParts) -> None:
+        self._parts = parts
+        self._listed: dict[str, frozenset[str]] = {}
+
+    def find(self, table: Table, reference: str) -> Iterator[MissingFile]:
+        content = table.content
+        assert isinstance(content, DeltaTable)
+        key, place = str(table.key), self._parts.places.at(content.location)
+        try:
+            # Not as readers get it: nothing is written for them at a place that may be the wrong one.
+            snapshot = self._parts.commits.snapshot(content, self._parts.owner.tables.read)
+            names = [name_inside(add.path, place.roots) for add in snapshot.files()]
+        except PenstockError as problem:
+            yield MissingFile(key, reference, None, f"its log cannot be read: {problem.message}")
+            return
+        if place.url not in self._listed:
+            self._listed[place.url] = frozenset(entry.key for entry in place.entries())
+        gone = sorted(name for name in names if name not in self._listed[place.url])
+        if gone:
+            yield MissingFile(key, reference, snapshot.version, list_missing(gone))

@@ -1,0 +1,138 @@
+"""The files of Delta tables that a lake needs.
+
+These are the log up to the last version that the lake has, what lies beside it, and the data files that any
+of its versions names. ``_last_checkpoint`` is left out: it is a hint, and would tell of later versions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from penstock.errors import Damaged, InvalidLog
+from penstock.formats.delta.lake.parts import DeltaParts
+from penstock.formats.delta.lake.retained_tables import KeptTables
+from penstock.formats.delta.lines.line import Entry as Ratified
+from penstock.formats.delta.lines.line import line_of
+from penstock.formats.delta.log.named import LogRead, NamedFiles, read_log
+from penstock.formats.delta.log.scratch import Entries, beside
+from penstock.formats.delta.protocol.names import (
+    LAST_CHECKPOINT,
+    LOG,
+    SIDECARS,
+    UUID_PATTERN,
+    CommitName,
+    CompactionName,
+    StagedName,
+    parse_name,
+)
+from penstock.formats.delta.publishing.backfill import batches, bytes_of
+from penstock.formats.plugin import NeededFolder
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.reachable import Progress
+from penstock.model.content import DeltaTable
+from penstock.storage.buckets import Entry
+from penstock.storage.locations import normalise
+
+_UNIQUE: Final = re.compile(UUID_PATTERN)
+
+
+def needed_folders(
+    kernel: Kernel, parts: DeltaParts, problems: list[str], progress: Progress
+) -> Iterator[NeededFolder]:
+    """The folders of Delta tables. What stands against knowing what one needs is added to ``problems``."""
+    needs: dict[str, _LogNeeds] = {}
+    for content in KeptTables(kernel, parts.owner.tables, progress).news():
+        location = normalise(content.location)
+        if location not in needs:
+            needs[location] = _LogNeeds(parts, content, location)
+        needs[location].take(content)
+    for location in sorted(needs):
+        needed = needs.pop(location)  # the names of one table at a time are in memory
+        if problem := needed.settle():
+            problems.append(f"the Delta table at {location}: {problem}")
+        yield NeededFolder(location, needed.files, needed.needs, _is_unique)
+
+
+class _LogNeeds:
+    """What kept commits need of the folder of a Delta table."""
+
+    def __init__(self, parts: DeltaParts, content: DeltaTable, location: str) -> None:
+        self._content, self._place = content, parts.places.at(location)
+        self._read = parts.owner.tables.read
+        self._entries = Entries(self._read)
+        self._named, self._beside = NamedFiles(), set[str]()
+        self._required: set[str] = set()
+        """Files beside the log that nothing takes the place of."""
+        self._latest, self._rests_on = -1, set[int]()
+        self._waiting: list[tuple[int, Ratified]] = []
+        self._is_clear = True
+        self._sizes = {
+            found.version: entry.size
+            for entry in self._place.list(LOG)
+            if isinstance(found := parse_name(entry.key), CommitName)
+        }
+
+    def take(self, content: DeltaTable) -> None:
+        """Learn what the table needs as one kept commit has it."""
+        line = line_of(content)
+        self._latest = max(self._latest, line.fork)
+        self._rests_on.add(line.published)
+        for version, entry in self._entries.news(content):
+            self._beside.update(beside(version, entry))
+            if entry.line:
+                self._required.add(entry.name(version))
+            elif self._sizes.get(version) != entry.size:
+                self._beside.add(entry.name(version))
+            else:
+                continue  # the log names it
+            self._waiting.append((version, entry))
+
+    def settle(self) -> str:
+        """Read what the versions name; returns what stands against knowing it, if anything."""
+        try:
+            log = read_log(self._place, self._named, self._latest)
+            told: set[int] = set()
+            for some in batches(self._waiting):
+                for one in bytes_of(self._place, self._content, some, self._read):
+                    self._named.take_commit(self._place.url, one.entry.name(one.version), one.data)
+                    if not one.entry.line:
+                        told.add(one.version)
+            self._check(log, told)
+        except (InvalidLog, Damaged) as problem:
+            self._is_clear = False
+            return problem.message
+        self._waiting = []
+        return ""
+
+    def _check(self, log: LogRead, told: set[int]) -> None:
+        for version in sorted(self._rests_on - {-1}):
+            unknown = (one for one in range(log.latest + 1, version + 1) if one not in told)
+            missing = next(unknown, None) if version > log.latest or log.covers(version) else version
+            if missing is not None:
+                raise InvalidLog(f"version {missing} cannot be read from its log any more")
+
+    def files(self) -> Iterator[Entry]:
+        return (entry for entry in self._place.entries() if self._is_kept(entry.key))
+
+    def needs(self, name: str) -> bool:
+        """Of the log, a checkpoint may take the place of commits, and a published commit that of a staged
+        one: whether all can be read is found out from the log as a whole."""
+        return name in self._named or name in self._required
+
+    def _is_kept(self, name: str) -> bool:
+        if name == LAST_CHECKPOINT:
+            return False
+        if not self._is_clear or name in self._named or name in self._beside:
+            return True
+        if name.startswith(SIDECARS):
+            return True
+        found = parse_name(name)
+        if found is None or isinstance(found, StagedName):
+            return False
+        return (found.last if isinstance(found, CompactionName) else found.version) <= self._latest
+
+
+def _is_unique(name: str) -> bool:
+    return not name.startswith(LOG) and _UNIQUE.search(name.rpartition("/")[2]) is not None

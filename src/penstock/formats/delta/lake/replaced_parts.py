@@ -1,0 +1,73 @@
+"""The parts of a Delta table that a write replaces, as programs name them: by values, or by a condition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.lake.calls import Part
+from penstock.formats.delta.protocol.actions import Add, Metadata
+from penstock.formats.delta.protocol.partition_conditions import check_condition
+from penstock.formats.delta.protocol.partition_values import parse_value
+from penstock.formats.delta.protocol.schema import StructType, parse_schema
+from penstock.formats.delta.protocol.transaction import Partitions, Region
+
+Values: TypeAlias = Mapping[str, Any]
+"""Values of partition columns; several for one column as a list."""
+
+
+def parts_of(
+    metadata: Metadata, partitions: Sequence[Values] | None, where: str | None = None
+) -> tuple[Part, ...]:
+    """What is replaced in a table: what both the values and the condition say. Nothing said is all of it.
+
+    ``InvalidRequest`` if a column is none that the table is partitioned by, or a value none of its column.
+    """
+    if where is not None:
+        check_condition(where, metadata.schema_string, metadata.partition_columns)
+    parts = tuple(_part(metadata, one, where) for one in partitions or ())
+    return parts or (() if where is None else (Part(where=where),))
+
+
+def check_inside(metadata: Metadata, parts: Sequence[Part], adds: Sequence[Add]) -> None:
+    """``InvalidRequest`` if rows lie outside the parts that they are to replace.
+
+    The rule is the one by which files are removed (``Replaced``), so that both sides mean the same rows.
+    """
+    region = Region(metadata.schema_string, tuple(Partitions(one.values, one.where) for one in parts))
+    for add in adds if parts else ():
+        if not (region.holds(add.partition) and region.is_told(add.partition)):
+            where = ", ".join(f"{name}={value}" for name, value in add.partition_values.items())
+            raise InvalidRequest(
+                f"the data has rows of {where}, which is not among the partitions to be overwritten"
+            )
+
+
+def _part(metadata: Metadata, values: Values, where: str | None) -> Part:
+    """Values of partition columns as the log spells them."""
+    by_name = {name.lower(): name for name in metadata.partition_columns}
+    schema = parse_schema(metadata.schema_string)
+    spelled: dict[str, tuple[str | None, ...]] = {}
+    for name, given in values.items():
+        column = by_name.get(name.lower())
+        if column is None:
+            known = ", ".join(metadata.partition_columns) or "none"
+            raise InvalidRequest(f"'{name}' is no partition column of the table; there are {known}")
+        several = given if isinstance(given, list | tuple | set | frozenset) else (given,)
+        spelled[column] = tuple(_spelled(schema, column, one) for one in several)
+    return Part(values=spelled, where=where)
+
+
+def _spelled(schema: StructType, column: str, value: Any) -> str | None:
+    """A value of a partition column as the log spells it; text may be given so spelled already."""
+    from penstock.formats.delta.rows.writing import partition_text
+
+    field = schema.field(column)
+    kind = field.type if field is not None and isinstance(field.type, str) else "string"
+    try:
+        text = (value or None) if isinstance(value, str) else partition_text(kind, value)
+        parse_value(kind, text)
+    except (AttributeError, TypeError, ValueError):
+        raise InvalidRequest(f"{value!r} is no value of the partition column '{column}' ({kind})") from None
+    return text

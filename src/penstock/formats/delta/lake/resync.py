@@ -1,0 +1,64 @@
+"""Resync of Delta tables: versions that a table's log has and the lake does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from penstock.errors import TableNotFound
+from penstock.formats.delta.lake.parts import DeltaParts
+from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.snapshot import load_snapshot
+from penstock.formats.delta.owner.resync import DeltaResynced
+from penstock.formats.delta.owner.tables import Asked
+from penstock.formats.delta.protocol.names import LOG
+from penstock.lake.resync_calls import Resync, ResyncedTable, resync_meta
+from penstock.model.content import DeltaTable
+from penstock.model.keys import Key
+from penstock.storage.places import Place
+
+
+class DeltaSync:
+    """Resyncs Delta tables, as one call asks for it."""
+
+    def __init__(self, parts: DeltaParts, call: Resync) -> None:
+        self._tables, self._logs, self._call = parts.owner.tables, parts.resync, call
+
+    def tables(self) -> Iterator[tuple[Key, str]]:
+        return ((key, one.location) for key, one in self._tables.all(self._tables.head()))
+
+    def resync(self, key: Key) -> ResyncedTable | None:
+        how = {"leave_own": self._call.leave_own, "dry_run": self._call.dry_run}
+        done = self._logs.resync(key, self._asked(key), **how)
+        return None if done.is_in_sync else _answer(done)
+
+    def bring_back(self, key: Key, was: DeltaTable) -> ResyncedTable | None:
+        how = {"leave_own": self._call.leave_own, "dry_run": self._call.dry_run}
+        done = self._logs.resync_dropped(key, was, self._asked(key), **how)
+        return None if done is None else _answer(done)
+
+    def take_unknown(self, place: Place, free_key: Callable[[str | None], Key]) -> ResyncedTable | None:
+        try:
+            name = load_snapshot(PlaceFiles(place)).metadata.name if place.list(LOG) else None
+        except TableNotFound:
+            return None
+        if not place.list(LOG):
+            return None
+        key = free_key(name)
+        done = self._logs.resync_unknown(key, place.location, self._asked(key), dry_run=self._call.dry_run)
+        return None if done is None else _answer(done)
+
+    def _asked(self, key: Key) -> Asked:
+        return Asked(resync_meta(key, self._call))
+
+
+def _answer(done: DeltaResynced) -> ResyncedTable:
+    return ResyncedTable(
+        key=done.key,
+        location=done.location,
+        known=done.known,
+        version=done.version,
+        own=(done.own[0], done.own[-1]) if done.own else (),
+        repeated=done.repeated,
+        commit="" if done.before is None else done.before.hex(),
+        doubtful=done.doubtful,
+    )

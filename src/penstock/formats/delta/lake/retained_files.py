@@ -1,0 +1,140 @@
+"""The owner's word on a table's files: what all kept commits of the lake name of them.
+
+The log is read first, and the commits of the lake after it. So whatever the log shows by then, the commits
+explain; and versions that are published only later are told by the commits that ratified them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from penstock.errors import ForeignCommit, InvalidLog, PenstockError
+from penstock.formats.delta.lake.parts import DeltaParts
+from penstock.formats.delta.lines.line import Entry, line_of
+from penstock.formats.delta.log.leftovers import PREFIX_LENGTH
+from penstock.formats.delta.log.named import LogRead, NamedFiles, read_log
+from penstock.formats.delta.log.scratch import Entries, beside
+from penstock.formats.delta.owner.ownership import Owner
+from penstock.formats.delta.publishing.backfill import BATCH_MAX, batches, bytes_of
+from penstock.formats.delta.publishing.naming import named_owner
+from penstock.formats.sync import SyncState, out_of_sync
+from penstock.model.content import DeltaTable
+from penstock.model.keys import Key
+
+PREFIX_LENGTH_PROPERTY: Final = "delta.randomPrefixLength"
+PREFIX_LENGTH_MAX: Final = 1000
+"""No name of a file has more letters."""
+
+
+class OwnersWord:
+    """What is needed of one table. What stands against knowing it is raised by ``check``, not before."""
+
+    def __init__(self, parts: DeltaParts, key: Key, content: DeltaTable, *, is_default: bool) -> None:
+        """The log is read here and now; ``content`` is the table as a reference has it."""
+        self.key, self.content = key, content
+        self.place = parts.places.at(content.location)
+        self.named = NamedFiles()
+        self.beside: set[str] = set()
+        """Files beside the log that are needed."""
+        self.published = -1
+        """How far the log surely reaches; -1 for a table that is not on the default branch."""
+        self.prefix_length = PREFIX_LENGTH
+        """How many letters the table's random prefixes have."""
+        self._tables, self._read = parts.owner.tables, parts.owner.tables.read
+        self._entries = Entries(self._read)
+        self._waiting: list[tuple[int, Entry]] = []
+        self._problem: PenstockError | None = None
+        self._log = LogRead(commits={}, covered=())
+        self._rests_on: set[int] = set()
+        """Published versions that kept commits go on from."""
+        self._told: set[int] = set()
+        """Versions of the default branch that commits have told, beyond those in the log."""
+        self._latest = -1
+        self._owner: Owner | None = None
+        self._ids: set[UUID | None] = {content.id}
+        """All that the table has had: one that was released and adopted again has another since."""
+        try:
+            parts.publisher.check_owned(content)
+            if is_default:
+                self.published = parts.publisher.look(content)
+            self.prefix_length = self._declared_prefix_length()
+            self._log = read_log(self.place, self.named)
+            self._owner = named_owner(self.place) if self._log.latest >= 0 else None
+        except PenstockError as problem:
+            self._problem = problem
+
+    def take(self, content: DeltaTable) -> None:
+        """Learn what the table names as one kept commit has it."""
+        if self._problem is not None:
+            return
+        try:
+            line = line_of(content)
+            self._ids.add(content.id)
+            self._rests_on.add(line.published)
+            self._latest = max(self._latest, line.fork)
+            for version, entry in self._entries.news(content):
+                self.beside.update(beside(version, entry))
+                if not entry.line and self._log.commits.get(version) == entry.size:
+                    continue  # named by the log
+                self._waiting.append((version, entry))
+            if len(self._waiting) >= BATCH_MAX:
+                self._take_waiting()
+        except PenstockError as problem:
+            self._problem = problem
+
+    def settle(self) -> None:
+        """Read whatever ``take`` has put off."""
+        try:
+            if self._problem is None:
+                self._take_waiting()
+        except PenstockError as problem:
+            self._problem = problem
+
+    def check(self) -> None:
+        """Raise what stands against knowing everything that is named, if anything does."""
+        if self._problem is not None:
+            raise self._problem
+        log = self._log
+        if log.latest >= 0:
+            self._check_owner()
+        if log.latest > self._latest:
+            raise out_of_sync(self.key, self.place.url, SyncState(self._latest, log.latest))
+        for version in sorted(self._rests_on - {-1}):
+            unknown = (one for one in range(log.latest + 1, version + 1) if one not in self._told)
+            missing = next(unknown, None) if version > log.latest or log.covers(version) else version
+            if missing is not None:
+                raise InvalidLog(
+                    f"version {missing} of the table at {self.place.url} cannot be read from its log any "
+                    "more, and a kept commit of the lake has it: what it names is not known\n"
+                    "  Bring the log back from a backup, or let that history expire, which nobody can read "
+                    "then: penstock horizon",
+                    location=self.place.url,
+                    version=missing,
+                )
+
+    def _take_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for some in batches(waiting):
+            for one in bytes_of(self.place, self.content, some, self._read):
+                self.named.take_commit(self.place.url, one.entry.name(one.version), one.data)
+                if not one.entry.line:
+                    self._told.add(one.version)
+
+    def _check_owner(self) -> None:
+        """The log must name a table that the lake has had here: by its id, since those are nobody else's."""
+        owner = self._owner
+        if owner is None or owner.table not in self._ids:
+            says = "no owner" if owner is None else f"table {owner.table or '(none)'} of {owner}"
+            raise ForeignCommit(
+                f"the log of {self.place.url} names {says}, and no kept commit of this lake has that table "
+                "there: whose files they are is not known",
+                location=self.place.url,
+                id=str(self.content.id),
+            )
+
+    def _declared_prefix_length(self) -> int:
+        _, metadata = self._tables.declared(line_of(self.content))
+        text = metadata.configuration.get(PREFIX_LENGTH_PROPERTY, "").strip()
+        length = int(text) if text.isdecimal() else PREFIX_LENGTH
+        return length if 0 < length <= PREFIX_LENGTH_MAX else PREFIX_LENGTH

@@ -1,0 +1,218 @@
+"""The sweep of Delta tables: which files retained commits reference, and which of the others may go.
+
+``lake.sweep_engine`` says when references are gathered and when files are removed, and why that is safe. If
+anything cannot be read that may reference a file, nothing of that table is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Final
+
+from penstock.errors import InvalidRequest, PenstockError, ReferenceNotFound
+from penstock.formats.delta.lake.parts import DeltaParts
+from penstock.formats.delta.lake.retained_files import OwnersWord
+from penstock.formats.delta.lake.retained_tables import KeptTables
+from penstock.formats.delta.lake.unlanded_tables import UnlandedTables
+from penstock.formats.delta.lines.line import Phase, line_of
+from penstock.formats.delta.log.cleanup import GRACE_MS
+from penstock.formats.delta.log.leftovers import Needs, is_needed, judge
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.reachable import Progress, silent
+from penstock.lake.answers import SweptTable
+from penstock.lake.calls import SweepTables
+from penstock.lake.fork_notes import ForkNotes
+from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
+from penstock.metrics import table as metrics
+from penstock.model.content import DeltaTable
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.keys import Key
+from penstock.storage.fates import Fate, Judged
+
+NAMED_AT_ONCE: Final = 1_000_000
+"""How many names are in memory, about, unless one table alone has more. The lake's history is walked for as
+many tables together as have so many."""
+UNLANDED_MAX: Final = 1000
+"""How many folders of tables that were never created are looked after at once."""
+
+
+class TableSweep:
+    """Sweeps the tables of a lake, as one call asks for it."""
+
+    def __init__(
+        self, kernel: Kernel, parts: DeltaParts, call: SweepTables, progress: Progress = silent
+    ) -> None:
+        self._kernel, self._parts, self._call, self._progress = kernel, parts, call, progress
+        self._tables = parts.owner.tables
+        self._now_us = kernel.clock()
+        self._data_us = self._now_us - kernel.graces.of_sweeps().data_us
+        self._engine = SweepEngine(
+            remove_data=call.remove_data,
+            dry_run=call.dry_run,
+            pinned_us=ForkNotes(kernel.store, parts.places).pinned_us,
+            progress=progress,
+        )
+
+    def locations(self) -> list[str]:
+        """Where the tables are that were asked for, sorted, however many an answer may have."""
+        return [content.location for _, content, _ in self._found()]
+
+    def run(self) -> tuple[SweptTable, ...]:
+        """Sweep the tables that were asked for, by their locations; say of each what came of it.
+
+        ``Damaged`` if history cannot be walked: then nothing was removed of tables that are not told.
+        """
+        found: list[SweptTable] = []
+        group: list[OwnersWord] = []
+        for key, content, is_default in self._chosen():
+            group.append(OwnersWord(self._parts, key, content, is_default=is_default))
+            if sum(len(one.named) for one in group) >= NAMED_AT_ONCE:
+                found += self._sweep(group)
+                group = []
+        found += self._sweep(group)
+        return (*found, *self._sweep_unlanded(len(found)))
+
+    def needs_of_one(self) -> Needs:
+        """What is needed of the table that was asked for. Raises what stands against knowing it."""
+        ((key, content, is_default),) = self._chosen()
+        word = OwnersWord(self._parts, key, content, is_default=is_default)
+        look = _Look(KeptTables(self._kernel, self._tables, self._progress), [word])
+        look.once()
+        look.check(word)
+        return self._needs(word)
+
+    # -- which tables --------------------------------------------------------------------------------------
+
+    def _chosen(self) -> Iterator[tuple[Key, DeltaTable, bool]]:
+        if self._call.limit is not None and self._call.limit < 0:
+            raise InvalidRequest(f"a limit is not below nothing: {self._call.limit}")
+        return islice(self._found(), self._call.limit)
+
+    def _found(self) -> Iterator[tuple[Key, DeltaTable, bool]]:
+        managed = self._managed()
+        for location in sorted(managed):
+            if location > self._call.after and self._call.key in (None, managed[location][0]):
+                yield managed[location]
+
+    def _managed(self) -> dict[str, tuple[Key, DeltaTable, bool]]:
+        """The tables that the lake owns, by location: of the default branch, or else of any other reference.
+
+        One that was released belongs to the file system, whatever an older branch has of it, and one that is
+        dropped everywhere is for who dropped it to remove.
+        """
+        found: dict[str, tuple[Key, DeltaTable, bool]] = {}
+        default = NO_COMMIT
+        with suppress(ReferenceNotFound):
+            default = self._tables.head()
+        heads = {head for _, head in self._kernel.references.heads()} - {default, NO_COMMIT}
+        for head in (*({default} - {NO_COMMIT}), *sorted(heads)):
+            for key, content in self._tables.all(head):
+                if content.location not in found and self._is_owned(default, content):
+                    found[content.location] = key, content, head == default
+        return found
+
+    def _is_owned(self, default: ObjectId, content: DeltaTable) -> bool:
+        last = content
+        if default != NO_COMMIT:
+            holder = self._tables.holder(default, content.location)
+            last = (None if holder is None else self._tables.last(default, holder)) or content
+        return line_of(last).phase is Phase.OWNED and line_of(content).phase is Phase.OWNED
+
+    # -- sweeping ------------------------------------------------------------------------------------------
+
+    def _sweep(self, words: Sequence[OwnersWord]) -> Iterator[SweptTable]:
+        """Sweep some tables, whose logs have been read, one after the other."""
+        if not words:
+            return
+        look = _Look(KeptTables(self._kernel, self._tables, self._progress), words)
+        for word in words:
+            yield self._sweep_table(word, look)
+
+    def _sweep_unlanded(self, told: int) -> Iterator[SweptTable]:
+        """Folders of tables that were never created: on the last page, as many as leave it the last."""
+        limit = UNLANDED_MAX if self._call.limit is None else self._call.limit - 1 - told
+        if self._call.key is None and limit > 0:
+            found = UnlandedTables(self._kernel, self._parts, self._data_us)
+            yield from found.sweep(limit, self._engine)
+
+    def _sweep_table(self, word: OwnersWord, look: _Look) -> SweptTable:
+        tally, problem = Tally(), ""
+        look.once()
+        try:
+            self._engine.sweep(_Folder(self._kernel, word, look, self._needs(word)), tally)
+        except PenstockError as error:
+            problem = error.message
+        return self._engine.answer(word.key, word.content.location, tally, problem)
+
+    def _needs(self, word: OwnersWord) -> Needs:
+        return Needs(
+            named=word.named,
+            beside=word.beside,
+            published=word.published,
+            data_us=self._data_us,
+            scratch_us=max(self._data_us, self._now_us - GRACE_MS * 1000),
+            prefix_length=word.prefix_length,
+        )
+
+
+class _Folder:
+    """The folder of a table, as the engine sweeps it."""
+
+    def __init__(self, kernel: Kernel, word: OwnersWord, look: _Look, needs: Needs) -> None:
+        self._meter, self._word, self._look, self._needs = kernel.meter, word, look, needs
+
+    def begin(self) -> None:
+        self._look.check(self._word)
+
+    def judge(self, listing: Listing) -> Iterator[Judged]:
+        return judge(listing(self._word.place, ""), self._needs)
+
+    def look_again(self) -> None:
+        self._look.again()
+        self._look.check(self._word)
+
+    def judge_again(self, candidate: Judged) -> Fate:
+        return Fate.KEPT if is_needed(candidate, self._needs) else candidate.fate
+
+    def remove(self, files: Sequence[Judged]) -> None:
+        self._word.place.delete([one.entry.key for one in files])
+        for one in files:
+            kind = one.fate.name.lower()
+            self._meter.count(metrics.DELTA_SWEPT_FILES, kind=kind)
+            self._meter.count(metrics.DELTA_SWEPT_BYTES, one.entry.size, kind=kind)
+
+    def finish(self, tally: Tally) -> None:  # noqa: ARG002
+        self._word.place.tidy(self._needs.scratch_us)
+
+
+class _Look:
+    """A look at all that kept commits name of some tables; each further one costs what came in between."""
+
+    def __init__(self, kept: KeptTables, words: Sequence[OwnersWord]) -> None:
+        self._kept = kept
+        self._words = {_place(one.content): one for one in words}
+        self._is_begun = False
+
+    def once(self) -> None:
+        """Look, unless that was done: the tables of a group are looked at together before the first one."""
+        if not self._is_begun:
+            self.again()
+            self._is_begun = True
+
+    def again(self) -> None:
+        for content in self._kept.news():
+            if (word := self._words.get(_place(content))) is not None:
+                word.take(content)
+        for word in self._words.values():
+            word.settle()
+
+    def check(self, word: OwnersWord) -> None:
+        """Raise what stands against knowing everything that is needed in a table's folder, if anything."""
+        self._kept.neighbours.check(_place(word.content))
+        word.check()
+
+
+def _place(content: DeltaTable) -> str:
+    return content.location.rstrip("/")

@@ -1,0 +1,345 @@
+"""The Delta tables of a lake: creating, adopting and releasing them, and how far they are published."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from uuid import UUID
+
+from penstock.errors import InvalidRequest, PenstockError, Unavailable
+from penstock.formats.delta.lake.answers import (
+    CleanedLog,
+    PublishedTable,
+    Ratified,
+    RecoveredTable,
+    TableMade,
+    TableStatus,
+    WrittenFile,
+)
+from penstock.formats.delta.lake.calls import (
+    AdoptTable,
+    CheckpointTable,
+    CleanLog,
+    CommitTables,
+    CompactLog,
+    CreateTable,
+    GetTableStatus,
+    PublishTable,
+    RecoverTable,
+    ReleaseTable,
+    TableCommit,
+)
+from penstock.formats.delta.lake.creation import create_with
+from penstock.formats.delta.lake.table import Actions, append_all, needs_repair, repair, table_commit
+from penstock.lake import calls
+from penstock.lake.row_input import check_fit, rows_of, schema_text
+from penstock.lake.table import Table
+from penstock.model.keys import Key
+from penstock.storage.locations import own_place
+
+if TYPE_CHECKING:
+    from penstock.formats.delta.lake.snapshot import TableSnapshot
+    from penstock.lake.lake import Lake
+
+
+class Wanted(TypedDict, total=False):
+    """What can be said of a table that is to be created."""
+
+    partition_by: str | Sequence[str] | None
+    properties: Mapping[str, str] | None
+    description: str
+    location: str | os.PathLike[str] | None
+    sole_writer: bool
+    branch: str | None
+    message: str | None
+    author: str | None
+    idempotency_key: str | None
+
+
+class DeltaTables:
+    """What can be done to the Delta tables of a lake, beside what a ``Table`` does."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+
+    def create(
+        self,
+        key: str | Key,
+        *,
+        schema: Any = None,
+        data: Any = None,
+        partition_by: str | Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        description: str = "",
+        location: str | os.PathLike[str] | None = None,
+        sole_writer: bool = False,
+        branch: str | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Table:
+        """Create a table, at a place of its own or at a ``location``, with ``data`` in it if that is given.
+
+        ``schema`` is Arrow's, or Delta's as a value or as JSON; without it, the one of ``data``. Table and
+        data come in one commit, as the table's first version: nobody sees it without them.
+        """
+        rows = None if data is None else rows_of(data)
+        text = schema_text(rows if schema is None else schema)
+        call = self._creation(
+            key,
+            text,
+            partition_by=partition_by,
+            properties=properties,
+            description=description,
+            location=location,
+            sole_writer=sole_writer,
+            branch=branch,
+            message=message,
+            author=author,
+            idempotency_key=idempotency_key,
+        )
+        if rows is None:
+            made = self._lake.do(call)
+        else:
+            check_fit(rows, text)
+            self._lake.begin_write()
+            made = create_with(self._lake, call, rows)
+        return self._lake.table(made.key, branch)
+
+    def create_filled(self, key: str | Key, data: Any, **wanted: Unpack[Wanted]) -> TableMade:
+        """Create a table with rows in it, and tell which commit did; takes what ``create`` takes."""
+        rows = rows_of(data)
+        text = schema_text(rows)
+        check_fit(rows, text)
+        self._lake.begin_write()
+        return create_with(self._lake, self._creation(key, text, **wanted), rows)
+
+    def create_empty(self, key: str | Key, schema: Any, **wanted: Unpack[Wanted]) -> TableMade:
+        """Create a table with nothing in it, and tell which commit did; takes what ``create`` takes.
+
+        Under an ``idempotency_key`` that is the first one, however often it is asked for.
+        """
+        return self._lake.do(self._creation(key, schema_text(schema), **wanted))
+
+    def _creation(self, key: str | Key, schema: str, **wanted: Unpack[Wanted]) -> CreateTable:
+        partition_by, location = wanted.get("partition_by") or (), wanted.get("location")
+        return CreateTable(
+            key=Key.parse(key),
+            schema=schema,
+            partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
+            properties=dict(wanted.get("properties") or {}),
+            description=wanted.get("description", ""),
+            location=None if location is None else absolute(location),
+            sole_writer=wanted.get("sole_writer", False),
+            branch=wanted.get("branch"),
+            said=calls.said(wanted.get("message"), wanted.get("author")),
+            idempotency_key=wanted.get("idempotency_key"),
+            who=self._lake.author,
+        )
+
+    def place_of(self, id: UUID) -> str:  # noqa: A002
+        """Where a table with an id is to be that has no location of its own, whether it exists or not.
+
+        Whoever creates a table with files writes them there before. ``InvalidRequest`` if the lake has no
+        warehouse.
+        """
+        return own_place(self._lake.warehouse, id)
+
+    def adopt(
+        self,
+        location: str | os.PathLike[str],
+        key: str | Key | None = None,
+        *,
+        sole_writer: bool = False,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> TableMade:
+        """Take over a table that so far got its commits from the file system.
+
+        A relative path is one of this process. The answer of a table that was adopted already says so.
+        """
+        call = AdoptTable(
+            location=absolute(location),
+            key=Key.parse(key) if key is not None else None,
+            sole_writer=sole_writer,
+            said=calls.said(message, author),
+            idempotency_key=idempotency_key,
+            who=self._lake.author,
+        )
+        return self._lake.do(call)
+
+    def read(self, location: str | os.PathLike[str], version: int | None = None) -> TableSnapshot:
+        """A Delta table that the lake does not own, as its own log has it; nothing of it is changed.
+
+        Also one that cannot be adopted, as long as it can be read. Its rows become a table of the lake by
+        ``lake.create_table(key, data=lake.delta.read(location))``, however many there are. ``TableNotFound``
+        if there is none, ``UnsupportedFeature`` if it takes more than Penstock knows.
+        """
+        from penstock.formats.delta.lake.snapshot import load_published
+
+        return load_published(self._lake.places.at(absolute(location)), version)
+
+    def release(
+        self,
+        key: str | Key,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> TableMade:
+        """Hand a table back to the file system, with all its versions published; its key is deleted."""
+        call = ReleaseTable(
+            key=Key.parse(key),
+            said=calls.said(message, author),
+            idempotency_key=idempotency_key,
+            who=self._lake.author,
+        )
+        return self._lake.do(call)
+
+    def append(
+        self,
+        rows: Mapping[str, Any] | Mapping[Key, Any],
+        *,
+        branch: str | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Ratified:
+        """Add rows to several tables in one commit: readers of the lake see all of them, or none.
+
+        ``rows`` are the rows of each table, by its key, as ``Table.append`` takes them.
+        """
+        tables = [(self._lake.table(key, branch), data) for key, data in rows.items()]
+        said = calls.said(message, author)
+        return append_all(self._lake, tables, branch, said=said, idempotency_key=idempotency_key)
+
+    def commit(
+        self,
+        tables: Mapping[str, Actions] | Mapping[Key, Actions] | Sequence[TableCommit],
+        *,
+        branch: str | None = None,
+        versions: Mapping[str, int] | Mapping[Key, int] | None = None,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Ratified:
+        """Ratify the next versions of several tables, all or none.
+
+        ``tables`` are the actions of each, by its key, and ``versions`` what they must become, where that
+        matters; or all of it as values.
+        """
+        if isinstance(tables, Mapping):
+            wanted = {Key.parse(key): version for key, version in (versions or {}).items()}
+            tables = [
+                table_commit(self._lake.table(key, branch), actions, version=wanted.get(Key.parse(key)))
+                for key, actions in tables.items()
+            ]
+        elif versions is not None:
+            raise InvalidRequest("'versions' go with actions by key; a TableCommit has a version of its own")
+        call = CommitTables(
+            tables=tuple(tables),
+            branch=branch,
+            said=calls.said(message, author),
+            idempotency_key=idempotency_key,
+            who=self._lake.author,
+        )
+        return self._lake.do(call)
+
+    def status(self, key: str | Key | None = None) -> tuple[TableStatus, ...]:
+        """The tables of the default branch, by key, and how far each is published."""
+        if key is not None:
+            return self._lake.do(GetTableStatus(key=Key.parse(key)))
+        return tuple(self._lake.pages(GetTableStatus(), None, lambda last: {"after": last.key}))
+
+    def needs_repair(self, key: str | Key, *, branch: str | None = None) -> bool:
+        """Whether ``repair`` would change a table; reads its log, and no rows."""
+        return needs_repair(self._lake.table(key, branch))
+
+    def repair(
+        self,
+        key: str | Key,
+        *,
+        branch: str | None = None,
+        message: str | None = None,
+        author: str | None = None,
+    ) -> Ratified | None:
+        """Mend a table that Penstock 0.1 wrote, by one version more without rows; ``None`` if it is sound.
+
+        Its protocol lists all features that its columns and properties enable: Delta Spark opens no other
+        table. Its files' statistics end at 0.0 where they ended at -0.0: DuckDB left out rows by that. On a
+        branch it is the table of that branch that is repaired; a merge brings it to others.
+        """
+        return repair(self._lake.table(key, branch), calls.said(message, author))
+
+    @overload
+    def publish(self, key: str | Key, version: int | None = None) -> PublishedTable: ...
+    @overload
+    def publish(self) -> tuple[PublishedTable, ...]: ...
+
+    def publish(
+        self, key: str | Key | None = None, version: int | None = None
+    ) -> PublishedTable | tuple[PublishedTable, ...]:
+        """Have all versions of a table up to one, or all, in its own log; of all tables, if none is named.
+
+        What stands against one table keeps no other from being published, and is raised after all were tried.
+        """
+        if key is not None:
+            return self._lake.do(PublishTable(key=Key.parse(key), version=version))
+        found = list(self.publish_each())
+        for _, problem in found:
+            if isinstance(problem, PenstockError):
+                raise problem
+        return tuple(one for _, one in found if isinstance(one, PublishedTable))
+
+    def publish_each(self) -> Iterator[tuple[Key, PublishedTable | PenstockError]]:
+        """Publish the tables of the default branch one by one, and tell what each came to."""
+        for one in self.status():
+            try:
+                yield one.key, self._lake.do(PublishTable(key=one.key))
+            except PenstockError as problem:
+                yield one.key, problem
+            except OSError as problem:
+                yield one.key, Unavailable(f"'{one.key}' at {one.location} is not published: {problem}")
+
+    def recover(
+        self,
+        location: str | os.PathLike[str],
+        key: str | Key | None = None,
+        *,
+        lost: str | None = None,
+        any_lake: bool = False,
+    ) -> RecoveredTable:
+        """Take a table back from its published log, after the lake that owned it was lost for good.
+
+        ``lost`` is that lake's id; with ``any_lake`` instead, whatever lake the table names counts as lost.
+        Without a key, it is called as in the lost lake, if it was created there.
+        """
+        call = RecoverTable(
+            location=absolute(location),
+            key=Key.parse(key) if key is not None else None,
+            lost=lost,
+            any_lake=any_lake,
+            who=self._lake.author,
+        )
+        return self._lake.do(call)
+
+    def checkpoint(self, key: str | Key) -> WrittenFile:
+        """Write a checkpoint of a table's newest published version, unless there is one."""
+        return self._lake.do(CheckpointTable(key=Key.parse(key)))
+
+    def compact_log(self, key: str | Key, first: int | None = None, last: int | None = None) -> WrittenFile:
+        """Write one file that stands in for several published commits of a table's log."""
+        return self._lake.do(CompactLog(key=Key.parse(key), first=first, last=last))
+
+    def clean_log(self, key: str | Key, *, dry_run: bool = False) -> CleanedLog:
+        """Remove what a table's log needs no more: expired versions, and commits' files that nobody reads."""
+        return self._lake.do(CleanLog(key=Key.parse(key), dry_run=dry_run))
+
+
+def absolute(location: str | os.PathLike[str]) -> str:
+    """A place as the lake can find it from wherever it runs."""
+    place = os.fspath(location)
+    return place if "://" in place else str(Path(place).absolute())

@@ -1,0 +1,177 @@
+"""Tables that never came to be: folders in the warehouse whose job died, or was refused, before it landed;
+and those that were created in a transaction, or on a branch, that is gone.
+
+A table's place follows from its id, and its first files lie there before the lake is asked to create it. If
+that does not happen, no commit knows of the folder; if it does where nothing is left of it, no kept one does,
+and no version of the table was ever published. Nor does any commit here know of tables that another lake
+has on its branches, and lakes may share a warehouse: a fork has that of its source. So whoever is about to
+write leaves a note in the folder of which lake it is for, and only what has this lake's note is removed.
+Whatever else looks the same is told, and stays. Folders of Lance tables have another note, and are looked
+after by their own sweep.
+
+The rest is as in the sweep of tables: every file must be older than the grace time, which is twice as long as
+a job may take, and all kept commits are looked at again right before anything goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import Damaged, Denied, PenstockError, Unavailable
+from penstock.formats.delta.lake.parts import DeltaParts
+from penstock.formats.delta.lake.retained_tables import KeptTables
+from penstock.formats.delta.log.leftovers import Needs, judge
+from penstock.formats.delta.log.scratch import CREATING
+from penstock.formats.delta.owner.tables import Tables
+from penstock.formats.delta.protocol.names import LOG, VERSION_MAX, StagedName, parse_name
+from penstock.formats.lance.owning import OWNER
+from penstock.kernel.description import read_description
+from penstock.kernel.kernel import Kernel
+from penstock.lake.answers import SweptTable
+from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
+from penstock.model.keys import Key
+from penstock.storage.buckets import Entry
+from penstock.storage.fates import Fate, Judged
+from penstock.storage.locations import own_place, table_of_place
+from penstock.storage.places import Place
+
+FILES_MAX: Final = 100_000
+"""A folder with more files is left to whoever looks after the warehouse."""
+NOT_NOTED: Final = (
+    "{url} holds old files ({count}) of a table that no commit of this lake has, and nothing there says for "
+    "which lake they were written: it may be another that shares the warehouse\n"
+    "  If no lake has a table there, it can be removed."
+)
+
+
+class Unlanded(msgspec.Struct, frozen=True, kw_only=True):
+    """All files of a table that no commit knows, each of them of a known kind and too old to be committed."""
+
+    table: UUID
+    place: Place
+    entries: tuple[Entry, ...]
+    is_noted: bool
+    """Whether it was to be this lake's."""
+
+
+class UnlandedTables:
+    """Finds them in a lake's warehouse, and removes them."""
+
+    def __init__(self, kernel: Kernel, parts: DeltaParts, data_us: int) -> None:
+        """``data_us`` is the time before which a file must have been written to be judged."""
+        lake = read_description(kernel.store)
+        self._lake_id, self._warehouse = lake.id, lake.warehouse
+        self._places, self._tables = parts.places, parts.owner.tables
+        self._known = _KnownTables(KeptTables(kernel, self._tables), self._tables, lake.warehouse)
+        # Where there is no log, whatever is staged is of no use to anybody.
+        self._needs = Needs(named=(), beside=(), published=VERSION_MAX, data_us=data_us, scratch_us=data_us)
+
+    def sweep(self, most: int, engine: SweepEngine) -> Iterator[SweptTable]:
+        """Remove some, or only tell of them."""
+        for one in [*islice(self._found(), most)]:
+            folder, tally, problem = _Folder(one, self._known, engine), Tally(), ""
+            try:
+                if one.is_noted:
+                    engine.sweep(folder, tally)
+                else:
+                    folder.look_again()
+                    problem = NOT_NOTED.format(url=one.place.url, count=len(one.entries))
+            except Damaged:
+                raise
+            except PenstockError as error:
+                problem = error.message
+            if not self._known.has(one.table):
+                answer = engine.answer(Key(str(one.table)), one.place.location, tally, problem)
+                is_removed = answer.data_removed and not problem
+                yield msgspec.structs.replace(answer, data_removed=is_removed)
+
+    def _found(self) -> Iterator[Unlanded]:
+        for table in self._unknown():
+            place = self._places.at(own_place(self._warehouse, table))
+            with suppress(Denied, Unavailable):  # the next sweep comes here again
+                one = self._judged(table, place, [*islice(place.entries(), FILES_MAX + 1)])
+                if one is not None:
+                    yield one
+
+    def _unknown(self) -> Iterator[UUID]:
+        """The ids of all tables for which the warehouse has a folder, and the lake has no table."""
+        given: list[UUID] = []
+        # A warehouse that cannot be listed is told of by the tables that are in it.
+        with suppress(Denied, Unavailable):
+            names = self._places.at(self._warehouse).folders() if self._warehouse else ()
+            # The folder of a Delta table is its id alone, which its writer knows before the lake does.
+            given = [table for name in names if (table := table_of_place(name)) and name == str(table)]
+        if given:
+            self._known.look()
+        yield from (table for table in given if not self._known.has(table))
+
+    def _judged(self, table: UUID, place: Place, entries: Sequence[Entry]) -> Unlanded | None:
+        """What lies in a folder, if all of it is of jobs that can only be dead."""
+        going = {one.entry.key for one in judge(entries, self._needs) if one.fate.is_to_go}
+        is_whole = all(one.key in going and _is_unpublished(one.key) for one in entries)
+        notes = {one.key for one in entries if one.key.startswith(CREATING)}
+        is_anothers = bool(notes - {CREATING + self._lake_id}) or any(one.key == OWNER for one in entries)
+        if not entries or len(entries) > FILES_MAX or not is_whole or is_anothers:
+            return None
+        # The note goes last: what an interrupted sweep leaves is still known to be this lake's.
+        ordered = sorted(entries, key=lambda one: one.key in notes)
+        return Unlanded(table=table, place=place, entries=tuple(ordered), is_noted=bool(notes))
+
+
+class _Folder:
+    """The folder of such a table, as the engine sweeps it: all of it or nothing."""
+
+    def __init__(self, unlanded: Unlanded, known: _KnownTables, engine: SweepEngine) -> None:
+        self._unlanded, self._known, self._engine = unlanded, known, engine
+
+    def begin(self) -> None:
+        """Retained commits were looked at when the folder was found, and it was listed after that."""
+
+    def judge(self, listing: Listing) -> Iterator[Judged]:  # noqa: ARG002
+        *files, _ = self._unlanded.entries
+        return (Judged(entry, Fate.DATA) for entry in files)
+
+    def look_again(self) -> None:
+        self._known.look()
+
+    def judge_again(self, candidate: Judged) -> Fate:
+        return Fate.KEPT if self._known.has(self._unlanded.table) else candidate.fate
+
+    def remove(self, files: Sequence[Judged]) -> None:
+        self._unlanded.place.delete([one.entry.key for one in files])
+
+    def finish(self, tally: Tally) -> None:
+        """The note goes last: what an interrupted sweep leaves is still known to be this lake's."""
+        if self._engine.removes(Fate.DATA) and not tally.stays:
+            self._known.look()
+            if not self._known.has(self._unlanded.table):
+                self._unlanded.place.delete([self._unlanded.entries[-1].key])
+                self._unlanded.place.prune()
+
+
+class _KnownTables:
+    """The tables that any kept commit has, or had and dropped; or that lie where a folder of that name is."""
+
+    def __init__(self, kept: KeptTables, tables: Tables, warehouse: str) -> None:
+        self._kept, self._tables, self._warehouse = kept, tables, warehouse
+        self._names: set[str] = set()
+
+    def look(self) -> None:
+        for content in self._kept.news():
+            self._names.update(content.location.lower().split("/"), (str(content.id),))
+
+    def has(self, table: UUID) -> bool:
+        is_near = self._kept.neighbours.is_near(own_place(self._warehouse, table))
+        return is_near or str(table) in self._names or self._tables.is_known(table)
+
+
+def _is_unpublished(name: str) -> bool:
+    """Whether a table has such a file of which no version is published: data, a commit's body, the note; and
+    what is staged, or on a line, for commits that nothing leads to any more. The log itself has none."""
+    return not name.startswith(LOG) or isinstance(parse_name(name), StagedName)

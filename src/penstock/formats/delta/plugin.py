@@ -1,0 +1,102 @@
+"""Delta tables, for an open lake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from penstock.formats.delta.lake.calls import CALLS
+from penstock.formats.plugin import NeededFolder, PublishingPlugin, Rows, WorkerTable
+from penstock.kernel.format import Format
+from penstock.lake.call import Call
+from penstock.lake.on_demand import delta_on_demand
+from penstock.model.content import AnyContent, DeltaTable
+from penstock.model.keys import Key
+from penstock.stores import place_of
+
+if TYPE_CHECKING:
+    from penstock.formats.delta.lake.dropped_erase import DroppedDelta
+    from penstock.formats.delta.lake.erase import DeltaErasure
+    from penstock.formats.delta.lake.handlers import DeltaAnswers
+    from penstock.formats.delta.lake.missing_files import MissingDeltaFiles
+    from penstock.formats.delta.lake.parts import DeltaParts
+    from penstock.formats.delta.lake.resync import DeltaSync
+    from penstock.kernel.checks import Proposal
+    from penstock.kernel.reachable import Progress
+    from penstock.lake.calls import EraseTable
+    from penstock.lake.resync_calls import Resync
+    from penstock.lake.table import Table
+
+
+class DeltaPlugin(PublishingPlugin["DeltaParts"]):
+    """Versions that were ratified are published to the logs of their tables."""
+
+    name = "delta"
+    content_type = DeltaTable
+    calls = CALLS
+
+    @cached_property
+    def rules(self) -> Format:
+        return delta_on_demand(lambda: self.parts.format)
+
+    def make_parts(self) -> DeltaParts:
+        from penstock.formats.delta.lake.parts import DeltaParts
+        from penstock.formats.delta.owner.ownership import OwnerIdentity
+
+        identity = OwnerIdentity(self.lake.id, place_of(self.lake.kernel.store))
+        return DeltaParts(self.lake.kernel, self.lake.places, identity, self.lake.checked_location)
+
+    def await_published(self, landed: Iterable[tuple[Key, AnyContent | None]], timeout_s: float) -> None:
+        if self._parts is not None:
+            self._parts.await_published(landed, timeout_s)
+
+    @cached_property
+    def answers(self) -> DeltaAnswers:
+        from penstock.formats.delta.lake.handlers import DeltaAnswers
+
+        return DeltaAnswers(self.lake, self.parts)
+
+    @property
+    def handlers(self) -> Mapping[type[Call[Any]], Callable[[Any], Any]]:
+        return self.answers.ways
+
+    @classmethod
+    def rows_of(cls, table: Table) -> Rows:
+        return lambda: table.snapshot().to_batches()
+
+    def proposed_rows(self, proposal: Proposal, key: Key, content: DeltaTable) -> Rows:
+        from penstock.formats.delta.lake.proposed_rows import read_proposed
+
+        return lambda: read_proposed(self.lake, self.parts.commits, proposal, key, content)
+
+    @classmethod
+    def rows_in_worker(cls, table: WorkerTable) -> Rows:
+        from penstock.formats.delta.lake.proposed_rows import read_in_worker
+
+        return lambda: read_in_worker(table.content, table.objects, table.places)
+
+    def table_sync(self, call: Resync) -> DeltaSync:
+        from penstock.formats.delta.lake.resync import DeltaSync
+
+        return DeltaSync(self.parts, call)
+
+    def needed_folders(self, problems: list[str], progress: Progress) -> Iterator[NeededFolder]:
+        from penstock.formats.delta.lake.needed_files import needed_folders
+
+        return needed_folders(self.lake.kernel, self.parts, problems, progress)
+
+    def missing_files(self) -> MissingDeltaFiles:
+        from penstock.formats.delta.lake.missing_files import MissingDeltaFiles
+
+        return MissingDeltaFiles(self.parts)
+
+    def erasure(self, call: EraseTable) -> DeltaErasure:
+        from penstock.formats.delta.lake.erase import DeltaErasure
+
+        return DeltaErasure(self.lake, call.key, call.who)
+
+    def dropped_erasure(self, call: EraseTable, content: DeltaTable) -> DroppedDelta:
+        from penstock.formats.delta.lake.dropped_erase import DroppedDelta
+
+        return DroppedDelta(self.lake, self.parts, call.key, call.who, content)

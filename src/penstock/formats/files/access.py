@@ -1,0 +1,146 @@
+"""Rules for calls about tables of files, and about the jobs that write them."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from penstock.errors import JobNotFound
+from penstock.formats.files.lake.answers import (
+    FileEntry,
+    FilesAbout,
+    FilesTotal,
+    FilesWritten,
+    JobBegun,
+    JobInfo,
+)
+from penstock.formats.files.lake.calls import (
+    AbortJob,
+    BeginJob,
+    GetFiles,
+    GetFilesTable,
+    ListFiles,
+    ListJobs,
+    SumFiles,
+    WriteFiles,
+)
+from penstock.formats.files.lake.care_calls import SweepFiles
+from penstock.lake import calls
+from penstock.lake.embedded import first
+from penstock.model.keys import Key
+from penstock.model.tokens import Role
+from penstock.server.access import writing
+from penstock.server.access.format_rules import AccessRule
+from penstock.server.access.rights import Rights
+from penstock.server.access.transactions import Entering
+
+C = TypeVar("C", ListFiles, GetFiles, SumFiles, GetFilesTable)
+
+
+def list_files(rights: Rights, call: ListFiles) -> tuple[FileEntry, ...]:
+    return rights.do(_readable(rights, call))
+
+
+def get_files(rights: Rights, call: GetFiles) -> tuple[FileEntry, ...]:
+    return rights.do(_readable(rights, call))
+
+
+def sum_files(rights: Rights, call: SumFiles) -> FilesTotal:
+    return rights.do(_readable(rights, call))
+
+
+def get_files_table(rights: Rights, call: GetFilesTable) -> FilesAbout:
+    return rights.do(_readable(rights, call))
+
+
+def write_files(rights: Rights, call: WriteFiles) -> FilesWritten:
+    """Whoever copies a file must be able to read it where it is: afterwards, they can."""
+    _require_key(rights, call.branch, call.key)
+    if call.create:
+        _require_namespaces(rights, call)
+    copied = []
+    for one in call.copied:
+        at, keys = rights.read(call.branch if one.at is None else one.at)
+        rights.caller.require_key(keys, Role.READ, call.key if one.key is None else one.key)
+        copied.append(one if one.at is None else msgspec.structs.replace(one, at=at))
+    return rights.do(msgspec.structs.replace(call, copied=tuple(copied)))
+
+
+def begin_job(rights: Rights, call: BeginJob) -> JobBegun:
+    """A job with a branch of its own is merged from there: whatever is on that branch lands with it."""
+    if call.own_branch and not rights.caller.keys_everywhere(Role.WRITE).are_all:
+        rights.caller.require_all_keys(Role.WRITE, rights.named(call.branch))
+    _require_key(rights, call.branch, call.key)
+    return rights.do(msgspec.structs.replace(call, who=_who(rights, call.who)))
+
+
+def abort_job(rights: Rights, call: AbortJob) -> JobInfo:
+    """A job that the caller may not read is none, as far as they can tell."""
+    found = rights.do(ListJobs(id=call.id, all=True, limit=1))
+    for job in found:
+        there = Entering(rights).at(job.branch)
+        if there is not None and _may_see(there, job):
+            _require_key(there, job.branch, Key.parse(job.key))
+            return there.do(msgspec.structs.replace(call, who=_who(rights, call.who)))
+    raise JobNotFound(f"there is no job '{call.id}', or not any more", job=call.id)
+
+
+def list_jobs(rights: Rights, call: ListJobs) -> tuple[JobInfo, ...]:
+    """Jobs that write in a transaction are there for whom that is."""
+    if rights.caller.is_admin:
+        return rights.do(call)
+    found, entering = rights.do(msgspec.structs.replace(call, limit=None)), Entering(rights)
+    seen = (job for job in found if (there := entering.at(job.branch)) is not None and _may_see(there, job))
+    return tuple(first(seen, call.limit))
+
+
+def _may_see(rights: Rights, job: JobInfo) -> bool:
+    caller = rights.caller
+    return caller.is_admin or caller.keys(Role.READ, job.branch).covers(Key.parse(job.key))
+
+
+def _who(rights: Rights, said: str) -> str:
+    return rights.caller.name or said
+
+
+def _readable(rights: Rights, call: C) -> C:
+    at, keys = rights.read(call.at, call.via)
+    rights.caller.require_key(keys, Role.READ, call.key)
+    return msgspec.structs.replace(call, at=at)
+
+
+def _require_key(rights: Rights, branch: str | None, key: Key) -> None:
+    """``Denied`` if the caller may not change a key on a branch."""
+    if rights.caller.keys_everywhere(Role.WRITE).are_all:
+        return
+    keys = rights.caller.require(Role.WRITE, rights.named(branch))
+    rights.caller.require_key(keys, Role.WRITE, key)
+
+
+def _require_namespaces(rights: Rights, call: WriteFiles) -> None:
+    """``Denied`` if a namespace above a new table is missing that the caller may not create."""
+    caller = rights.caller
+    if caller.keys_everywhere(Role.WRITE).are_all:
+        return
+    branch = rights.named(call.branch)
+    keys = caller.keys(Role.WRITE, branch)
+    above = {parent for parent in call.key.parents if not keys.covers(parent)}
+    if above:
+        there = rights.do(calls.GetContents(at=branch, key=tuple(sorted(above))))
+        for missing in sorted(above - {entry.key for entry in there}):
+            raise caller.denied(f"create namespace '{missing}' there", key=str(missing))
+
+
+RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
+    SweepFiles: writing.for_holders(Role.MAINTAIN),
+    WriteFiles: write_files,
+    ListFiles: list_files,
+    GetFiles: get_files,
+    SumFiles: sum_files,
+    GetFilesTable: get_files_table,
+    BeginJob: begin_job,
+    AbortJob: abort_job,
+    ListJobs: list_jobs,
+}
+"""Every call that the format answers, with its rule."""

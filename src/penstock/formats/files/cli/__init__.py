@@ -1,0 +1,1 @@
+"""Commands about tables of files."""

@@ -1,0 +1,125 @@
+"""Jobs that write tables of files: which there are, and stopping them from landing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from penstock.cli.call import Call, pass_call
+from penstock.cli.completions import complete_branch, complete_key, offering
+from penstock.cli.declaration import group
+from penstock.cli.ids import ID_CHARS, whole_id
+from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.rendering.history import short
+from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.times import ago
+from penstock.errors import JobNotFound
+from penstock.formats.files.cli.shapes import Job, Jobs
+from penstock.formats.files.lake.answers import JobInfo
+from penstock.lake.lake import Lake
+from penstock.model.jobs import JobState
+
+_STYLES = {JobState.COMMITTED: "good", JobState.ABORTED: "bad"}
+
+
+@group("jobs", prints="Jobs", examples="$ penstock jobs")
+@click.pass_context
+def jobs(ctx: click.Context) -> None:
+    """List and abort jobs that write tables of files.
+
+    A job of Spark or of another engine is known from its beginning to its end, and lands in one commit or not
+    at all. Without a subcommand, those that run are listed.
+    """
+    if ctx.invoked_subcommand is None:
+        _say(ctx.ensure_object(Call), ctx.ensure_object(Call).open().jobs())
+
+
+@jobs.command(
+    "list",
+    prints="Jobs",
+    examples="""
+$ penstock jobs list
+$ penstock jobs list --all --table raw.visits --branch main
+""",
+)
+@click.option("--all", "also_ended", is_flag=True, help="Also those that ended in the last days.")
+@click.option(
+    "--table", "key", metavar="KEY", shell_complete=complete_key, help="Only those that write this table."
+)
+@click.option(
+    "--branch", metavar="BRANCH", shell_complete=complete_branch, help="Only those that write this branch."
+)
+@pass_call
+def jobs_list(call: Call, also_ended: bool, key: str | None, branch: str | None) -> None:
+    """List jobs that run, newest first: what they write, who runs them, and until when they may commit."""
+    _say(call, call.open().jobs(key, branch, all=also_ended))
+
+
+def _ids(lake: Lake, start: str) -> list[str]:
+    return [job.id for job in lake.jobs() if job.id.startswith(start)]
+
+
+@jobs.command(
+    "abort",
+    prints="Jobs",
+    examples="""
+$ penstock jobs abort --late
+""",
+)
+@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=offering(_ids))
+@click.option("--late", is_flag=True, help="Those whose time is over, whatever their ids.")
+@click.option("--why", metavar="TEXT", default="", help="What is noted with the job, for whoever runs it.")
+@pass_call
+def jobs_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
+    """Abort each job with an ID, so that it never lands; the first 8 digits of an ID are enough.
+
+    Its branch stays as it is, and the files that it has written are never seen. A job that is committing
+    already, or has committed, stays as it is: the answer tells.
+    """
+    if not ids and not late:
+        raise click.UsageError("say which: ID, or --late for those whose time is over")
+    lake = call.open()
+    chosen = dict.fromkeys(_job(lake, one.lower()) for one in ids)
+    if late:
+        chosen |= {job.id: None for job in lake.jobs() if job.is_late}
+    ended = [lake.abort_job(job, why) for job in chosen]
+    _say(call, ended)
+    if any(job.state is not JobState.ABORTED for job in ended):
+        call.note("a job that has sent its commit cannot be called back; 'penstock revert' undoes a commit")
+
+
+def _job(lake: Lake, start: str) -> str:
+    return whole_id(
+        start,
+        "jobs",
+        lambda: (job.id for job in lake.jobs(all=True)),
+        lambda: JobNotFound(f"there is no job '{start}'", job=start),
+    )
+
+
+def _say(call: Call, found: Sequence[JobInfo]) -> None:
+    call.answer(lambda: Jobs(jobs=tuple(map(Job.of, found))), lambda screen: _listing(screen, found))
+
+
+def _listing(screen: Screen, found: Sequence[JobInfo]) -> Iterator[str]:
+    if not found:
+        yield "no jobs"
+    yield from columns(screen, [_row(screen, one) for one in found], flexible=-1)
+
+
+def _row(screen: Screen, job: JobInfo) -> Row:
+    told = job.why if job.state is JobState.ABORTED else " ".join(filter(None, (job.what, job.application)))
+    return [
+        Cell(job.id[:ID_CHARS], "id"),
+        Cell(
+            "late" if job.is_late else job.state.value,
+            "warning" if job.is_late else _STYLES.get(job.state, ""),
+        ),
+        Cell(printable(job.key), "strong"),
+        Cell(printable(job.branch), "name"),
+        Cell(short(job.commit) if job.commit else "", "id"),
+        Cell(f"began {ago(job.began, screen.now)}", "dim"),
+        printable(job.who),
+        printable(told),
+    ]

@@ -1,0 +1,61 @@
+"""Places in tables of files, as commands are given them: ``TABLE``, ``TABLE/PATH``, ``TABLE/FOLDER/``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.completions import offering
+from penstock.errors import FileNotFound, InvalidKey, InvalidRequest
+from penstock.formats.files.lake.calls import ListFiles
+from penstock.formats.files.lake.paths import FilesPath, parse_path, table_text
+from penstock.lake.lake import Lake
+
+if TYPE_CHECKING:
+    from penstock.formats.files.lake.table import Files
+
+OFFERED_MAX = 200
+
+
+def place_of(text: str, *, needs_path: bool = False) -> FilesPath:
+    """A place as it was written; a usage error if it is none."""
+    try:
+        found = parse_path(text)
+    except (InvalidKey, InvalidRequest) as wrong:
+        raise click.UsageError(wrong.message) from wrong
+    if found.ref is not None:
+        raise click.UsageError(f"{text!r}: say --ref or --branch instead of '@{found.ref}'")
+    if needs_path and found.is_folder:
+        raise click.UsageError(f"{text!r} is no file: write TABLE/PATH, as in raw.visits/day=1/mon.csv")
+    return found
+
+
+def files_at(lake: Lake, place: FilesPath, ref: str | None) -> Files:
+    """The files of a table at the commit that a revision names now, so that all that is read is of one."""
+    return lake.at(ref).table(place.key).files
+
+
+def missing(place: FilesPath, ref: str | None) -> FileNotFound:
+    """The error for a place where nothing is."""
+    at = "" if ref is None else f" at '{ref}'"
+    return FileNotFound(
+        f"'{place.key}' has no file at '{place.path}'{at}", table=str(place.key), path=place.path
+    )
+
+
+def _places(lake: Lake, start: str) -> list[str]:
+    """Tables while the key is written, then what is in the folder that was come to."""
+    if "/" not in start:
+        from penstock.formats.files.files import is_managed
+
+        keys = (table_text(key) for key, content in lake.at().entries() if is_managed(content))
+        return [f"{key}/" for key, _ in zip(keys, range(OFFERED_MAX), strict=False) if key.startswith(start)]
+    place = parse_path(start)
+    folder = place.prefix if place.is_folder else place.path.rpartition("/")[0]
+    prefix = folder if not folder or folder.endswith("/") else f"{folder}/"
+    wanted = ListFiles(key=place.key, prefix=prefix, folders=True, limit=OFFERED_MAX)
+    return [name for one in lake.do(wanted) if (name := place.named(one.path)).startswith(start)]
+
+
+complete_path = offering(_places)

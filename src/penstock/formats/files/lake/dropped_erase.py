@@ -1,0 +1,31 @@
+"""Erasing a table of files that was dropped: its files in the pool go, as far as no other table has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.formats.files.lake.erase import FilesErasure
+from penstock.lake.answers import SweptTable
+from penstock.lake.dropped_erase import DroppedErasure
+from penstock.lake.erase import Leftovers
+
+if TYPE_CHECKING:
+    from penstock.kernel.reachable import Progress
+    from penstock.kernel.table_horizons import TableHorizon
+
+
+class DroppedFiles(DroppedErasure):
+    """A table of files that was dropped."""
+
+    def unneeded_files(self) -> list[int]:
+        return self._files.unneeded_files()
+
+    def sweep(self, progress: Progress) -> SweptTable:
+        return self._files.sweep(progress)
+
+    def left(self, horizon: TableHorizon) -> Leftovers:
+        return self._files.left(horizon)
+
+    @property
+    def _files(self) -> FilesErasure:
+        return FilesErasure(self._lake, self._key, self._who, dropped=self.content.id)

@@ -1,0 +1,218 @@
+"""Erasing a table of files: files that only its earlier states name, and the paths that these had.
+
+A table of files holds no deleted rows beside others: who removes rows writes files anew. So nothing is
+rewritten. A commit that changes no file marks where the history begins; every later state carries the mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from penstock.errors import Damaged, InvalidRequest, KeyNotFound
+from penstock.formats.files import trees
+from penstock.formats.files.files import File, is_managed, state_of
+from penstock.formats.files.intents import NAME, Mark, encode_mark
+from penstock.formats.files.lake.care_calls import SweepFiles
+from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.files.lake.sweep import FilesSweep
+from penstock.kernel.conflict import content_of
+from penstock.kernel.table_horizons import TableHorizons, state_hash
+from penstock.lake.answers import SweptTable
+from penstock.lake.erase import Holder, Leftovers, Settled, dated_states_of, states_of
+from penstock.model.commits import CommitMeta
+from penstock.model.content import FilesTable, ManagedTable
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.keys import Key
+from penstock.model.operations import Change
+from penstock.storage.places import Place
+
+if TYPE_CHECKING:
+    from penstock.kernel.reachable import Progress
+    from penstock.kernel.table_horizons import TableHorizon
+    from penstock.lake.embedded import Embedded
+
+
+SPARED_MAX: Final = 4096
+"""How many states an erase up to a moment may spare: the lake keeps a hash of each."""
+
+
+class FilesErasure:
+    """What an erase does to a table of files of the default branch."""
+
+    def __init__(self, lake: Embedded, key: Key, who: str, *, dropped: UUID | None = None) -> None:
+        """``dropped`` is the id of a table that was, and is not at the key any more."""
+        self._lake, self._kernel, self._key, self._who = lake, lake.kernel, key, who
+        self._branch = lake.kernel.formats.default_branch
+        self._is_dropped = dropped is not None
+        self._table = self.content.id if dropped is None else dropped
+        self._moment: tuple[ManagedTable, int] | None = None
+        self._spared: set[bytes] = set()
+        """States from before that stay."""
+        self._forked = 0
+        """How many files of the pool stay for forks, of whatever table."""
+
+    @property
+    def content(self) -> FilesTable:
+        return self._at(self._head())
+
+    @property
+    def _pool(self) -> Place:
+        return self._lake.places.at(pool_of(self._lake.warehouse))
+
+    def _head(self) -> ObjectId:
+        return self._kernel.references.get(self._branch).head
+
+    def _at(self, commit: ObjectId) -> FilesTable:
+        found = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
+        if not isinstance(found, FilesTable) or not is_managed(found):
+            raise KeyNotFound(f"there is no table of files '{self._key}' any more", key=str(self._key))
+        return found
+
+    def latest(self) -> int:
+        return state_of(self.content).mark
+
+    def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool:
+        """Whether a branch has written to the table since it left the default branch."""
+        bases = self._kernel.history.merge_bases(head, self._head())
+        return not any(self._is_at(one, content) for one in bases if one != NO_COMMIT)
+
+    def _is_at(self, commit: ObjectId, content: ManagedTable) -> bool:
+        found = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
+        return found == content
+
+    def holders(self, first: int | None) -> Iterator[Holder]:  # noqa: ARG002
+        """Nobody but those that every table may have."""
+        return iter(())
+
+    def files_to_rewrite(self) -> int:
+        return 0
+
+    def rewrite(self) -> int:
+        return 0
+
+    def begin_at(self, start: ManagedTable, moment_us: int) -> int | None:
+        """Let the states stay that the table had from a moment on, and which begin with ``start``: the mark
+        that comes then. ``None`` if it had no others."""
+        self._moment = start, moment_us
+        self._spared, is_any_older = self._younger()
+        return self.latest() + 1 if is_any_older else None
+
+    def spares(self, content: ManagedTable) -> bool:
+        return state_hash(content) in self._spared
+
+    def begins_at(self, content: ManagedTable, first: int) -> bool:
+        """Whether a state that is retained has another mark than those to come."""
+        return isinstance(content, FilesTable) and state_of(content).mark < first
+
+    def _younger(self) -> tuple[set[bytes], bool]:
+        """The states that the table had from the moment on, and whether it had others that are retained."""
+        if self._moment is None:
+            return set(), False
+        start, moment_us = self._moment
+        horizons = TableHorizons.read(self._kernel.store, self._kernel.formats)
+        younger, older = {state_hash(start)}, set[bytes]()
+        for time_us, content in dated_states_of(self._kernel, self._table):
+            if not horizons.is_behind(content):
+                (younger if time_us > moment_us else older).add(state_hash(content))
+        if len(younger) > SPARED_MAX:
+            raise InvalidRequest(
+                f"'{self._key}' had {len(younger)} states since then, and an erase spares {SPARED_MAX} at "
+                "most; give a later moment",
+                key=str(self._key),
+            )
+        return younger, bool(older - younger)
+
+    def settle(self, erase: str) -> Settled:
+        """Commit the mark from which on the history exists, once however often it is asked for."""
+        intent = encode_mark(Mark(number=self.latest() + 1))
+        authors = (self._who,) if self._who else ()
+        outcome = self._kernel.commit(
+            self._branch,
+            [Change(self._key, NAME, intent)],
+            CommitMeta(message=f"erase deleted files of {self._key}", committer=self._who, authors=authors),
+            key=f"erase-{erase}",
+            asked=erase.encode,
+        )
+        content = self._at(outcome.commits[-1] if outcome.commits else outcome.head)
+        first = state_of(content).mark
+        if self._moment is not None:
+            return Settled(first, b"".join(sorted(self._younger()[0])))
+        return Settled(first, content=content if outcome.commits else None)
+
+    def earlier_log_files(self) -> int:
+        return 0
+
+    def unneeded_files(self) -> list[int]:
+        """The sizes of files that earlier states name, and neither the newest nor one that is spared."""
+        found: dict[str, int] = {}
+        kept = self._live()
+        for content in self._states():
+            if self.spares(content):
+                kept |= self._addresses(content).keys()
+            else:
+                found |= self._addresses(content)
+        return [size for address, size in found.items() if address not in kept]
+
+    def _live(self) -> set[str]:
+        """The files of the newest state; none if the table was dropped."""
+        return set() if self._is_dropped else {file.at(path) for path, file in self._files(self.content)}
+
+    def left(self, horizon: TableHorizon) -> Leftovers:
+        """Files that only earlier states name and that are there still.
+
+        All of them were written before the erase began, so that a grace period later none can be left. Until
+        then they are looked for by name, as long as the lake has the trees of these states.
+        """
+        until_us = horizon.begun_us + self._kernel.graces.of_sweeps().data_us
+        if self._kernel.clock() > until_us:
+            return Leftovers(forked=self._forked)
+        gone, kept = set[str](), self._live()
+        horizons = TableHorizons.read(self._kernel.store, self._kernel.formats)
+        try:
+            for content in self._states():
+                found = gone if horizons.is_behind(content) else kept
+                found.update(self._addresses(content))
+        except Damaged:  # a sweep has taken trees meanwhile
+            return Leftovers(1, until_us, forked=self._forked)
+        sizes = self._pool.sizes(sorted(gone - kept))
+        return Leftovers(sum(one is not None for one in sizes), until_us, forked=self._forked)
+
+    def _states(self) -> Iterator[FilesTable]:
+        """The states of the table that kept commits have, each once."""
+        seen: set[bytes] = set()
+        for content in states_of(self._kernel, self._table):
+            if isinstance(content, FilesTable) and is_managed(content) and content.state not in seen:
+                seen.add(content.state)
+                yield content
+
+    def _addresses(self, content: FilesTable) -> dict[str, int]:
+        """The files of a state, with their sizes."""
+        return {file.at(path): file.size for path, file in self._files(content)}
+
+    def _files(self, content: FilesTable) -> Iterator[tuple[str, File]]:
+        return trees.below(self._kernel.objects, state_of(content).root)
+
+    def cut(self, first: int) -> tuple[int, int, str]:  # noqa: ARG002 - it has no log
+        return 0, 0, ""
+
+    def sweep(self, progress: Progress) -> SweptTable:
+        """Remove files of the pool that nothing retained names and that nobody can be about to commit."""
+        call = SweepFiles(remove_data=True)
+        swept = FilesSweep(
+            self._kernel, self._lake.places, self._lake.id, self._lake.warehouse, call, progress
+        ).run()
+        self._forked = swept.forked
+        return SweptTable(
+            key=self._key,
+            location=self._pool.url,
+            data_files=swept.data_files,
+            data_bytes=swept.data_bytes,
+            scratch_files=0,
+            scratch_bytes=0,
+            waiting=swept.waiting,
+            kept=swept.kept,
+            forked=swept.forked,
+            problem=swept.problem,
+        )

@@ -1,0 +1,356 @@
+"""Answering calls about jobs, and the one commit that each may make, from a kernel in this process.
+
+A process may die between any two steps here, and whoever repeats the call goes on from there. What has
+landed is told by the log of the job's branch, and not by the job's row, which only follows it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+import msgspec
+
+from penstock.errors import (
+    ConflictError,
+    HistoryExpired,
+    IdempotencyKeyReused,
+    InvalidRequest,
+    JobOver,
+    LakeMoved,
+    PenstockError,
+    ReferenceChanged,
+    ReferenceExists,
+    ReferenceNotFound,
+    RequestError,
+)
+from penstock.formats.files.files import new_folder
+from penstock.formats.files.intents import When
+from penstock.formats.files.lake import calls as files_calls
+from penstock.formats.files.lake.answers import FilesWritten, JobBegun, JobInfo
+from penstock.formats.files.lake.ended import drop_branch
+from penstock.formats.files.lake.pool import pool_of, require_fence
+from penstock.kernel.attempts import Attempts
+from penstock.kernel.batch import Outcome
+from penstock.kernel.bring import MergeOptions
+from penstock.kernel.rows import live
+from penstock.lake.asked import asked
+from penstock.lake.call import Call
+from penstock.lake.embedded import Embedded, first
+from penstock.model.commits import Commit, CommitMeta
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.jobs import (
+    TEXT_MAX_CHARS,
+    Job,
+    JobState,
+    attempt_of,
+    check_job_id,
+    own_branch,
+    own_branch_note,
+)
+from penstock.model.operations import Change
+from penstock.model.references import Kind
+
+logger = logging.getLogger("penstock")
+
+TIDIED_AT_ONCE: Final = 10
+"""How many rows of jobs that are over are looked at when another one begins: that costs about the same,
+however many there are, and keeps their number in bounds."""
+OUT_OF_TIME: Final = "its time was over"
+
+
+class JobAnswers:
+    """Answers the calls about jobs, and lands what jobs write."""
+
+    def __init__(self, lake: Embedded) -> None:
+        self._lake, self._kernel = lake, lake.kernel
+        self._attempts = Attempts(lake.kernel)
+        self._jobs = self._attempts.jobs
+        self.ways: dict[type[Call[Any]], Callable[[Any], Any]] = {
+            files_calls.BeginJob: self._begin,
+            files_calls.AbortJob: self._abort,
+            files_calls.ListJobs: self._list,
+        }
+
+    # -- the one commit ------------------------------------------------------------------------------------
+
+    def check_write(self, call: files_calls.WriteFiles) -> None:
+        """``InvalidRequest`` for what no attempt of a job would send."""
+        assert call.job is not None
+        check_job_id(call.job)
+        if call.fence is None:
+            raise InvalidRequest("a job commits with the fence of its attempt")
+        require_fence(call.fence, self._lake.or_default(call.branch), call.key)
+        if call.idempotency_key not in (None, call.job):
+            raise InvalidRequest("the idempotency key of a job's commit is the job's id, and no other")
+        if call.folder and call.folder.rstrip("/").rpartition("/")[2] != call.fence:
+            raise InvalidRequest(f"{call.folder!r} is not the folder of this attempt of job {call.job}")
+
+    def write(self, call: files_calls.WriteFiles, change: Change, meta: CommitMeta) -> FilesWritten:
+        """The one commit of a job: it lands once, or it never will.
+
+        A refusal tells that this attempt has not landed, and never will: its writer may remove the files.
+        """
+        assert call.job is not None
+        assert call.fence is not None
+        branch = self._lake.or_default(call.branch)
+        job = self._attempts.send(call.job, call.fence, str(call.key), branch)
+        if job.state is JobState.COMMITTED:
+            self._drop(job.own_branches())
+            return self._committed(job)
+        try:
+            written = self._land(call, change, meta, job)
+        except LakeMoved:
+            raise
+        except (RequestError, ConflictError) as refused:
+            return self._refused(job, refused)
+        self._jobs.landed(job, NO_COMMIT if written.commit is None else written.commit.object_id)
+        self._drop(job.own_branches())
+        return written
+
+    def _refused(self, job: Job, refused: RequestError | ConflictError) -> FilesWritten:
+        """Note that a commit was refused, and raise why; unless it has landed, sent by somebody else."""
+        is_off = isinstance(refused, IdempotencyKeyReused | JobOver)
+        ended = self._attempts.refused(job, "it was called off" if is_off else refused.message)
+        if ended is not None and ended.fence == job.fence:
+            self._drop(ended.own_branches())
+            if ended.state is JobState.COMMITTED:
+                return self._committed(ended)
+        else:
+            self._drop([job.own_branch] if job.own_branch else [])
+        if is_off:
+            raise JobOver(
+                f"this attempt of job {job.id} was called off before it landed", job=job.id
+            ) from None
+        raise refused
+
+    def _land(self, call: files_calls.WriteFiles, change: Change, meta: CommitMeta, job: Job) -> FilesWritten:
+        if job.own_branch and call.when is not When.IGNORE:
+            return self._merged(call, change, meta, job)
+        # Whether there is anything to ignore it for, only the target's turn tells: a merge would be a commit
+        # also if it changes nothing.
+        outcome = self._kernel.commit(
+            job.branch,
+            [change],
+            meta,
+            grown_from=job.base,
+            incarnation=job.incarnation,
+            create_namespaces=call.create,
+            doubt_from=job.position,
+            key=job.commit_key,
+            asked=partial(asked, call),
+        )
+        return self._told(outcome)
+
+    def _merged(
+        self, call: files_calls.WriteFiles, change: Change, meta: CommitMeta, job: Job
+    ) -> FilesWritten:
+        """The commit on the attempt's own branch, and then its merge: both under the job's key, so that
+        whoever repeats them goes on where another one stopped."""
+        key, digest = job.commit_key, partial(asked, call)
+        made = self._on_own_branch(call, change, meta, job)
+        if not made.commits:
+            return FilesWritten(head=self._kernel.references.get(job.branch).id)
+        merged = self._kernel.merge(
+            made.head,
+            job.branch,
+            meta,
+            MergeOptions(),
+            grown_from=job.base,
+            incarnation=job.incarnation,
+            doubt_from=job.position,
+            key=key,
+            asked=digest,
+        )
+        # Somebody may have merged the attempt's branch by hand: then its own commit is in the target.
+        commit = ObjectId(bytes.fromhex(merged.commits[-1])) if merged.commits else made.commits[-1]
+        return FilesWritten(commit=Commit.of(commit, self._kernel.history.commit(commit)), head=merged.head)
+
+    def _on_own_branch(
+        self, call: files_calls.WriteFiles, change: Change, meta: CommitMeta, job: Job
+    ) -> Outcome:
+        """The commit on the branch that the attempt has made; ``JobOver`` if that is gone."""
+        try:
+            own = self._kernel.references.get(job.own_branch)
+            if own.note == own_branch_note(job.fence):
+                return self._kernel.commit(
+                    job.own_branch,
+                    [change],
+                    meta,
+                    incarnation=own.incarnation,
+                    create_namespaces=call.create,
+                    key=job.commit_key,
+                    asked=partial(asked, call),
+                )
+        except (ReferenceNotFound, ReferenceChanged):
+            pass
+        raise JobOver(f"the branch '{job.own_branch}' of this attempt of job {job.id} is gone", job=job.id)
+
+    def _committed(self, job: Job) -> FilesWritten:
+        """What a job came to before, as its row tells."""
+        head = job.commit
+        with suppress(ReferenceNotFound):
+            head = self._kernel.references.get(job.branch).head
+        commit: Commit | None = None
+        if job.commit != NO_COMMIT:
+            with suppress(HistoryExpired):
+                commit = Commit.of(job.commit, self._kernel.history.commit(job.commit))
+        return FilesWritten(commit=commit, head=head.hex())
+
+    def _told(self, outcome: Outcome) -> FilesWritten:
+        from penstock.formats.files.lake.handlers import written
+
+        return written(self._lake, outcome)
+
+    def _drop(self, branches: Iterable[str]) -> None:
+        """Remove branches that attempts made which are over; what cannot go now, goes with the next sweep."""
+        for name in branches:
+            try:
+                found = live(self._kernel.store.reference(name))
+                if found is not None and attempt_of(found) is not None:
+                    drop_branch(self._kernel, found)
+            except PenstockError as problem:
+                logger.warning("branch '%s' of a job that is over could not be removed: %s", name, problem)
+
+    # -- beginning -----------------------------------------------------------------------------------------
+
+    def _begin(self, call: files_calls.BeginJob) -> JobBegun:
+        check_job_id(call.id)
+        require_fence(call.fence, self._lake.or_default(call.branch), call.key)
+        pool, now_us = pool_of(self._lake.warehouse), self._kernel.clock()
+        begun, before = self._attempts.begin(self._wanted(call, now_us))
+        if begun.has_ended:
+            self._drop(begun.own_branches())
+        elif before is not None and before.own_branch != begun.own_branch:
+            self._drop([before.own_branch] if before.own_branch else [])
+        if begun.own_branch and begun.state is JobState.RUNNING:
+            self._make_branch(begun)
+        # Of this attempt, also where an earlier one has landed: that one's files are the table's.
+        folder = pool + new_folder(self._lake.id, UUID(hex=call.fence), begun.began_us)
+        others = tuple(self._others(begun, now_us))
+        self._forget_some()
+        return JobBegun(job=JobInfo.of(begun, now_us), folder=folder, others=others)
+
+    def _make_branch(self, job: Job) -> None:
+        """Make the branch of an attempt, unless that was done when this very attempt began.
+
+        What a job left there that is forgotten goes. ``ReferenceExists`` if people have a branch of that
+        name; then nothing comes of the job.
+        """
+        note = own_branch_note(job.fence)
+        found = live(self._kernel.store.reference(job.own_branch))
+        if found is not None and found.note != note and attempt_of(found) is not None:
+            drop_branch(self._kernel, found)
+        try:
+            self._kernel.references.create(job.own_branch, Kind.BRANCH, job.base, who=job.who, note=note)
+        except ReferenceExists as problem:
+            found = live(self._kernel.store.reference(job.own_branch))
+            if found is not None and found.note != note:
+                self._jobs.abort(job.id, problem.message, job.fence)
+                raise
+
+    def _wanted(self, call: files_calls.BeginJob, now_us: int) -> Job:
+        longest_s = self._kernel.graces.of_writers().data_us / 2 / 1e6
+        timeout_s = longest_s if call.timeout_s is None else call.timeout_s
+        if not 0 < timeout_s <= longest_s:  # also if it is no number
+            raise InvalidRequest(
+                f"a job may take up to {longest_s / 86_400:g} days, half of the lake's data_grace_days"
+            )
+        branch = self._kernel.branch(self._lake.or_default(call.branch))
+        return Job(
+            id=call.id,
+            fence=call.fence,
+            state=JobState.RUNNING,
+            key=str(call.key),
+            branch=branch.name,
+            incarnation=branch.incarnation,
+            base=branch.head,
+            # In a transaction the branch is its own already, and nothing is forked from there.
+            own_branch=own_branch(call.id, 1) if call.own_branch and branch.kind is Kind.BRANCH else "",
+            what=_text(call.what),
+            application=_text(call.application),
+            who=_text(call.who),
+            began_us=now_us,
+            expires_us=now_us + int(timeout_s * 1e6),
+            changed_us=now_us,
+        )
+
+    def _others(self, mine: Job, now_us: int) -> Iterator[JobInfo]:
+        """Jobs that write the same table right now. On the way, some that were abandoned are ended."""
+        tidied = 0
+        for job in self._jobs.open():
+            if job.is_abandoned(now_us) and tidied < TIDIED_AT_ONCE:
+                tidied += 1
+                self._end(job)
+            elif _is_beside(job, mine) and not job.is_over(now_us):
+                yield JobInfo.of(job, now_us)
+
+    def _end(self, job: Job) -> None:
+        """End a job that its process has left in the middle."""
+        if job.state is JobState.COMMITTING:
+            self._attempts.settle(job, OUT_OF_TIME)
+        else:
+            self._jobs.abort(job.id, OUT_OF_TIME, job.fence)
+        self._drop(job.own_branches())
+
+    def _forget_some(self) -> None:
+        """Forget jobs that ended long ago, among a few that are looked at, wherever chance begins."""
+        for job in self._jobs.some_ended(uuid4().hex, TIDIED_AT_ONCE):
+            if self._jobs.is_old(job):
+                self._drop(job.own_branches())
+                self._jobs.forget(job.id)
+
+    # -- what there is, and an end -------------------------------------------------------------------------
+
+    def _abort(self, call: files_calls.AbortJob) -> JobInfo:
+        if call.fence is not None:
+            check_job_id(call.fence, "fence")
+        why = _text(call.why or (f"by {call.who}" if call.who else ""))
+        job = self._attempts.abort(check_job_id(call.id), why, call.fence)
+        if job.has_ended:
+            self._drop(job.own_branches())
+        return JobInfo.of(job, self._kernel.clock())
+
+    def _seen(self, job: Job) -> Job:
+        """A job that was committing, as its branch says it ended. Who only looks changes nothing."""
+        if job.state is not JobState.COMMITTING or (commit := self._attempts.commit_of(job)) is None:
+            return job
+        return msgspec.structs.replace(job, state=JobState.COMMITTED, commit=commit)
+
+    def _list(self, call: files_calls.ListJobs) -> tuple[JobInfo, ...]:
+        now_us = self._kernel.clock()
+        if call.id is not None:
+            one = self._jobs.find(check_job_id(call.id))
+            known = [] if one is None else [one]
+        else:
+            known = list(self._jobs.all() if call.all else self._jobs.open())
+            last = self._jobs.find(check_job_id(call.after)) if call.after is not None else None
+            if last is not None:  # otherwise it was forgotten meanwhile, and nobody knows where it was
+                known = [job for job in known if _order(job) < _order(last)]
+            known.sort(key=_order, reverse=True)
+        chosen = (
+            self._seen(job)
+            for job in known
+            if (call.key is None or job.key == str(call.key)) and call.branch in (None, job.branch)
+        )
+        found = (JobInfo.of(job, now_us) for job in chosen if call.all or not job.has_ended)
+        return tuple(first(found, call.limit))
+
+
+def _order(job: Job) -> tuple[int, str]:
+    """By when it began."""
+    return job.began_us, job.id
+
+
+def _is_beside(job: Job, mine: Job) -> bool:
+    """Whether it is another job that writes the same table on the same branch."""
+    return job.id != mine.id and (job.key, job.branch) == (mine.key, mine.branch)
+
+
+def _text(text: str) -> str:
+    """What is told for people, in a form that can be stored."""
+    return text[:TEXT_MAX_CHARS].encode(errors="replace").decode()

@@ -1,0 +1,82 @@
+"""The bytes of a file of a table: read from storage as they are asked for, or said to be lost there."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, BinaryIO, Final, cast
+
+from penstock.errors import Damaged
+from penstock.formats.files.lake.answers import FileEntry
+from penstock.formats.files.lake.pool import name_in_pool, pool_of
+from penstock.model.keys import Key
+from penstock.storage.places import Places
+
+READ_AHEAD_BYTES: Final = 1024 * 1024
+"""So much is asked for at once, where a program reads less."""
+
+
+class TableBytes:
+    """The bytes of a table's files, in the lake's pool.
+
+    ``Damaged`` names a file of which the storage has less than was written.
+    """
+
+    def __init__(self, places: Places, warehouse: str, key: Key) -> None:
+        self._pool, self._warehouse, self._key = places.at(pool_of(warehouse)), warehouse, key
+
+    def read(self, entry: FileEntry, start: int, length: int) -> bytes:
+        """So many bytes of a file, which must have them."""
+        found = self._pool.read_range(name_in_pool(self._warehouse, entry.address), start, length)
+        if found is None or len(found) != length:
+            raise self.lost(entry)
+        return found
+
+    def open(self, entry: FileEntry) -> BinaryIO:
+        """A file as a file object, which can seek, and reads what is asked for."""
+        return cast("BinaryIO", io.BufferedReader(_Ranges(self, entry), READ_AHEAD_BYTES))
+
+    def lost(self, entry: FileEntry) -> Damaged:
+        """What there is to be said of a file whose bytes are not those that were written."""
+        return Damaged(
+            f"'{entry.path}' of '{self._key}' is not in storage as it was written: {entry.address}",
+            table=str(self._key),
+            path=entry.path,
+        )
+
+
+class _Ranges(io.RawIOBase):
+    def __init__(self, files: TableBytes, entry: FileEntry) -> None:
+        super().__init__()
+        self._files, self._entry, self._size = files, entry, entry.size
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        self._check_open()
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._check_open()
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}
+        if whence not in start or start[whence] + offset < 0:
+            raise ValueError(f"cannot seek to {offset} ({whence})")
+        self._position = start[whence] + offset
+        return self._position
+
+    def readinto(self, buffer: Any, /) -> int:
+        self._check_open()
+        wanted = max(0, min(len(buffer), self._size - self._position))
+        if not wanted:
+            return 0
+        buffer[:wanted] = self._files.read(self._entry, self._position, wanted)
+        self._position += wanted
+        return wanted
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ValueError("the file is closed")

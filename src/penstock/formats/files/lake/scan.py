@@ -1,0 +1,93 @@
+"""How the files of a table are read by Spark: which options hold, and where each file lies.
+
+The same for whoever reads: ``penstock.spark.read``, and code that knows only its session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from penstock.errors import InvalidRequest
+from penstock.formats.files.files import POOL
+from penstock.formats.files.lake.answers import FileEntry, FilesAbout, TableLayout
+from penstock.formats.files.lake.data_files import is_hidden
+from penstock.formats.files.lake.facts import OPTION
+from penstock.formats.files.lake.partition_columns import PartitionColumns
+from penstock.formats.files.lake.pool import pool_of
+from penstock.lake.scan_files import ScanFile
+from penstock.model.keys import Key
+
+LISTING_OPTIONS: Final = frozenset(
+    {
+        "path",
+        "basepath",
+        "recursivefilelookup",
+        "pathglobfilter",
+        "modifiedbefore",
+        "modifiedafter",
+        "ignoredpathsegmentregex",
+    }
+)
+"""Options by which Spark would choose files. Which files there are is the lake's to say."""
+_INFERENCE_OPTIONS: Final = ("mergeschema", "inferschema")
+"""Options by which columns are to be those of the files, whatever the last job said."""
+
+
+def scan_layout(about: FilesAbout, wanted: str | None, options: Mapping[str, str]) -> TableLayout:
+    """How files are read, as the table's last job said and as the reader says otherwise.
+
+    The schema is empty if Spark is to look into the files for it. ``InvalidRequest`` if it is not known which
+    format they have, or the reader wants to choose files.
+    """
+    chosen = wanted or about.layout.format
+    if not chosen:
+        raise InvalidRequest(
+            f"nobody has said which format the files of '{about.key}' have: give it, as in format='parquet'",
+            table=str(about.key),
+        )
+    if ours := sorted(name for name in options if name.lower().startswith(OPTION)):
+        raise InvalidRequest(
+            f"'{ours[0]}' is no option of a reader; what is for the lake is an argument here"
+        )
+    refused = sorted(name for name in options if name.lower() in LISTING_OPTIONS)
+    if refused:
+        raise InvalidRequest(
+            f"which files '{about.key}' has is the lake's to say, so {', '.join(refused)} cannot be chosen; "
+            "'folder' reads a part of it",
+            table=str(about.key),
+        )
+    # Of another format than the last job's, what it said is not about these files.
+    is_said = chosen.lower() == about.layout.format.lower()
+    before = about.layout.options if is_said else {}
+    names = {name.lower() for name in options} | LISTING_OPTIONS
+    infers = any(value == "true" for name, value in options.items() if name.lower() in _INFERENCE_OPTIONS)
+    return TableLayout(
+        format=chosen,
+        partition_by=about.layout.partition_by,
+        schema=about.layout.schema if is_said and not infers else "",
+        options={name: value for name, value in before.items() if name.lower() not in names} | {**options},
+    )
+
+
+def scan_files(
+    key: Key, warehouse: str, files: Iterable[tuple[str, FileEntry]], partitions: PartitionColumns
+) -> list[ScanFile]:
+    """The files as Spark is told of them, below the warehouse.
+
+    Each comes with the path by which its partition is known. ``InvalidRequest`` for one that Spark would
+    leave out without a word.
+    """
+    pool = pool_of(warehouse)
+    found = []
+    for path, one in files:
+        name = one.address.removeprefix(pool)
+        if is_hidden(name.rpartition("/")[2]):
+            raise InvalidRequest(
+                f"the file at '{one.path}' of '{key}' lies in storage as {name!r}, a name "
+                "that Spark reads no files of: write it again under its path",
+                table=str(key),
+            )
+        modified_ms = 0 if one.modified is None else int(one.modified.timestamp() * 1000)
+        found.append(ScanFile(POOL + name, one.size, modified_ms, partitions.of(path)))
+    return found

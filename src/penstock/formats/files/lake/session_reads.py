@@ -1,0 +1,437 @@
+"""Reads of code that knows only its Spark session: the files of a table that a path or an option names.
+
+Penstock's class in the JVM tells what Spark is about to read, and is answered with the files that the lake
+has there, at one commit. As for writes (``sessions``) nothing is remembered between two requests: the commit
+that a query reads comes with each of them.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest, KeyNotFound, TransactionNotFound, TransactionOver
+from penstock.formats.files.lake.answers import FileEntry, FilesAbout
+from penstock.formats.files.lake.calls import GetFiles, GetFilesTable, ListFiles
+from penstock.formats.files.lake.data_files import is_data
+from penstock.formats.files.lake.facts import (
+    OPTION,
+    check_settings,
+    check_table_named,
+    lake_options,
+    table_at,
+    tables_of,
+)
+from penstock.formats.files.lake.partition_columns import (
+    PartitionColumns,
+    Rules,
+    partition_columns,
+    unescaped,
+)
+from penstock.formats.files.lake.paths import as_folder
+from penstock.formats.files.lake.scan import LISTING_OPTIONS, scan_files, scan_layout
+from penstock.formats.files.lake.sessions import Deciding
+from penstock.lake.answers import About, Resolved
+from penstock.lake.calls import GetAbout, Resolve
+from penstock.lake.scan_files import STRICT, pack_scan_files
+from penstock.lake.transactions.calls import NoteReads
+from penstock.lake.transactions.reading import transaction_read
+from penstock.model.keys import Key
+from penstock.model.reads import Read
+from penstock.storage.hadoop import HadoopPath, hadoop_address, hadoop_path
+
+READ: Final = "read"
+"""What the JVM calls it."""
+PAGE_MAX: Final = 10_000
+REF: Final = "ref"
+"""The option of a read that names a branch, a tag or a commit. A branch may be named as for a write, too."""
+
+_OF_ANY_BYTES: Final = frozenset({"text", "binaryfile"})
+"""Formats by which files of every other one can be read."""
+_OF_NAMED_COLUMNS: Final = frozenset({"parquet", "orc", "json", "avro"})
+"""Formats whose files have names of columns: one that they do not have is null in each row."""
+_OLD_FILES: Final = (
+    "  Read them in a session without this path among 'tables', and write the rows to the table: "
+    "penstock.spark.write(rows, key, format=…)."
+)
+_PATTERN: Final = frozenset("*?[{")
+
+
+class Pin(msgspec.Struct, frozen=True, kw_only=True):
+    """The commit that a query reads at a revision."""
+
+    commit: str
+    via: str | None = None
+    """The reference that led to it."""
+
+
+class ReadFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What Spark knows of a read."""
+
+    paths: tuple[str, ...] = ()
+    """Whole URLs, as the code names them; patterns too."""
+    home: str = ""
+    """The file system that paths without a scheme are in."""
+    tables: str = ""
+    """The session's setting: an object of JSON, from paths to keys of tables."""
+    options: dict[str, str] = {}
+    settings: tuple[str, ...] = ()
+    """The names of all settings of the session that are for the lake."""
+    format: str = ""
+    schema: str = ""
+    """That the code or Spark's catalogue names, as JSON, with the partition columns; empty for none."""
+    partition_by: tuple[str, ...] | None = None
+    """Of a table in Spark's catalogue; nothing if only paths are read."""
+    is_stream: bool = False
+    pinned: dict[str, Pin] = {}
+    """The commits that the same query reads already, by revision."""
+    zone: str = "UTC"
+    """Of times among the values of partition columns."""
+    infers: bool = True
+    """Whether types of partition columns follow from their values."""
+    has_local_times: bool = False
+    """Whether a time without a zone is a `timestamp_ntz`."""
+    is_case_sensitive: bool = False
+
+
+class SessionRead(msgspec.Struct, frozen=True, kw_only=True):
+    """A read of Spark's."""
+
+    facts: ReadFacts
+
+
+class FilesToRead(msgspec.Struct, frozen=True, kw_only=True):
+    """What Spark is to read instead."""
+
+    is_ours: bool
+    """Whether it is a table of the lake. Any other read is Spark's own affair."""
+    ref: str = ""
+    """The revision that was asked for, empty for the default branch, …"""
+    pin: Pin | None = None
+    """… and the commit there."""
+    refusal: str = ""
+    """Why the read is to be refused if any file is at the paths: the lake has no such table yet."""
+    files: str = ""
+    """As ``pack_scan_files`` makes them, in base64."""
+    schema: str | None = None
+    """The columns in the files, as JSON; nothing to have Spark look into them."""
+    partition_schema: str = ""
+    """The columns that are not in the files, as JSON."""
+    how: dict[str, Any] = {}
+    """The format, the options of its reader, the zone of times, and where the rows come from."""
+
+
+def read_files(by: Deciding, asked: SessionRead) -> FilesToRead:
+    """The files that a read is of; ``InvalidRequest`` if it is of a table and cannot be answered."""
+    facts = asked.facts
+    check_settings(facts.settings)
+    options = lake_options(facts.options, "read", REF)
+    named = options.get("table")
+    tables = tables_of(facts.tables, facts.home)
+    found = (Key.parse(named), ("",)) if named is not None else _table_and_folders(facts, tables)
+    if found is None:
+        check_table_named(options)
+        return FilesToRead(is_ours=False)
+    key, folders = found
+    if facts.is_stream:
+        raise InvalidRequest(
+            f"'{key}' is a table of files, which no stream reads: its files are not at {_shown(facts)}\n"
+            "  Read it at once by spark.read, or keep its rows in a Delta table, which streams read by "
+            "penstock.spark.stream.",
+            table=str(key),
+        )
+    ref = _revision(options)
+    return _Reader(by, facts, key, ref, tables).answer(folders)
+
+
+def _revision(options: Mapping[str, str]) -> str:
+    if REF in options and "branch" in options:
+        raise InvalidRequest(f"give one of the options '{OPTION}{REF}' and '{OPTION}branch'")
+    return options.get(REF) or options.get("branch") or ""
+
+
+def _shown(facts: ReadFacts) -> str:
+    return ", ".join(facts.paths) or "a path of the session's"
+
+
+# -- which table -------------------------------------------------------------------------------------------
+
+
+def _table_and_folders(
+    facts: ReadFacts, tables: Mapping[HadoopPath, Key]
+) -> tuple[Key, tuple[str, ...]] | None:
+    """The table that paths stand for, and the folders of it; ``None`` if they stand for none."""
+    found = [_table_at(path, tables, facts.home) for path in facts.paths]
+    ours = [one for one in found if one is not None]
+    if not ours:
+        return None
+    keys = {key for key, _ in ours}
+    if len(ours) < len(found) or len(keys) > 1:
+        raise InvalidRequest(
+            f"of the paths that are read together, some are '{ours[0][0]}' of the lake and others are not\n"
+            "  Read them one by one, and unite the rows: one.unionByName(other)."
+        )
+    return keys.pop(), tuple(dict.fromkeys(folder for _, folder in ours))
+
+
+def _table_at(path: str, tables: Mapping[HadoopPath, Key], home: str) -> tuple[Key, str] | None:
+    try:
+        place = hadoop_path(path, home)
+    except InvalidRequest:
+        return None  # Spark says what is wrong with it
+    for top, key in tables.items():
+        if place.system != top.system:
+            continue
+        shorter = min(len(place.names), len(top.names))
+        pairs = list(zip(place.names[:shorter], top.names[:shorter], strict=True))
+        if any(here != there and not _PATTERN & set(here) for here, there in pairs):
+            continue
+        if any(_PATTERN & set(name) for name in place.names):
+            raise InvalidRequest(
+                f"the pattern {path} is not looked up in '{key}' of the lake\n"
+                "  Read the path that stands for the table, and choose rows: .where(…).",
+                table=str(key),
+            )
+        if len(place.names) < len(top.names):
+            raise InvalidRequest(
+                f"below {path} there is a path that stands for '{key}' of the lake: its rows would be left "
+                "out, or files be read that are none of its\n  Read the two apart.",
+                table=str(key),
+            )
+    return table_at(path, tables, home)
+
+
+# -- its files ---------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Answers one read of a table."""
+
+    def __init__(
+        self, by: Deciding, facts: ReadFacts, key: Key, ref: str, tables: Mapping[HadoopPath, Key]
+    ) -> None:
+        self._by, self._facts, self._key, self._ref, self._tables = by, facts, key, ref, tables
+        self._lake: About = by.do(GetAbout())
+        pin = facts.pinned.get(ref)
+        if pin is None:
+            resolved: Resolved = by.do(Resolve(revision=ref or None))
+            pin = Pin(commit=resolved.commit, via=resolved.name)
+        self._pin = pin
+        self._rules = Rules(
+            infers=facts.infers,
+            timestamp="timestamp_ntz" if facts.has_local_times else "timestamp",
+            is_case_sensitive=facts.is_case_sensitive,
+        )
+
+    def answer(self, folders: tuple[str, ...]) -> FilesToRead:
+        self._note_read(folders)
+        try:
+            about: FilesAbout = self._by.do(
+                GetFilesTable(key=self._key, at=self._pin.commit, via=self._pin.via)
+            )
+        except KeyNotFound:
+            if self._facts.partition_by is not None:
+                return self._without_table()
+            raise KeyNotFound(
+                f"there is no '{self._key}' in the lake, which {_shown(self._facts)} stands for: write to it "
+                f"first. Files that lie at the path are none of the lake's.\n{_OLD_FILES}",
+                key=str(self._key),
+                ref=self._ref,
+            ) from None
+        files: list[tuple[str, FileEntry]] = []
+        above: set[str] = set()
+        for folder in folders:
+            base, found = self._files(folder)
+            files += [(one.path.removeprefix(base), one) for one in found if is_data(one.path)]
+            names = (part.partition("=")[0] for part in base.split("/") if "=" in part)
+            above |= {self._rules.folded(unescaped(name)) for name in names}
+        return self._answer(about, above, files)
+
+    def _note_read(self, folders: tuple[str, ...]) -> None:
+        """In a transaction, remember what is read; as ``Table.note_read`` does."""
+        transaction = transaction_read(self._pin.commit, self._pin.via)
+        if transaction is None:
+            return
+        reads = tuple(Read(key=self._key, part=folder or None) for folder in folders)
+        with suppress(TransactionNotFound, TransactionOver):
+            self._by.do(NoteReads(id=transaction, reads=reads))
+
+    def _without_table(self) -> FilesToRead:
+        """A table of Spark's catalogue that is not in the lake yet: it is empty, unless files lie there."""
+        fields = _fields(self._facts.schema) or []
+        names = {self._rules.folded(one) for one in self._facts.partition_by or ()}
+        by = [one for one in fields if self._rules.folded(one["name"]) in names]
+        inside = [one for one in fields if one not in by]
+        return FilesToRead(
+            is_ours=True,
+            ref=self._ref,
+            pin=self._pin,
+            refusal=(
+                f"'{self._key}' is not in the lake yet, and the files at {_shown(self._facts)}, which stands "
+                f"for it, are none of the lake's: no row of them would be read\n{_OLD_FILES}"
+            ),
+            files=self._packed([], PartitionColumns((), {})),
+            schema=_struct(inside),
+            partition_schema=_struct(by),
+            how=self._how(self._facts.format, self._reader_options()),
+        )
+
+    def _answer(self, about: FilesAbout, above: set[str], files: list[tuple[str, FileEntry]]) -> FilesToRead:
+        """``above`` are the partition columns whose values the paths that are read have in themselves."""
+        facts = self._facts
+        self._check_format(about)
+        layout = scan_layout(about, facts.format, self._reader_options())
+        fields = _fields(facts.schema)
+        if fields is None and (fields := _fields(layout.schema)) is not None:
+            fields = [one for one in fields if self._rules.folded(one["name"]) not in above]
+        types = {one["name"]: one["type"] for one in fields or () if isinstance(one["type"], str)}
+        partitions = partition_columns((path for path, _ in files), types, self._rules)
+        constants = [_field(name, kind) for name, kind in partitions.fields]
+        if facts.partition_by is not None:
+            constants = self._as_in_catalogue(about, fields or [], constants, has_files=bool(files))
+        names = {self._rules.folded(one["name"]) for one in constants}
+        inside = (
+            None
+            if fields is None
+            else [one for one in fields if self._rules.folded(one["name"]) not in names]
+        )
+        if inside is None and not any(one.size for _, one in files):
+            raise InvalidRequest(
+                f"'{self._key}' has no rows, and it is not known which columns: give them by .schema(…)",
+                table=str(self._key),
+            )
+        return FilesToRead(
+            is_ours=True,
+            ref=self._ref,
+            pin=self._pin,
+            files=self._packed(files, partitions),
+            schema=None if inside is None else _struct(inside),
+            partition_schema=_struct(constants),
+            how=self._how(layout.format, layout.options),
+        )
+
+    def _check_format(self, about: FilesAbout) -> None:
+        known, wanted = about.layout.format.lower(), self._facts.format.lower()
+        if about.files and known and wanted != known and wanted not in _OF_ANY_BYTES:
+            raise InvalidRequest(
+                f"'{self._key}' has files of the format '{known}', and is read as '{wanted}'\n"
+                f"  Read it as '{known}'; a table of Spark's catalogue is created anew with USING {known}.",
+                table=str(self._key),
+            )
+
+    def _as_in_catalogue(
+        self,
+        about: FilesAbout,
+        fields: list[dict[str, Any]],
+        constants: list[dict[str, Any]],
+        *,
+        has_files: bool,
+    ) -> list[dict[str, Any]]:
+        """The partition columns as Spark's catalogue has them; ``InvalidRequest`` if the lake has others."""
+        folded = self._rules.folded
+        by = self._facts.partition_by or ()
+        known = {folded(one["name"]): one for one in fields}
+        if has_files and [folded(one["name"]) for one in constants] != [folded(one) for one in by]:
+            raise InvalidRequest(
+                f"'{self._key}' is partitioned by {_listed(one['name'] for one in constants)}, and the table "
+                f"of Spark's catalogue by {_listed(by)}\n"
+                "  Create that one anew with the same partition columns: its rows stay in the lake.",
+                table=str(self._key),
+            )
+        told = _fields(about.layout.schema)
+        if told is not None and about.files and self._facts.format.lower() in _OF_NAMED_COLUMNS:
+            there = {folded(one["name"]) for one in told} | {folded(one) for one in by}
+            absent = [one["name"] for one in fields if folded(one["name"]) not in there]
+            if absent:
+                raise InvalidRequest(
+                    f"'{self._key}' has no column {_listed(absent)}, which the table of Spark's catalogue "
+                    f"has; it has {_listed(one['name'] for one in told)}\n"
+                    "  Create that one anew with the columns that there are: its rows stay in the lake.",
+                    table=str(self._key),
+                )
+        return [known[folded(one)] for one in by if folded(one) in known]
+
+    def _files(self, folder: str) -> tuple[str, list[FileEntry]]:
+        """The files in a folder, or the one file that it is, and the folder below which names are values."""
+        at: dict[str, Any] = {"key": self._key, "at": self._pin.commit, "via": self._pin.via}
+        limit = self._lake.page_max or PAGE_MAX
+        call = ListFiles(**at, prefix=folder, limit=limit)
+        found: list[FileEntry] = []
+        while True:
+            page = self._by.do(call)
+            found += page
+            if len(page) < limit:
+                break
+            call = msgspec.structs.replace(call, after=page[-1].path)
+        if found or not folder:
+            return self._base(folder), found
+        path = folder.removesuffix("/")
+        if not (found := list(self._by.do(GetFiles(**at, file=(path,))))):
+            raise InvalidRequest(
+                f"'{self._key}' has neither a file nor a folder '{path}'", table=str(self._key)
+            )
+        return self._base(as_folder(path.rpartition("/")[0])), found
+
+    def _base(self, folder: str) -> str:
+        """The folder below which folders stand for values: that which is read, or the option ``basePath``."""
+        given = next((v for name, v in self._facts.options.items() if name.lower() == "basepath"), None)
+        if given is None:
+            return folder
+        place = hadoop_path(given, self._facts.home)
+        for top, key in self._tables.items():
+            if key == self._key and top.below(place) is not None:
+                return ""
+        found = table_at(given, self._tables, self._facts.home)
+        if found is None or found[0] != self._key or not folder.startswith(found[1]):
+            raise InvalidRequest(f"basePath {given} is not above {_shown(self._facts)}")
+        return found[1]
+
+    def _reader_options(self) -> dict[str, str]:
+        """The options without those for the lake, and without those that say again where it is."""
+        passed = {"path", "paths", "basepath"}
+        found = {
+            name: value
+            for name, value in self._facts.options.items()
+            if name.lower() not in passed and not name.lower().startswith(OPTION)
+        }
+        for name in list(found):
+            if name.lower() in LISTING_OPTIONS:
+                if name.lower() == "recursivefilelookup" and found[name].lower() == "false":
+                    del found[name]
+                    continue
+                raise InvalidRequest(
+                    f"which files '{self._key}' has is the lake's to say, so {name} cannot be chosen: leave "
+                    "it out, and choose rows by .where(…)",
+                    table=str(self._key),
+                )
+        return found
+
+    def _packed(self, files: list[tuple[str, FileEntry]], partitions: PartitionColumns) -> str:
+        root = hadoop_address(self._lake.warehouse.rstrip("/"))
+        scanned = scan_files(self._key, self._lake.warehouse, files, partitions)
+        return base64.b64encode(pack_scan_files(root, scanned)).decode()
+
+    def _how(self, chosen: str, options: Mapping[str, str]) -> dict[str, Any]:
+        zone = next((v for name, v in options.items() if name.lower() == "timezone"), self._facts.zone)
+        origin = f"{self._key}@{self._pin.commit}"
+        return {"format": chosen, "options": {**STRICT, **options}, "zone": zone, "origin": origin}
+
+
+def _fields(schema: str) -> list[dict[str, Any]] | None:
+    return msgspec.json.decode(schema)["fields"] if schema else None
+
+
+def _struct(fields: list[dict[str, Any]]) -> str:
+    return msgspec.json.encode({"type": "struct", "fields": fields}).decode()
+
+
+def _field(name: str, kind: str) -> dict[str, Any]:
+    return {"name": name, "type": kind, "nullable": True, "metadata": {}}
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "no column"

@@ -1,0 +1,243 @@
+"""Writes of code that knows only its Spark session: what becomes of each, decided from facts.
+
+Spark's own classes write the files, and tell what they know of the write: its path, options and save mode.
+The answers come from here, in the driver's Python process or, where there is none, in a server. Nothing is
+remembered from step to step: every request has all the facts, and whatever was answered when the job began.
+So a step may be asked for twice, and a process that has just been started can answer it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import InvalidRequest, JobNotFound, KeyNotFound, PenstockError
+from penstock.formats.files.files import fence_for
+from penstock.formats.files.lake import beside as files_beside
+from penstock.formats.files.lake import saving as files_saving
+from penstock.formats.files.lake.answers import FilesAbout, FilesWritten, JobBegun, JobInfo
+from penstock.formats.files.lake.calls import AbortJob, GetFilesTable, ListJobs, ListOfFiles
+from penstock.formats.files.lake.facts import OPTION, Facts, job_of
+from penstock.formats.files.lake.saving import FilesJob, Output, SaveMode, TaskFile
+from penstock.formats.files.lake.writing import SENT_MAX
+from penstock.lake.call import Call
+from penstock.lake.calls import GetAbout
+from penstock.model.jobs import JobState, check_job_id
+from penstock.storage.hadoop import hadoop_address
+
+if TYPE_CHECKING:
+    from penstock.storage.places import Places
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """Files that are too many to be told: a list of them lies in the job's folder, as a commit takes it."""
+
+    name: str
+    """Of the list, below the folder."""
+    size: int
+    """Of the list, in bytes."""
+    sha256: str
+    """Of the list, in hexadecimal digits."""
+    files: int
+    """How many it names."""
+    bytes: int
+    """How large they are together."""
+    partitions: tuple[str, ...]
+    """The folders of their partitions, each once, in order; an empty one for files of no partition."""
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """What kind of write it is."""
+
+    is_ours: bool
+    """Whether the write is to a table of the lake. Any other one is Spark's own affair."""
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that may write."""
+
+    job: str
+    """Its id, which stays the same whatever becomes of the lake's default branch."""
+    folder: str
+    """Where its files go, as Hadoop spells it."""
+    subdirectory: str = ""
+    """Of that folder: all files go into it."""
+    place: str
+    """The same folder, as the lake spells it."""
+    began: datetime
+    others: str = ""
+    """What is to be said of other jobs that write the same table now."""
+    sent_max: int | None = None
+    """More files than that are told by a list in the folder. Nothing if any number is told."""
+    has_landed: bool = False
+    """An earlier attempt of the same job has: whatever this one writes is in vain."""
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job came to."""
+
+    remove: bool = False
+    """Whether the files that were written are certain to be nobody's."""
+
+
+class SessionWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of a write of Spark's."""
+
+    facts: Facts
+    begun: Begun | None = None
+    """As it was answered when the job began; nothing before."""
+    files: tuple[TaskFile, ...] = ()
+    """That were written, once all of them are."""
+    listed: Listed | None = None
+    """The same, if they are too many to be told."""
+    rows: int | None = None
+    """How many there are in all files."""
+
+
+class Deciding(msgspec.Struct, frozen=True):
+    """Who decides: what asks the lake, and where files of its own can be written."""
+
+    do: Callable[[Call[Any]], Any]
+    places: Places | None = None
+    """Nothing in a server, which writes no files for others."""
+    who: str = ""
+    """Who acts. A server knows that by itself."""
+
+    def write(self, call: Call[Any]) -> Any:
+        """Carry out a call that says who acts."""
+        return self.do(msgspec.structs.replace(call, who=self.who) if self.who else call)
+
+
+def check(by: Deciding, asked: SessionWrite) -> Checked:
+    """Whether a write is to a table of the lake; ``InvalidRequest`` if it is, and cannot be done."""
+    job = job_of(asked.facts)
+    if job is not None and job.success_file and by.places is None:
+        raise InvalidRequest(
+            "penstock.success_file is for drivers in Python, since a server writes no files for others; "
+            "leave it out"
+        )
+    return Checked(is_ours=job is not None)
+
+
+def begin(by: Deciding, asked: SessionWrite) -> Begun:
+    """Let the job begin. Sent again, it is answered the same."""
+    job = _required(asked.facts)
+    job_id = _job_id(by, job, asked.facts)
+    try:
+        _check_table(by, job)
+    except PenstockError:
+        if not _has_landed(by, job_id):  # what became of the table since is nothing to it
+            raise
+    begun: JobBegun = by.write(files_saving.begin(job, job_id, _new_fence(by, job, asked.facts)))
+    return Begun(
+        job=job_id,
+        folder=hadoop_address(begun.folder),
+        subdirectory=job.folder.removesuffix("/"),
+        place=begun.folder,
+        began=begun.job.began,
+        others=files_saving.meeting(job.key, begun.others),
+        sent_max=SENT_MAX if by.places is None else None,
+        has_landed=begun.job.state is JobState.COMMITTED,
+    )
+
+
+def commit(by: Deciding, asked: SessionWrite) -> Ended:
+    """Commit what the job has written, once, however often this is asked for."""
+    job, begun = _required(asked.facts), _begun(asked)
+    if begun.has_landed:
+        return Ended(remove=True)  # of this attempt, whose folder is not that of the one that landed
+    done, marker = _output(asked), None
+    folder = files_saving.below_pool(begun.place)
+    pool = None if by.places is None else by.places.at(begun.place.removesuffix(folder))
+    if job.success_file and pool is not None:
+        marker = files_beside.put_marker(pool, folder, job, begun.job, done, begun.began)
+    call = files_saving.commit(job, begun.job, _fence(begun), begun.place, done, marker)
+    written: FilesWritten = by.write(call if pool is None else files_beside.short(pool, call))
+    # What was ignored, and what has no rows, is named by no commit.
+    is_ignored = job.mode is SaveMode.IGNORE and written.commit is None
+    return Ended(remove=is_ignored or not done.files)
+
+
+def abort(by: Deciding, asked: SessionWrite) -> Ended:
+    """Let the job never land. One that may have landed keeps its files."""
+    begun = _begun(asked)
+    if begun.has_landed:
+        return Ended()
+    try:
+        told: JobInfo = by.write(AbortJob(id=begun.job, fence=_fence(begun), why="the Spark job failed"))
+    except JobNotFound:
+        return Ended()
+    return Ended(remove=told.state is JobState.ABORTED)
+
+
+STEPS: Final[Mapping[str, Callable[[Deciding, SessionWrite], Checked | Begun | Ended]]] = {
+    "check": check,
+    "begin": begin,
+    "commit": commit,
+    "abort": abort,
+}
+
+
+def _required(facts: Facts) -> FilesJob:
+    job = job_of(facts)
+    if job is None:
+        raise InvalidRequest(f"{facts.path} is no table of the lake")
+    return job
+
+
+def _job_id(by: Deciding, job: FilesJob, facts: Facts) -> str:
+    """The id of the job: what the user's name for it stands for, on the branch that it writes, or Spark's."""
+    name = facts.options.get(f"{OPTION}job_id")
+    branch = job.branch
+    if name is not None and branch is None:
+        branch = by.do(GetAbout()).default_branch
+    return files_saving.job_id(facts.job if name is None else name, job.key, branch or "")
+
+
+def _new_fence(by: Deciding, job: FilesJob, facts: Facts) -> str:
+    """The fence of the attempt: the same, however often it begins."""
+    attempt = UUID(hex=check_job_id(facts.attempt, "id of an attempt"))
+    return fence_for(job.branch or by.do(GetAbout()).default_branch, job.key, attempt).hex
+
+
+def _fence(begun: Begun) -> str:
+    """The fence of the attempt, by which its folder is named."""
+    return begun.place.rstrip("/").rpartition("/")[2]
+
+
+def _begun(asked: SessionWrite) -> Begun:
+    if asked.begun is None:
+        raise InvalidRequest("this step is for a job that has begun")
+    return asked.begun
+
+
+def _check_table(by: Deciding, job: FilesJob) -> None:
+    """Refuse what cannot be done to the table as it is now; ``NotManaged`` if the key is something else's."""
+    try:
+        about: FilesAbout = by.do(GetFilesTable(key=job.key, at=job.branch))
+    except KeyNotFound:
+        files_saving.check_new_key(job.key)
+        return
+    files_saving.check_fits(job, about)
+
+
+def _has_landed(by: Deciding, job_id: str) -> bool:
+    found: tuple[JobInfo, ...] = by.do(ListJobs(id=job_id, all=True, limit=1))
+    return any(one.state is JobState.COMMITTED for one in found)
+
+
+def _output(asked: SessionWrite) -> Output:
+    told = asked.listed
+    if told is None:
+        return files_saving.output((one.job_file for one in asked.files), asked.rows)
+    try:
+        added = ListOfFiles(name=told.name, size=told.size, sha256=bytes.fromhex(told.sha256))
+    except ValueError:
+        raise InvalidRequest(f"'{told.sha256}' is no SHA-256 of a list of files") from None
+    return Output(
+        added=added, files=told.files, bytes=told.bytes, partitions=told.partitions, rows=asked.rows
+    )

@@ -1,0 +1,275 @@
+"""The sweep of the pool: which files of tables of files retained commits name, and which others may go.
+
+``lake.sweep_engine`` says when references are gathered and when files are removed, and why that is safe. A
+job commits what it wrote within half of the grace period after it began, or the lake refuses it; until then,
+and for a grace period more, nothing in the folder of its attempt goes, whatever its files look like.
+
+A folder in which a named file is not found is left alone, and told: either it was damaged, or the storage
+lists names otherwise than they were given, and nobody can tell what is named there.
+
+Files of an attempt that was aborted never land, so they go sooner, an hour after. Only folders that this
+lake gave to attempts are looked at: each has the day and the lake in its name. Those of days within the
+grace period are not even listed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Final
+
+import msgspec
+
+from penstock.errors import PenstockError
+from penstock.formats.files.files import slice_of
+from penstock.formats.files.lake.care_calls import SweepFiles
+from penstock.formats.files.lake.ended import ABORTED_US, Claims, Ended, EndedJobs
+from penstock.formats.files.lake.named import FOLDER_CHARS, NamedFiles, name_hash
+from penstock.formats.files.lake.pool import pool_of
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.settings import DAY_US
+from penstock.lake.answers import SweptFiles
+from penstock.lake.fork_notes import ForkNotes
+from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
+from penstock.metrics import table as metrics
+from penstock.model.jobs import ID
+from penstock.storage.buckets import Entry
+from penstock.storage.fates import Fate, Judged
+from penstock.storage.places import SCRATCH, Place, Places
+
+TOLD_MAX: Final = 10
+"""How many things an answer tells that are wrong."""
+READS: Final = f"{SCRATCH}/reads"
+"""Below the warehouse: lists of files that readers made for Spark, each in a folder of its own."""
+
+MISSING: Final = "{url} does not have all files that commits name: {count} are missing, so nothing goes there"
+_SUM: Final = re.compile(r"(?P<folder>(?:.*/)?)\.(?P<name>[^/]+)\.crc", re.DOTALL)
+"""The checksum that Hadoop keeps beside a file on a disk."""
+
+
+class FilesSweep:
+    """Sweeps the pool of a lake, as one call asks for it."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        places: Places,
+        lake_id: str,
+        warehouse: str,
+        call: SweepFiles,
+        progress: Progress = silent,
+    ) -> None:
+        self._kernel, self._lake_id, self._call, self._progress = kernel, lake_id, call, progress
+        self._places, self._pool, self._warehouse = places, pool_of(warehouse), warehouse.rstrip("/")
+        self._now_us = kernel.clock()
+        self._data_us = self._now_us - kernel.graces.of_sweeps().data_us
+        self._engine = SweepEngine(
+            remove_data=call.remove_data,
+            dry_run=call.dry_run,
+            pinned_us=ForkNotes(kernel.store, places).pinned_us,
+            progress=progress,
+        )
+        self._tally = _PoolTally()
+
+    def run(self) -> SweptFiles:
+        """Sweep the pool, and say what came of it; also why nothing more was removed, if so."""
+        self._kernel.graces.require_agreed()
+        ended = Ended()
+        try:
+            ended = EndedJobs(self._kernel, self._lake_id, dry_run=self._call.dry_run).look()
+            place = self._places.at(self._pool)
+            days = [name for name in place.folders() if self._is_old(name)]
+            self._sweep(place, days, ended.claims)
+            if not self._call.dry_run:
+                place.tidy(self._now_us - DAY_US)
+                sweep_reads(self._places, self._warehouse, self._now_us - DAY_US)
+        except PenstockError as error:
+            self._tally.problems.append(error.message)
+        return self._tally.answer(ended, self._call)
+
+    def _is_old(self, name: str) -> bool:
+        """Whether a folder of the pool is that of a day on which files may be old enough to be judged."""
+        try:
+            day = datetime.strptime(name[:8], "%Y%m%d").replace(tzinfo=UTC)
+        except ValueError:
+            return False
+        return name == slice_of(self._lake_id, name[:8]) and day.timestamp() * 1e6 < self._data_us
+
+    def _sweep(self, place: Place, days: Sequence[str], claims: Claims) -> None:
+        """Sweep the folders of old days, and those of aborted attempts, as many at a time as can be named."""
+        early = {one for one in claims.aborted if one.partition("/")[0] not in days}
+        law = _Law(
+            claims=claims,
+            data_us=self._data_us,
+            aborted_us=self._now_us - ABORTED_US,
+        )
+        after: str | None = "" if days or early else None
+        while after is not None:
+            named = NamedFiles(
+                self._kernel,
+                lambda folder: folder.partition("/")[0] in days or folder in early,
+                after,
+                self._progress,
+            )
+            chosen = sorted([*days, *early])
+            folders = _Folders(self._kernel, place, named, law, chosen, self._tally)
+            self._engine.sweep(folders, self._tally)
+            after = named.before
+        for day in sorted(self._tally.emptied & {*days}) if self._engine.removes(Fate.DATA) else ():
+            # No attempt of that day can be writing any more.
+            self._places.at(f"{self._pool}{day}").prune()
+
+
+def sweep_reads(places: Places, warehouse: str, before_us: int) -> list[Entry]:
+    """Remove what readers made for themselves before a time, and make again if they need it; what is left."""
+    place = places.at(f"{warehouse.rstrip('/')}/{READS}")
+    own = [entry for entry in place.entries() if ID.fullmatch(entry.key.partition("/")[0])]
+    old = [entry.key for entry in own if entry.modified_us < before_us]
+    if old:
+        place.delete(old)
+        place.prune()
+    return [entry for entry in own if entry.modified_us >= before_us]
+
+
+def has_slices(places: Places, lake_id: str, warehouse: str) -> bool:
+    """Whether anybody has written a file for a table of the lake, though none may have been committed."""
+    names = places.at(pool_of(warehouse)).folders()
+    return any(name == slice_of(lake_id, name[:8]) for name in names)
+
+
+class _Law(msgspec.Struct, frozen=True, kw_only=True):
+    """When a file that nobody names may go."""
+
+    claims: Claims
+    data_us: int
+    aborted_us: int
+
+    def is_ripe(self, folder: str, modified_us: int) -> bool:
+        if folder in self.claims.held:
+            return False
+        return modified_us < (self.aborted_us if folder in self.claims.aborted else self.data_us)
+
+
+class _Folders:
+    """Some folders of attempts, of which is known what is named there, as the engine sweeps them."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        place: Place,
+        named: NamedFiles,
+        law: _Law,
+        chosen: Sequence[str],
+        tally: _PoolTally,
+    ) -> None:
+        """``chosen`` are folders of days, or of single attempts."""
+        self._meter, self._place, self._named = kernel.meter, place, named
+        self._law, self._chosen, self._tally = law, chosen, tally
+
+    def begin(self) -> None:
+        self._named.look()
+
+    def look_again(self) -> None:
+        self._named.look()
+
+    def judge(self, listing: Listing) -> Iterator[Judged]:
+        for chosen in self._chosen:
+            found: set[str] = set()
+            for folder, entries in groupby(listing(self._place, chosen), _folder_of):
+                if folder and self._named.covers(folder):
+                    found.add(folder)
+                    yield from self._judge(folder, entries)
+            for folder in self._named.folders:
+                if f"{folder}/".startswith(f"{chosen}/") and folder not in found:
+                    self._miss(folder, len(self._named.inside(folder)))
+            if not found:
+                self._tally.emptied.add(chosen)
+
+    def judge_again(self, candidate: Judged) -> Fate:
+        key = candidate.entry.key
+        is_named = _is_named(key, self._named.inside(key[:FOLDER_CHARS]))
+        return Fate.KEPT if is_named else candidate.fate
+
+    def remove(self, files: Sequence[Judged]) -> None:
+        self._place.delete([one.entry.key for one in files])
+        self._meter.count(metrics.FILES_SWEPT_FILES, len(files))
+        self._meter.count(metrics.FILES_SWEPT_BYTES, sum(one.entry.size for one in files))
+        self._tally.emptied.update(one.entry.key.partition("/")[0] for one in files)
+
+    def finish(self, tally: Tally) -> None:
+        """Folders of days are pruned when all attempts have been swept."""
+
+    def _judge(self, folder: str, entries: Iterator[Entry]) -> Iterator[Judged]:
+        """Judge the files of an attempt. If none is named, some may go before all of them are listed."""
+        named = self._named.inside(folder)
+        kept, candidates = 0, list[Judged]()
+        for entry in entries:
+            if name_hash(entry.key[FOLDER_CHARS + 1 :]) in named:
+                kept += 1
+                yield Judged(entry, Fate.KEPT)
+            elif _is_named(entry.key, named):
+                continue  # the checksum of one that stays
+            elif not self._law.is_ripe(folder, entry.modified_us):
+                yield Judged(entry, Fate.WAITING)
+            elif named:
+                candidates.append(Judged(entry, Fate.DATA))
+            else:
+                yield Judged(entry, Fate.DATA)
+        if kept < len(named):
+            self._miss(folder, len(named) - kept)
+        else:
+            yield from candidates
+
+    def _miss(self, folder: str, count: int) -> None:
+        if folder in self._law.claims.held:
+            return  # its job may have written them since the folder was listed
+        self._tally.missing += count
+        self._tally.problems.append(MISSING.format(url=f"{self._place.url}/{folder}", count=count))
+
+
+def _folder_of(entry: Entry) -> str:
+    """The folder of the attempt that a file below a day's folder is of; none for what is somebody else's."""
+    _, fence, name = (*entry.key.split("/", 2), "", "")[:3]
+    return entry.key[:FOLDER_CHARS] if name and ID.fullmatch(fence) else ""
+
+
+def _is_named(key: str, named: set[bytes] | frozenset[bytes]) -> bool:
+    """Whether a file is named, or is the checksum of one that is."""
+    name = key[FOLDER_CHARS + 1 :]
+    beside = _SUM.fullmatch(name)
+    return name_hash(name) in named or (
+        beside is not None and name_hash(beside["folder"] + beside["name"]) in named
+    )
+
+
+class _PoolTally(Tally):
+    """What was found and done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.missing = 0
+        self.problems: list[str] = []
+        self.emptied: set[str] = set()
+        """Folders of days of which something went, or in which nothing is."""
+
+    def answer(self, ended: Ended, call: SweepFiles) -> SweptFiles:
+        more = len(self.problems) - TOLD_MAX
+        told = [*self.problems[:TOLD_MAX], *([f"and {more} more like these"] if more > 0 else ())]
+        return SweptFiles(
+            data_files=self.files[Fate.DATA],
+            data_bytes=self.bytes[Fate.DATA],
+            waiting=self.files[Fate.WAITING],
+            kept=self.files[Fate.KEPT],
+            forked=self.files[Fate.FORKED],
+            missing=self.missing,
+            names=tuple(self.names),
+            jobs_settled=ended.settled,
+            jobs_forgotten=ended.forgotten,
+            branches=ended.branches,
+            problem="\n".join(told),
+            data_removed=call.remove_data and not call.dry_run,
+            dry_run=call.dry_run,
+        )

@@ -1,0 +1,129 @@
+"""Tables of files, for an open lake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import PenstockError
+from penstock.formats.files.checking import FilesCheck
+from penstock.formats.files.files import state_of
+from penstock.formats.files.format import FilesFormat
+from penstock.formats.files.intents import NAME
+from penstock.formats.files.lake.calls import CALLS
+from penstock.formats.files.lake.care_calls import CALLS as CARE_CALLS
+from penstock.formats.files.lake.care_calls import SweepFiles
+from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.plugin import Flaws, FormatPlugin, NeededFolder, Rows, WorkerTable
+from penstock.kernel.format import Format
+from penstock.kernel.jobs import job_rows
+from penstock.kernel.objects import Objects
+from penstock.lake.answers import SweptFiles
+from penstock.lake.call import Call
+from penstock.model.content import FilesTable
+from penstock.model.keys import Key
+
+if TYPE_CHECKING:
+    from penstock.formats.files.lake.dropped_erase import DroppedFiles
+    from penstock.formats.files.lake.erase import FilesErasure
+    from penstock.formats.files.lake.handlers import FilesAnswers
+    from penstock.formats.files.lake.missing_files import MissingPoolFiles
+    from penstock.kernel.checks import Proposal
+    from penstock.kernel.reachable import Progress
+    from penstock.lake.calls import EraseTable
+    from penstock.lake.table import Table
+
+
+class FilesPlugin(FormatPlugin):
+    """Nothing is left to be done once a commit has landed: readers ask the lake for files."""
+
+    name = NAME
+    content_type = FilesTable
+    calls = (*CALLS, *CARE_CALLS)
+
+    @cached_property
+    def rules(self) -> Format:
+        return FilesFormat(lambda: self.lake.places.at(pool_of(self.lake.warehouse)))
+
+    @cached_property
+    def answers(self) -> FilesAnswers:
+        from penstock.formats.files.lake.handlers import FilesAnswers
+
+        return FilesAnswers(self.lake, lambda: self.lake.places)
+
+    @property
+    def handlers(self) -> Mapping[type[Call[Any]], Callable[[Any], Any]]:
+        return self.answers.ways
+
+    def content_check(self, objects: Objects) -> Flaws:
+        return FilesCheck(objects).flaws
+
+    @classmethod
+    def rows_of(cls, table: Table) -> Rows:
+        from penstock.formats.files.lake.audit_rows import FileRows
+
+        return FileRows(table.key, table.files, table.files.about().layout).begin
+
+    def proposed_rows(self, proposal: Proposal, key: Key, content: FilesTable) -> Rows:
+        lake = self.lake
+        return self.rows_in_worker(
+            WorkerTable(key, content, None, proposal.objects, lake.places, lake.warehouse)
+        )
+
+    @classmethod
+    def rows_in_worker(cls, table: WorkerTable) -> Rows:
+        from penstock.formats.files.lake.audit_rows import FileRows
+        from penstock.formats.files.lake.proposed_files import ProposedFiles
+
+        state = state_of(table.content)
+        files = ProposedFiles(table.objects, table.places, table.warehouse, table.key, state.root)
+        return FileRows(table.key, files, state.layout).begin
+
+    def needed_folders(self, problems: list[str], progress: Progress) -> Iterator[NeededFolder]:
+        from penstock.formats.files.lake.needed_files import needed_folder
+
+        if self.lake.warehouse:
+            pool = self.lake.places.at(pool_of(self.lake.warehouse))
+            yield needed_folder(self.lake.kernel, pool, problems, progress)
+
+    def missing_files(self) -> MissingPoolFiles:
+        from penstock.formats.files.lake.missing_files import MissingPoolFiles
+
+        return MissingPoolFiles(self.lake.places)
+
+    def erasure(self, call: EraseTable) -> FilesErasure:
+        from penstock.formats.files.lake.erase import FilesErasure
+
+        return FilesErasure(self.lake, call.key, call.who)
+
+    def dropped_erasure(self, call: EraseTable, content: FilesTable) -> DroppedFiles:
+        from penstock.formats.files.lake.dropped_erase import DroppedFiles
+
+        return DroppedFiles(self.lake, call.key, call.who, content)
+
+    @property
+    def long_handlers(self) -> Mapping[type[Call[Any]], Callable[[Any, Progress], Any]]:
+        return {SweepFiles: self._sweep}
+
+    def _sweep(self, call: SweepFiles, progress: Progress) -> SweptFiles:
+        lake = self.lake
+        if not lake.warehouse or not self._may_have_files():
+            return SweptFiles(dry_run=call.dry_run)
+        from penstock.formats.files.lake.sweep import FilesSweep
+
+        return FilesSweep(lake.kernel, lake.places, lake.id, lake.warehouse, call, progress).run()
+
+    def _may_have_files(self) -> bool:
+        """Whether a table of files may have been written, also in vain.
+
+        If nobody ever committed one, nor began a job, storage that does not answer is no problem.
+        """
+        if any(True for _ in job_rows(self.lake.kernel.store)) or self.lake.has_any_tables():
+            return True
+        from penstock.formats.files.lake.sweep import has_slices
+
+        try:
+            return has_slices(self.lake.places, self.lake.id, self.lake.warehouse)
+        except PenstockError:
+            return False

@@ -1,0 +1,132 @@
+"""Attempts of jobs: what they tell the lake when they begin, and what becomes of them when they fail.
+
+A job that does not come to its commit is aborted, so that nothing can come of it later, and its files are
+removed, as far as it is certain that no commit names them. A sweep finds what is left.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from penstock.errors import HistoryExpired, OutcomeUnknown, PenstockError
+from penstock.formats.files.files import new_fence
+from penstock.formats.files.lake import beside as files_beside
+from penstock.formats.files.lake import saving as files_saving
+from penstock.formats.files.lake.answers import FilesWritten, JobBegun
+from penstock.formats.files.lake.calls import AbortJob, WriteFiles
+from penstock.formats.files.lake.pool import pool_of
+from penstock.lake.job_files import is_refusal, remove_files
+from penstock.model.commits import EMPTY_COMMIT_ID
+from penstock.model.jobs import TEXT_MAX_CHARS, JobState
+
+if TYPE_CHECKING:
+    from penstock.formats.files.lake.saving import FilesJob
+    from penstock.lake.lake import Lake
+    from penstock.storage.places import Place
+
+_LOG: Final = logging.getLogger("penstock.spark")
+
+
+class JobsMeet(UserWarning):
+    """Another job writes the same table on the same branch right now.
+
+    Both may commit: what comes of that is decided by their modes, when each has its turn.
+    """
+
+
+class Attempt:
+    """One try of a job to write a table."""
+
+    def __init__(self, lake: Lake, order: FilesJob, job: str) -> None:
+        """Let it begin. ``InvalidRequest`` if the job is one that writes another table."""
+        self.lake, self.order, self.job = lake, order, job
+        self.fence = new_fence(order.branch or lake.default_branch, order.key)
+        self._is_sent = False
+        call = msgspec.structs.replace(files_saving.begin(order, job, self.fence.hex), who=lake.author)
+        self._begun: JobBegun = lake.do(call)
+
+    @property
+    def pool(self) -> Place:
+        return self.lake.places.at(pool_of(self.lake.warehouse))
+
+    @property
+    def branch(self) -> str:
+        """That it commits to."""
+        return self._begun.job.branch
+
+    @property
+    def folder(self) -> str:
+        """Its own, below the pool, with a slash at its end."""
+        return files_saving.below_pool(self._begun.folder)
+
+    @property
+    def began(self) -> datetime:
+        return self._begun.job.began
+
+    @property
+    def others(self) -> str:
+        """What is to be said of jobs that write the same table right now; nothing without any."""
+        return files_saving.meeting(self.order.key, self._begun.others)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether an earlier attempt of the job has landed, so that there is nothing left to do."""
+        return self._begun.job.state is JobState.COMMITTED
+
+    def earlier(self) -> FilesWritten | None:
+        """What the attempt came to that has landed; nothing if it changed nothing."""
+        commit = self._begun.job.commit
+        if commit in ("", EMPTY_COMMIT_ID):
+            return None
+        with suppress(HistoryExpired):
+            (found,) = self.lake.log(commit, via=self.branch, limit=1)
+            return FilesWritten(commit=found, head=commit)
+        return FilesWritten(head=commit)
+
+    def commit(self, call: WriteFiles) -> FilesWritten:
+        """Send the job's one commit. ``OutcomeUnknown`` names the job, by which it can be asked again."""
+        short = msgspec.structs.replace(files_beside.short(self.pool, call), who=self.lake.author)
+        self._is_sent = True
+        try:
+            return self.lake.do(short)
+        except OutcomeUnknown as unknown:
+            raise OutcomeUnknown(
+                f"{unknown.message}\n  It is job {self.job}. Write again with job_id='{self.job}', which is "
+                "done at most once; 'penstock jobs list --all' tells what is known of it.",
+                **{**unknown.details, "job": self.job},
+            ) from None
+
+    @contextmanager
+    def aborted_if_it_fails(self) -> Iterator[None]:
+        """Whatever is raised in here ends the attempt for good, and goes on as it is."""
+        try:
+            yield
+        except BaseException as error:
+            self.abort(f"{type(error).__name__}: {error}".partition("\n")[0])
+            if not self._is_sent or is_refusal(error):
+                self._remove_files()
+            raise
+
+    def abort(self, why: str) -> None:
+        """Let it never land, as far as that can be said now; after its time it cannot in any case."""
+        with suppress(PenstockError):
+            call = AbortJob(id=self.job, fence=self.fence.hex, why=why[:TEXT_MAX_CHARS], who=self.lake.author)
+            self.lake.do(call)
+
+    def _remove_files(self) -> None:
+        with suppress(PenstockError):
+            remove_files(self.pool, [one.key for one in self.pool.entries(self.folder)])
+
+
+def tell_of_others(others: str, stacklevel: int) -> None:
+    """Warn of jobs that write the same table, if there are any."""
+    if others:
+        _LOG.info(others)
+        warnings.warn(others, JobsMeet, stacklevel=stacklevel + 1)

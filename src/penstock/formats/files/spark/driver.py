@@ -1,0 +1,125 @@
+"""The driver's side of reads and writes by code that knows only its session: Spark's JVM asks, this process
+decides.
+
+Penstock's class in the JVM is handed a callback for each lake. It calls back from the thread that reads or
+writes, and waits. If this process is gone, nobody answers, the query fails, and nothing of a job lands.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest, PenstockError
+from penstock.formats.files.lake.session_reads import READ, SessionRead, read_files
+from penstock.formats.files.lake.sessions import STEPS, Begun, Deciding, SessionWrite, abort
+from penstock.formats.files.spark.attempts import JobsMeet, tell_of_others
+from penstock.model.decoders import json_decoder
+from penstock.spark import failures, jar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.lake.lake import Lake
+
+LakeOfId = Callable[[str], "Lake | None"]
+"""Finds the lake of an id that this process has open."""
+
+STACK: Final = 1
+"""The code that writes cannot be found from here: Spark is in between."""
+_LOG: Final = logging.getLogger("penstock.spark")
+_REQUEST: Final = json_decoder(SessionWrite)
+_READ: Final = json_decoder(SessionRead)
+
+
+class Driver:
+    """Answers for one lake. May be called from many threads at once."""
+
+    class Java:
+        """As py4j wants to be told of what the JVM may call."""
+
+        implements: Final = ["io.penstock.spark.JobDriver"]
+
+    def __init__(self, lake_id: str, lake_of_id: LakeOfId) -> None:
+        self._lake_id, self._lake_of_id = lake_id, lake_of_id
+
+    def answer(self, step: str, request: str) -> str:
+        """The answer to a read, or to a step of a write, as JSON. An error is told by its text, since it goes
+        through a JVM."""
+        told: Any
+        try:
+            lake = self._lake_of_id(self._lake_id)
+            if lake is None:
+                raise InvalidRequest("the lake that this session works with is not open in this process")
+            if step == "begin":
+                lake.begin_write()
+            told = _answer(Deciding(lake.do, lake.places, lake.author), step, request)
+        except PenstockError as problem:
+            told = {"error": problem.message, "details": failures.as_line(problem)}
+        except JobsMeet as meant:
+            told = {"error": str(meant)}
+        except Exception as problem:  # noqa: BLE001 - told in a sentence, where a trace would be shown
+            what = "read" if step == READ else "write"
+            _LOG.exception("a %s of Spark's cannot be answered (%s)", what, step)
+            told = {"error": f"Penstock failed at this {what} ({step}): {type(problem).__name__}: {problem}"}
+        return msgspec.json.encode(told).decode()
+
+
+def _answer(by: Deciding, step: str, request: str) -> Any:
+    if step == READ:
+        return read_files(by, _READ.decode(request))
+    asked = _REQUEST.decode(request)
+    told = STEPS[step](by, asked)
+    return _warned(by, asked, told) if isinstance(told, Begun) else told
+
+
+def _warned(by: Deciding, asked: SessionWrite, begun: Begun) -> Begun:
+    """Warn of other jobs. Where the user has made an error of that, the job is over."""
+    try:
+        tell_of_others(begun.others, STACK)
+    except JobsMeet:
+        abort(by, msgspec.structs.replace(asked, begun=begun))
+        raise
+    return msgspec.structs.replace(begun, others="")
+
+
+def register(spark: SparkSession, lake_id: str, lake_of_id: LakeOfId) -> None:
+    """Let the JVM of a session ask this process of writes to a lake's tables.
+
+    Nothing happens without Penstock's classes there, and over Spark Connect.
+    """
+    if not jar.has_classes(spark):
+        return
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    assert spark._jvm is not None
+    ensure_callback_server_started(  # type: ignore[no-untyped-call]
+        spark.sparkContext._gateway
+    )
+    drivers: Any = spark._jvm.io.penstock.spark.JobDrivers
+    drivers.register(lake_id, Driver(lake_id, lake_of_id))
+
+
+def register_when_made(builder: SparkSession.Builder, lake_id: str, lake_of_id: LakeOfId) -> None:
+    """Do the same with the session that a builder makes, as soon as it does.
+
+    There is no JVM before that which could be told.
+    """
+    for name in ("getOrCreate", "create"):
+        make: Callable[[], SparkSession] | None = getattr(builder, name, None)
+        if make is not None:
+            setattr(builder, name, _registering(make, lake_id, lake_of_id))
+
+
+def _registering(
+    make: Callable[[], SparkSession], lake_id: str, lake_of_id: LakeOfId
+) -> Callable[[], SparkSession]:
+    def make_and_register() -> SparkSession:
+        spark = make()
+        register(spark, lake_id, lake_of_id)
+        return spark
+
+    return make_and_register

@@ -1,0 +1,165 @@
+"""Output: Spark writes the rows of a DataFrame to files in a job's own folder, and tells which these are.
+
+The files are durable, and no part of any table. Where the session has Penstock's jar, tasks write straight to
+the files' final names, which come to the driver in the tasks' messages. Where it has not, and over Spark
+Connect, Spark's own committer moves the files of the attempts that count into the folder once the whole job
+is done, and what lies there then is the list.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.formats.files.lake.saving import JobFile, Output, output
+from penstock.lake.job_files import remove_files
+from penstock.spark import jar
+from penstock.spark.addresses import spark_address
+from penstock.spark.job import adopting, durable
+from penstock.spark.job.jobs import taken
+from penstock.spark.job.parquet_settings import MICROSECONDS, held_settings, unless_chosen
+from penstock.spark.writes.refusals import refusals_told
+from penstock.storage.buckets import Entry
+from penstock.storage.places import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameWriter
+
+COUNT_TIMEOUT_S: Final = 30.0
+COUNT_POLL_S: Final = 0.005
+
+_NO_SOURCE: Final = ("[DATA_SOURCE_NOT_FOUND]", "Failed to find data source")
+"""What Spark says of a format that it does not know, in errors of several classes."""
+_AVRO: Final = "org.apache.spark:spark-avro_2.13"
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a job writes, and how."""
+
+    pool: Place
+    """Of the lake."""
+    folder: str
+    """The attempt's own, below the pool, with a slash at its end."""
+    format: str
+    """As Spark names it."""
+    partition_by: tuple[str, ...] = ()
+    options: dict[str, str] = {}
+    """For Spark's writer."""
+
+
+def run(df: DataFrame, target: Target, attempt: UUID) -> Output:
+    """Write all rows, and return the files that hold them, each row once. Without rows there are no files.
+
+    ``attempt`` is new for every run. ``InvalidRequest`` for a format that this Spark has not, or that does
+    not write files; else whatever Spark raises comes through. What is left in the folder then is the caller's
+    to remove.
+    """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    durable.make_root(target.pool, target.folder)
+    counted = Observation()
+    observed = df.observe(counted, f.count(f.lit(1)).alias("rows"))
+    writer = observed.write.format(target.format).mode("append").options(**target.options)
+    if target.partition_by:
+        writer = writer.partitionBy(*target.partition_by)
+    spark = df.sparkSession
+    with _refusals_told(target.format), held_settings(spark, unless_chosen(spark, MICROSECONDS)):
+        if jar.is_loaded(spark):
+            files = _protocolled(spark, writer, target, attempt)
+        else:
+            adopting.tell(spark)
+            files = _adopted(writer, target)
+    done = output(files, _count(counted))
+    if not done.files:
+        remove_files(target.pool, [target.folder + one.path for one in files])
+    return done
+
+
+def _protocolled(spark: Any, writer: DataFrameWriter, target: Target, attempt: UUID) -> list[JobFile]:
+    writer = writer.options(**{"penstock.attempt": attempt.hex, "penstock.footers": "false"})
+    writer.save(_address(target))
+    files = taken(spark, attempt)
+    if files is None:
+        raise _writes_no_files(target)
+    return [one.job_file for one in files]
+
+
+def _adopted(writer: DataFrameWriter, target: Target) -> list[JobFile]:
+    writer.options(**adopting.COMMITTER).save(_address(target))
+    is_disk = "://" not in target.pool.url
+    found = [
+        _listed(target.folder, one, is_disk)
+        for one in target.pool.entries(target.folder)
+        if _is_data(one.key.removeprefix(target.folder))
+    ]
+    durable.keep(target.pool, (target.folder + one.path for one in found))
+    return found
+
+
+def _listed(folder: str, entry: Entry, is_disk: bool) -> JobFile:
+    path = entry.key.removeprefix(folder)
+    tag = "" if is_disk else (entry.tag.etag or "").strip('"')
+    return JobFile(
+        path=path,
+        partition=path.rpartition("/")[0],
+        size=entry.size,
+        modified_us=entry.modified_us,
+        checksum=f"etag:{tag}" if tag else "",
+    )
+
+
+def _is_data(path: str) -> bool:
+    """Whether a file below the job's folder is one of its rows: not what Hadoop keeps beside them."""
+    first, last = path.partition("/")[0], path.rpartition("/")[2]
+    return first != "_temporary" and not last.startswith((".", "_"))
+
+
+def _count(counted: Any) -> int | None:
+    """How many rows Spark has counted; ``None`` if it does not say.
+
+    The number comes to the driver by a queue that drops what is too much for it, and Spark itself would wait
+    for ever then.
+    """
+    told = getattr(counted, "_jo", None)  # over Spark Connect it has come with the answer
+    deadline_s = time.monotonic() + COUNT_TIMEOUT_S
+    while told is not None and not told.future().isCompleted():
+        if time.monotonic() > deadline_s:
+            return None
+        time.sleep(COUNT_POLL_S)
+    found: int | None = counted.get.get("rows")
+    return found
+
+
+def _address(target: Target) -> str:
+    return spark_address(f"{target.pool.url.rstrip('/')}/{target.folder.rstrip('/')}")
+
+
+@contextmanager
+def _refusals_told(name: str) -> Iterator[None]:
+    """What ends a job is raised as what it is to Penstock, if it is known, and as it is otherwise."""
+    try:
+        with refusals_told():
+            yield
+    except Exception as problem:
+        if not any(one in str(problem) for one in _NO_SOURCE):
+            raise
+        way = f"\n  Start Spark with spark.jars.packages={_AVRO}:…, in Spark's own version."
+        raise InvalidRequest(
+            f"this Spark writes no files of the format '{name}'{way if name.lower() == 'avro' else ''}",
+            format=name,
+        ) from None
+
+
+def _writes_no_files(target: Target) -> InvalidRequest:
+    return InvalidRequest(
+        f"Spark's data source '{target.format}' does not write files through Spark's commit protocol, so "
+        "that nobody can tell what it wrote; give a format of files, such as 'parquet'",
+        format=target.format,
+    )

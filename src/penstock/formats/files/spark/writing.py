@@ -1,0 +1,153 @@
+"""Writing files: Spark's output in any format becomes files of a table, all of them in one commit.
+
+A job tells the lake that it begins, writes into a folder of its own that nobody sees, and sends one commit.
+What becomes of the files that the table has is decided when that commit has its turn, by what is there then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from penstock.errors import CommitConflict, InvalidRequest, KeyNotFound
+from penstock.formats.files.lake import beside as files_beside
+from penstock.formats.files.lake import saving as files_saving
+from penstock.formats.files.lake.answers import FilesAbout, FilesWritten, TableLayout
+from penstock.formats.files.lake.calls import GetFilesTable
+from penstock.formats.files.lake.saving import FilesJob, SaveMode
+from penstock.formats.files.spark import output
+from penstock.formats.files.spark.attempts import Attempt, tell_of_others
+from penstock.formats.files.spark.orders import FilesOrder, check
+from penstock.formats.files.spark.reading import reads_of
+from penstock.model.conflicts import Conflict, ConflictKind
+from penstock.model.keys import Key
+from penstock.spark import jar
+from penstock.spark.writes.schemas import is_case_sensitive
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.lake.lake import Lake
+
+STACK: Final = 3
+"""How far up from here the caller of ``penstock.spark.write`` is."""
+AS_THE_TABLE: Final = (
+    "\n  The table is partitioned so; partition_by=() overwrites it with files of no partition."
+)
+
+
+def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: FilesOrder) -> FilesWritten | None:
+    """Write the rows of a DataFrame as files of a table; ``None`` if that changes nothing.
+
+    ``CommitConflict`` if the table is not as the mode wants it when the commit has its turn, ``JobOver`` if
+    the job was aborted, superseded or took too long. Whatever it fails for, the table stays as it was, and
+    the job can never land afterwards; only after ``OutcomeUnknown`` it may have, and asking again tells.
+    """
+    check(order)
+    lake.begin_write(makes_lake=order.create)
+    job = _job(df.sparkSession, key, branch, order)
+    attempt = Attempt(lake, job, order.job)
+    if attempt.is_over:
+        return attempt.earlier()
+    with attempt.aborted_if_it_fails():
+        tell_of_others(attempt.others, STACK)
+        table = _found(lake, key, branch)
+        if table is None:
+            _check_new(key, attempt.branch, order)
+        elif table.files and job.mode is SaveMode.IGNORE:
+            attempt.abort(f"'{key}' has files already, so that nothing was to be done")
+            return None
+        elif table.files and job.mode is SaveMode.ERROR:
+            why = f"has files already: {table.files}; nothing was written"
+            raise CommitConflict([Conflict(ConflictKind.FORMAT, key, why=why)])
+        layout = _layout(df, order, table)
+        job = msgspec.structs.replace(job, layout=layout, read=tuple(reads_of(df)))
+        if table is not None:
+            files_saving.check_fits(job, table)
+        return _committed(df, attempt, job, order)
+
+
+def _committed(df: DataFrame, attempt: Attempt, job: FilesJob, order: FilesOrder) -> FilesWritten | None:
+    target = output.Target(
+        pool=attempt.pool,
+        folder=attempt.folder,
+        format=order.format,
+        partition_by=job.layout.partition_by,
+        options=order.options,
+    )
+    done = output.run(df, target, attempt.fence)
+    marker = None
+    if order.success_file:
+        marker = files_beside.put_marker(attempt.pool, attempt.folder, job, attempt.job, done, attempt.began)
+    written = attempt.commit(
+        files_saving.commit(job, attempt.job, attempt.fence.hex, attempt.folder, done, marker)
+    )
+    return None if written.commit is None else written
+
+
+def _job(spark: SparkSession, key: Key, branch: str | None, order: FilesOrder) -> FilesJob:
+    """What is known of the job before anything is asked of the lake."""
+    classic = jar.is_classic(spark)
+    return FilesJob(
+        key=key,
+        branch=branch,
+        mode=order.mode,
+        is_dynamic=order.is_dynamic,
+        layout=TableLayout(format=order.format),
+        create=order.create,
+        own_branch=order.job_branch,
+        success_file=order.success_file,
+        timeout_s=order.timeout_s,
+        application=spark.sparkContext.applicationId if classic else spark.conf.get("spark.app.id", "") or "",
+        application_name=spark.conf.get("spark.app.name", "") or "",
+        message=order.message,
+        author=order.author,
+        properties=order.properties,
+    )
+
+
+def _found(lake: Lake, key: Key, branch: str | None) -> FilesAbout | None:
+    """The table, to save work that would be refused; ``NotManaged`` if the key is something else's."""
+    try:
+        return lake.do(GetFilesTable(key=key, at=branch))
+    except KeyNotFound:
+        return None
+
+
+def _check_new(key: Key, branch: str, order: FilesOrder) -> None:
+    files_saving.check_new_key(key)
+    if not order.create:
+        raise KeyNotFound(
+            f"there is no '{key}' on '{branch}', and it is not to be created", key=str(key), ref=branch
+        )
+
+
+def _layout(df: DataFrame, order: FilesOrder, table: FilesAbout | None) -> TableLayout:
+    """How the files are to be read. Partition columns that are not named are those that the table has."""
+    if order.partition_by is not None or table is None:
+        by = _columns(df, order.partition_by or ())
+    else:
+        by = _columns(df, table.layout.partition_by, AS_THE_TABLE)
+    return TableLayout(
+        format=order.format,
+        partition_by=by,
+        schema=df.schema.json(),
+        options=files_saving.reader_options(order.options),
+    )
+
+
+def _columns(df: DataFrame, names: tuple[str, ...], hint: str = "") -> tuple[str, ...]:
+    """Columns to partition by, as the data spells them; ``InvalidRequest`` if they cannot be."""
+    folded = str if is_case_sensitive(df.sparkSession) else str.lower
+    known = {folded(one): one for one in df.columns}
+    for name in names:
+        if folded(name) not in known:
+            there = ", ".join(df.columns)
+            raise InvalidRequest(f"there is no column '{name}' to partition by; there are {there}{hint}")
+    found = tuple(known[folded(name)] for name in names)
+    if len(set(found)) < len(found):
+        raise InvalidRequest(f"a column is named twice among those to partition by: {', '.join(names)}")
+    if found and len(found) == len(known):
+        raise InvalidRequest("the data has no columns besides those that it is to be partitioned by")
+    return found

@@ -1,0 +1,137 @@
+"""Rules for calls about Lance tables: what changes a table needs the right to change its key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from penstock.formats.lance.lake.answers import (
+    LanceAbout,
+    LanceBranch,
+    LanceCommitted,
+    LanceStatus,
+    LanceTag,
+    LanceVersion,
+)
+from penstock.formats.lance.lake.calls import (
+    CommitLance,
+    DeclareLance,
+    GetLanceStatus,
+    GetLanceTable,
+    ListLanceBranches,
+    ListLanceTags,
+    ListLanceVersions,
+    PromoteLance,
+    RegisterLance,
+)
+from penstock.formats.lance.lake.requests import of_operation
+from penstock.lake import calls
+from penstock.model.content import LanceTable
+from penstock.model.keys import Key
+from penstock.model.tokens import Role
+from penstock.server.access.format_rules import AccessRule
+from penstock.server.access.locations import check_locations
+from penstock.server.access.rights import Rights
+
+C = TypeVar("C", GetLanceTable, ListLanceVersions, ListLanceBranches, ListLanceTags)
+
+
+def commit_lance(rights: Rights, call: CommitLance) -> LanceCommitted:
+    """A place of its own goes with the key; any other may be somebody else's."""
+    _require_keys(rights, call.branch, [one.key for one in call.operations])
+    new = [
+        (number, one)
+        for number, one in enumerate(call.operations)
+        if isinstance(one, DeclareLance | RegisterLance)
+    ]
+    if call.create and new:
+        _require_namespaces(rights, call.branch, (parent for _, one in new for parent in one.key.parents))
+    for number, one in new:
+        if one.location is not None:
+            of_operation(number, _require_place, rights, call.branch, one.location)
+    return rights.do(call)
+
+
+def get_lance_table(rights: Rights, call: GetLanceTable) -> LanceAbout:
+    """Where it can be written is told to readers too: Lance's clients open a table in one way for both.
+
+    What is put there for that are versions that they may read, as they read in another folder.
+    """
+    return rights.do(_readable(rights, call))
+
+
+def get_lance_status(rights: Rights, call: GetLanceStatus) -> LanceStatus:
+    """Storage is looked at for a table only that the caller may see."""
+    _, keys = rights.read(None)
+    rights.caller.require_key(keys, Role.READ, call.key)
+    return rights.do(call)
+
+
+def list_lance_versions(rights: Rights, call: ListLanceVersions) -> tuple[LanceVersion, ...]:
+    return rights.do(_readable(rights, call))
+
+
+def list_lance_branches(rights: Rights, call: ListLanceBranches) -> tuple[LanceBranch, ...]:
+    return rights.do(_readable(rights, call))
+
+
+def list_lance_tags(rights: Rights, call: ListLanceTags) -> tuple[LanceTag, ...]:
+    return rights.do(_readable(rights, call))
+
+
+def promote_lance(rights: Rights, call: PromoteLance) -> LanceAbout:
+    """Promoting decides nothing, but works for as long as there is something to promote."""
+    if not rights.caller.keys_everywhere(Role.MAINTAIN).covers(call.key):
+        _require_keys(rights, call.branch, (call.key,))
+    return rights.do(call)
+
+
+def _readable(rights: Rights, call: C) -> C:
+    at, keys = rights.read(call.at, call.via)
+    rights.caller.require_key(keys, Role.READ, call.key)
+    return msgspec.structs.replace(call, at=at)
+
+
+def _require_keys(rights: Rights, branch: str | None, changed: Iterable[Key]) -> None:
+    """``Denied`` if the caller may not change all of these keys on a branch: it says which is the first."""
+    if rights.caller.keys_everywhere(Role.WRITE).are_all:
+        return
+    keys = rights.caller.require(Role.WRITE, rights.named(branch))
+    for number, key in enumerate(changed):
+        of_operation(number, rights.caller.require_key, keys, Role.WRITE, key)
+
+
+def _require_place(rights: Rights, branch: str | None, location: str) -> None:
+    """``Denied`` if the caller may not change all keys, ``LocationRefused`` if no table may be there."""
+    if not rights.caller.keys_everywhere(Role.WRITE).are_all:
+        rights.caller.require_all_keys(Role.WRITE, rights.named(branch))
+    if not rights.caller.any_location:
+        check_locations([LanceTable(location=location)], rights.do(calls.GetAbout()).roots)
+
+
+def _require_namespaces(rights: Rights, branch: str | None, parents: Iterable[Key]) -> None:
+    """``Denied`` if a namespace above a new table is missing that the caller may not create."""
+    caller = rights.caller
+    if caller.keys_everywhere(Role.WRITE).are_all:
+        return
+    name = rights.named(branch)
+    keys = caller.keys(Role.WRITE, name)
+    above = {parent for parent in parents if not keys.covers(parent)}
+    if above:
+        there = rights.do(calls.GetContents(at=name, key=tuple(sorted(above))))
+        for missing in sorted(above - {entry.key for entry in there}):
+            raise caller.denied(f"create namespace '{missing}' there", key=str(missing))
+
+
+RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
+    CommitLance: commit_lance,
+    GetLanceTable: get_lance_table,
+    GetLanceStatus: get_lance_status,
+    ListLanceVersions: list_lance_versions,
+    ListLanceBranches: list_lance_branches,
+    ListLanceTags: list_lance_tags,
+    PromoteLance: promote_lance,
+}
+"""Every call that the format answers, with its rule."""

@@ -1,0 +1,400 @@
+"""Lance tables: looking at them, and how they come to a lake and leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from penstock.cli.call import Call, pass_call
+from penstock.cli.completions import complete_key
+from penstock.cli.declaration import (
+    branch_option,
+    group,
+    key_argument,
+    key_option,
+    limit_option,
+    message_option,
+    ref_option,
+)
+from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.rendering.history import short
+from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.times import ago, counted, size
+from penstock.formats.lance.cli.shapes import (
+    LanceExport,
+    LanceImport,
+    LanceMoved,
+    LanceOwnBranch,
+    LanceOwnTag,
+    LanceStatuses,
+    LanceTable,
+    LanceTables,
+    LanceTableStatus,
+    LanceTableVersion,
+    LanceVersions,
+    LanceWhole,
+)
+from penstock.formats.lance.lake.answers import LanceAbout, LanceStatus, LanceVersion
+from penstock.formats.lance.lake.calls import (
+    GetLanceStatus,
+    GetLanceTable,
+    ListLanceBranches,
+    ListLanceTags,
+    ListLanceVersions,
+    PromoteLance,
+)
+from penstock.formats.lance.state import is_managed
+from penstock.lake.calls import Resolve
+from penstock.model.content import LanceTable as LanceContent
+from penstock.model.keys import Key
+
+VERSIONS_LIMIT = 100
+
+
+@group(
+    "lance",
+    prints="LanceTables",
+    examples="""
+$ penstock lance
+$ penstock lance list --ref main
+""",
+)
+@click.pass_context
+def lance(ctx: click.Context) -> None:
+    """List, promote, import and export Lance tables whose versions the lake decides.
+
+    Programs read and write them through the lake's namespace: lake.lance() in Python, and /lance of a server.
+    Without a subcommand, the Lance tables of the default branch are listed.
+    """
+    if ctx.invoked_subcommand is None:
+        _list(ctx.ensure_object(Call), None)
+
+
+# -- looking -----------------------------------------------------------------------------------------------
+
+
+@lance.command(
+    "list",
+    prints="LanceTables",
+    examples="""
+$ python -c "import lance; lance.write_dataset([{'id': 1}], 'lake/warehouse/old/a.lance')"
+$ penstock lance import ./lake/warehouse/old --into archive
+$ penstock lance list
+""",
+)
+@ref_option
+@pass_call
+def lance_list(call: Call, ref: str | None) -> None:
+    """List the Lance tables, with their newest versions."""
+    _list(call, ref)
+
+
+def _list(call: Call, ref: str | None) -> None:
+    lake = call.open()
+    at = lake.at(ref)
+    keys = [key for key, one in at.entries() if isinstance(one, LanceContent) and is_managed(one)]
+    found = [lake.do(GetLanceTable(key=key, at=at.id, via=at.via)) for key in keys]
+    call.answer(
+        lambda: LanceTables(ref=ref or lake.default_branch, tables=tuple(map(LanceTable.of, found))),
+        lambda screen: _tables(screen, found),
+    )
+
+
+def _tables(screen: Screen, found: Sequence[LanceAbout]) -> Iterator[str]:
+    if not found:
+        yield "no Lance tables. Programs make them through the lake's namespace; 'penstock lance import'"
+        yield "  takes over those of a directory"
+    rows: list[Row] = [
+        [
+            Cell(printable(str(one.key)), "strong"),
+            _number(one),
+            Cell("private" if one.is_private else "", "warning"),
+            Cell(printable(one.folder), "dim"),
+        ]
+        for one in found
+    ]
+    yield from columns(screen, rows, flexible=-1)
+
+
+def _number(one: LanceAbout) -> str:
+    return "declared" if one.version is None else f"v{one.version}"
+
+
+@lance.command("show", prints="LanceWhole", examples="$ penstock lance show archive.a")
+@key_argument
+@ref_option
+@pass_call
+def lance_show(call: Call, key: str, ref: str | None) -> None:
+    """Show where the Lance table KEY is, its newest version, and Lance's own branches and tags of it."""
+    lake, table = call.open(), Key.parse(key)
+    commit = lake.do(Resolve(revision=ref))
+    where: dict[str, Any] = {"key": table, "at": commit.commit, "via": commit.name}
+    about = lake.do(GetLanceTable(**where))
+    branches = lake.pages(ListLanceBranches(**where), None, lambda last: {"after": last.name})
+    tags = lake.pages(ListLanceTags(**where), None, lambda last: {"after": last.name})
+
+    def text(screen: Screen) -> Iterator[str]:
+        rows: list[Row] = [
+            ["id", str(about.id)],
+            ["location", printable(about.location)],
+            ["open at", printable(about.folder) if about.folder != about.location else ""],
+            ["version", _number(about)],
+            ["private", "yes, only the lake tells of its versions" if about.is_private else ""],
+            *([printable(name), printable(value)] for name, value in sorted(about.properties.items())),
+            *([f"branch {one.name}", f"from v{one.version} of {one.parent or 'main'}"] for one in branches),
+            *([f"tag {one.name}", f"v{one.version} of {one.branch or 'main'}"] for one in tags),
+        ]
+        yield screen.paint(printable(str(about.key)), "strong")
+        yield from columns(screen, [row for row in rows if row[1]], indent="  ", flexible=-1)
+
+    def shape() -> LanceWhole:
+        whole = LanceTable.of(about)
+        return LanceWhole(
+            **{name: getattr(whole, name) for name in LanceTable.__struct_fields__},
+            ref=ref or lake.default_branch,
+            branches=tuple(map(LanceOwnBranch.of, branches)),
+            tags=tuple(map(LanceOwnTag.of, tags)),
+        )
+
+    call.answer(shape, text)
+
+
+@lance.command(
+    "versions",
+    prints="LanceVersions",
+    examples="$ penstock lance versions archive.a -n 10",
+)
+@key_argument
+@ref_option
+@click.option(
+    "--of", "branch", metavar="NAME", default="", help="One of Lance's own branches. [its main one]"
+)
+@click.option("--below", type=int, metavar="VERSION", help="Go on below this version.")
+@limit_option(VERSIONS_LIMIT)
+@pass_call
+def lance_versions(call: Call, key: str, ref: str | None, branch: str, below: int | None, limit: int) -> None:
+    """List the versions of the Lance table KEY, newest first: what made each, and when."""
+    lake, table = call.open(), Key.parse(key)
+    commit = lake.do(Resolve(revision=ref))
+    wanted = ListLanceVersions(
+        key=table, at=commit.commit, via=commit.name, branch=branch, below=below, limit=limit
+    )
+    found = lake.do(wanted)
+    following = found[-1].version if len(found) == limit and found[-1].version > 1 else None
+
+    def text(screen: Screen) -> Iterator[str]:
+        if not found:
+            yield f"{printable(key)} has no version yet" if below is None else "no more versions"
+        yield from columns(screen, [_version(screen, one) for one in found])
+        if following is not None:
+            yield screen.paint(f"  more with --below {following}", "dim")
+
+    call.answer(
+        lambda: LanceVersions(
+            table=key,
+            ref=ref or lake.default_branch,
+            branch=branch,
+            versions=tuple(map(LanceTableVersion.of, found)),
+            next=following,
+        ),
+        text,
+    )
+
+
+def _version(screen: Screen, one: LanceVersion) -> Row:
+    when = "" if one.created is None else ago(one.created, screen.now)
+    return [Cell(f"v{one.version}", "strong"), one.operation, when, Cell(size(one.size), "dim")]
+
+
+# -- where every reader of Lance looks ---------------------------------------------------------------------
+
+
+@lance.command(
+    "status",
+    prints="LanceStatuses",
+    examples="$ penstock lance status\n$ penstock lance status archive.a --json",
+)
+@click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
+@pass_call
+def lance_status(call: Call, key: str | None) -> None:
+    """Show how far Lance tables are promoted, and whether they are in sync.
+
+    Of all tables of the default branch, or of KEY: how many versions are not where everybody looks, and
+    whether its folder has versions that the lake does not know. What stands against a table is told below
+    it, with what to do.
+    """
+    lake = call.open()
+    at = lake.at()
+    tables = [
+        one for one, content in at.entries() if isinstance(content, LanceContent) and is_managed(content)
+    ]
+    found = [lake.do(GetLanceStatus(key=one)) for one in (tables if key is None else (Key.parse(key),))]
+    call.answer(
+        lambda: LanceStatuses(tables=tuple(map(LanceTableStatus.of, found))),
+        lambda screen: _statuses(screen, found),
+    )
+
+
+def _statuses(screen: Screen, found: Sequence[LanceStatus]) -> Iterator[str]:
+    if not found:
+        yield "no Lance tables"
+    rows: list[Row] = [
+        [
+            Cell(printable(str(one.key)), "strong"),
+            "declared" if one.version is None else f"v{one.version}",
+            _promoted(one),
+            Cell(printable(one.location), "dim"),
+        ]
+        for one in found
+    ]
+    yield from columns(screen, rows, flexible=-1)
+    for one in found:
+        if one.alarm:
+            yield f"{screen.paint('!', 'bad')} {printable(str(one.key))}: {one.alarm}"
+
+
+def _promoted(one: LanceStatus) -> Cell:
+    if not one.backlog:
+        return Cell("" if one.version is None else "promoted", "good")
+    age = f", for {one.oldest_s:.0f} s" if one.oldest_s is not None else ""
+    return Cell(f"{one.backlog:,} to promote{age}", "warning")
+
+
+@lance.command("promote", prints="LanceTables", examples="$ penstock lance promote archive.a")
+@click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
+@branch_option
+@pass_call
+def lance_promote(call: Call, key: str | None, branch: str | None) -> None:
+    """Promote committed versions to where every reader of Lance looks: of all tables of a branch, or of KEY.
+
+    The lake does so by itself, right after each commit; this is for when it was interrupted, or storage was
+    away. Private tables are left out.
+    """
+    lake = call.open(catch_up=True)
+    at = lake.at(branch)
+    tables = [
+        one for one, content in at.entries() if isinstance(content, LanceContent) and is_managed(content)
+    ]
+    chosen = tables if key is None else [Key.parse(key)]
+    found = []
+    for one in chosen:
+        about = lake.do(GetLanceTable(key=one, at=branch or lake.default_branch))
+        if key is not None or (not about.is_private and about.version is not None):
+            found.append(lake.do(PromoteLance(key=one, branch=branch)))
+    call.answer(
+        lambda: LanceTables(ref=branch or lake.default_branch, tables=tuple(map(LanceTable.of, found))),
+        lambda screen: _tables(screen, found) if found else iter(["nothing to promote"]),
+    )
+
+
+# -- in and out --------------------------------------------------------------------------------------------
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+
+
+@lance.command(
+    "import",
+    prints="LanceImport",
+    examples="$ penstock lance import ./lake/warehouse/old --into again --dry-run",
+)
+@click.argument("root", metavar="ROOT")
+@click.option("--into", "namespace", metavar="NAMESPACE", help="Put the tables below this one. [none]")
+@dry_run_option
+@message_option
+@key_option
+@pass_call
+def lance_import(
+    call: Call,
+    root: str,
+    namespace: str | None,
+    dry_run: bool,
+    message: str | None,
+    idempotency_key: str | None,
+) -> None:
+    """Import the tables of the Lance directory namespace at ROOT, all of them in one commit.
+
+    They stay where they are, with all their versions, and must lie below a root of the lake. From then on
+    their commits go through the lake, so that nobody may write past it any more. If some tables cannot come,
+    all are left as they are, and the reasons are listed.
+    """
+    done = call.open().import_lance(
+        root,
+        namespace,
+        dry_run=dry_run,
+        message=message,
+        author=call.who,
+        idempotency_key=idempotency_key,
+    )
+
+    def text(screen: Screen) -> Iterator[str]:
+        count = counted(len(done.tables), "table")
+        if dry_run or not done.tables:
+            yield f"would import {count} from {printable(done.root)}"
+        else:
+            commit = screen.paint(short(done.commit), "id")
+            yield f"imported {count} from {printable(done.root)} (commit {commit})"
+        rows: list[Row] = [
+            [
+                Cell(printable(str(one.key)), "strong"),
+                "declared" if one.is_declared else "",
+                Cell(printable(one.location), "dim"),
+            ]
+            for one in done.tables
+        ]
+        yield from columns(screen, rows, indent="  ", flexible=-1)
+
+    call.answer(
+        lambda: LanceImport(
+            root=done.root,
+            tables=tuple(LanceMoved(table=str(one.key), location=one.location) for one in done.tables),
+            commit=done.commit,
+            dry_run=done.dry_run,
+        ),
+        text,
+    )
+
+
+@lance.command(
+    "export",
+    prints="LanceExport",
+    examples="$ penstock lance export ./lake/warehouse --dry-run",
+)
+@click.argument("root", metavar="ROOT")
+@click.option("--ref", metavar="BRANCH", help="The branch whose tables are listed. [the default branch]")
+@dry_run_option
+@pass_call
+def lance_export(call: Call, root: str, ref: str | None, dry_run: bool) -> None:
+    """Export the Lance tables of a branch: make ROOT a directory namespace that has all of them.
+
+    ROOT is a folder above the tables, such as the warehouse. They stay where they are, and whoever opens ROOT
+    as a Lance directory namespace, with dir_listing_enabled=false, reads them without the lake. Called again,
+    it adds what is new.
+    """
+    done = call.open(catch_up=True).export_lance(root, ref, dry_run=dry_run)
+
+    def text(screen: Screen) -> Iterator[str]:
+        word = "would list" if dry_run else "listed"
+        known = f", {done.unchanged:,} of them as before" if done.unchanged else ""
+        yield f"{word} {counted(len(done.tables), 'table')} at {printable(done.root)}{known}"
+        rows: list[Row] = [
+            [
+                Cell(printable(str(one.key)), "strong"),
+                "declared" if one.version is None else f"v{one.version}",
+                Cell(printable(one.folder), "dim"),
+            ]
+            for one in done.tables
+        ]
+        yield from columns(screen, rows, indent="  ", flexible=-1)
+
+    call.answer(
+        lambda: LanceExport(
+            root=done.root,
+            ref=done.ref,
+            tables=tuple(LanceMoved(table=str(one.key), location=one.folder) for one in done.tables),
+            unchanged=done.unchanged,
+            dry_run=done.dry_run,
+        ),
+        text,
+    )

@@ -1,0 +1,341 @@
+"""Calls about Lance tables: reading their versions, and changing any number of them in one commit.
+
+A program rarely makes them itself: the namespace (``lake.lance()``) does, which Lance's own clients use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import KeyNotFound, NotManaged, OwnRefNotFound
+from penstock.formats.lance.lake.answers import (
+    LanceAbout,
+    LanceBranch,
+    LanceCommitted,
+    LanceDone,
+    LanceStatus,
+    LanceTag,
+    LanceVersion,
+)
+from penstock.lake.answers import Landing
+from penstock.lake.call import Ask, Call, ReadAt, Retry, Said, Write
+from penstock.lake.outcomes import branch_of, landed_commit
+from penstock.model.commits import Commit
+from penstock.model.keys import Key
+
+T = TypeVar("T")
+
+
+class _Operation(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="operation"
+):
+    """What all operations share."""
+
+    key: Key
+    """Of the table."""
+
+
+class DeclareLance(_Operation, frozen=True, kw_only=True, tag="declare"):
+    """A table that has no version yet."""
+
+    id: UUID | None = None
+    """What it is to be known by, for who has to know beforehand where it will be; made up if not given. One
+    that the lake has known before, on any branch, is refused."""
+    location: str | None = None
+    """A place of the lake's own making if nothing is given. One at which the lake had another table is
+    refused."""
+    is_private: bool = False
+    """Nobody sees its versions who does not ask the lake."""
+    properties: dict[str, str] = {}
+    exist_ok: bool = False
+    """Do nothing if there is a Lance table already."""
+
+
+class RegisterLance(_Operation, frozen=True, kw_only=True, tag="register"):
+    """A table whose versions are at a place already."""
+
+    location: str
+    replaces: bool = False
+    """What is at the key may go for it."""
+    is_private: bool = False
+    properties: dict[str, str] = {}
+
+
+class CreateLanceVersion(_Operation, frozen=True, kw_only=True, tag="create version"):
+    """The next version, whose manifest is in storage already."""
+
+    branch: str = ""
+    """One of Lance's own; its main one if nothing is given."""
+    version: int
+    manifest: str
+    """A whole path or URL, inside the table's folder."""
+    size: int | None = None
+    is_v1: bool = False
+    """Whether manifests are named by Lance's first way."""
+    e_tag: str = ""
+    metadata: dict[str, str] = {}
+
+
+class DeleteLanceVersions(_Operation, frozen=True, kw_only=True, tag="delete versions"):
+    """Versions that are not told any more."""
+
+    branch: str = ""
+    ranges: tuple[tuple[int, int], ...]
+    """From a version up to but without another one; without an end if that is below zero."""
+
+
+class AlterLance(_Operation, frozen=True, kw_only=True, tag="alter"):
+    """Properties of a table."""
+
+    properties: dict[str, str | None]
+    """Those without a value go."""
+
+
+class PutLanceTag(_Operation, frozen=True, kw_only=True, tag="put tag"):
+    """One of Lance's own tags."""
+
+    tag_name: str
+    branch: str = ""
+    version: int
+    is_new: bool = True
+    """There must be none yet; otherwise there must be one."""
+    metadata: dict[str, str] = {}
+
+
+class DropLanceTag(_Operation, frozen=True, kw_only=True, tag="drop tag"):
+    """One of Lance's own tags goes."""
+
+    tag_name: str
+
+
+class PutLanceBranch(_Operation, frozen=True, kw_only=True, tag="put branch"):
+    """One of Lance's own branches."""
+
+    branch: str
+    parent: str = ""
+    version: int | None = None
+    """Of the parent; its newest one if nothing is given."""
+    metadata: dict[str, str] = {}
+
+
+class DropLanceBranch(_Operation, frozen=True, kw_only=True, tag="drop branch"):
+    """One of Lance's own branches goes."""
+
+    branch: str
+
+
+class DeregisterLance(_Operation, frozen=True, kw_only=True, tag="deregister"):
+    """The lake forgets a table. Its files stay."""
+
+
+LanceOperation: TypeAlias = (
+    DeclareLance
+    | RegisterLance
+    | CreateLanceVersion
+    | DeleteLanceVersions
+    | AlterLance
+    | PutLanceTag
+    | DropLanceTag
+    | PutLanceBranch
+    | DropLanceBranch
+    | DeregisterLance
+)
+
+
+class CommitLance(Write[LanceCommitted], frozen=True, kw_only=True):
+    """Change any number of Lance tables in one commit: all of it, or nothing.
+
+    An error names the operation that it is about, counted from zero.
+    """
+
+    path = "/lance/commits"
+    target = "branch"
+    answer = LanceCommitted
+    makes_lake = True
+    counted = ("operations",)
+    unhashed = ("branch",)
+    revisions = ()
+
+    branch: str | None = None
+    """The default branch if nothing is given; a transaction's is `tx/<id>`."""
+    operations: tuple[LanceOperation, ...]
+    """In this order; those of one table see what the ones before them did."""
+    create: bool = True
+    """Create the namespaces above a new table that are not there."""
+    said: Said = Said()
+    """What the commit says of itself."""
+
+    def recover(self, ask: Ask, landing: Landing) -> LanceCommitted:
+        if not landing.commits:
+            return self._recovered(ask, landing.head, landing.head, None, landing)
+        commit = landed_commit(ask, self, landing)
+        before = next(iter(commit.parents), commit.id)  # nothing is before the first one of a lake
+        return self._recovered(ask, commit.id, before, commit, landing)
+
+    def _recovered(
+        self, ask: Ask, after: str, before: str, commit: Commit | None, landing: Landing
+    ) -> LanceCommitted:
+        landed = _Landed(ask, branch_of(ask, self), after, before)
+        return LanceCommitted(commit=commit, head=landing.head, done=tuple(map(landed.done, self.operations)))
+
+
+class GetLanceTable(ReadAt[LanceAbout], frozen=True, kw_only=True):
+    """A Lance table as a whole."""
+
+    path = "/lance/table"
+    answer = LanceAbout
+
+    key: Key
+    to_write: bool = False
+    """Whether somebody may write to it where the answer says: on a branch, its line is begun then."""
+
+
+class GetLanceStatus(Call[LanceStatus], frozen=True, kw_only=True):
+    """How far a Lance table of the default branch is promoted, and whether its folder has what the lake
+    knows, and no more. Storage is looked at."""
+
+    path = "/lance/status"
+    answer = LanceStatus
+
+    key: Key
+
+
+class ListLanceVersions(ReadAt[tuple[LanceVersion, ...]], frozen=True, kw_only=True):
+    """The versions of a Lance table, newest first; the next page is ``below`` the last one."""
+
+    path = "/lance/versions"
+    answer = tuple[LanceVersion, ...]
+
+    key: Key
+    branch: str = ""
+    """One of Lance's own; its main one if nothing is given."""
+    below: int | None = None
+    """Go on below this version, the last one of the page before."""
+    version: int | None = None
+    """Only this one."""
+    to_write: bool = False
+    """Where they are for who writes there: as with the call for the table, whose folder they are in."""
+    limit: int | None = 100
+    """At most so many."""
+
+
+class ListLanceBranches(ReadAt[tuple[LanceBranch, ...]], frozen=True, kw_only=True):
+    """Lance's own branches of a table, by name; the next page is ``after`` the last one."""
+
+    path = "/lance/branches"
+    answer = tuple[LanceBranch, ...]
+
+    key: Key
+    after: str = ""
+    """Go on after this name, the last one of the page before."""
+    limit: int | None = 100
+    """At most so many."""
+
+
+class ListLanceTags(ReadAt[tuple[LanceTag, ...]], frozen=True, kw_only=True):
+    """Lance's own tags of a table, by name; the next page is ``after`` the last one."""
+
+    path = "/lance/tags"
+    answer = tuple[LanceTag, ...]
+
+    key: Key
+    after: str = ""
+    """Go on after this name, the last one of the page before."""
+    limit: int | None = 100
+    """At most so many."""
+
+
+class PromoteLance(Call[LanceAbout], frozen=True, kw_only=True):
+    """Put the versions of a table where every reader of Lance looks, as far as they are not there yet.
+
+    It is done by itself. Whoever must know that it is done asks for it.
+    """
+
+    method = "POST"
+    path = "/lance/promote"
+    answer = LanceAbout
+    retry = Retry.SAFE
+    makes_lake = False
+
+    key: Key
+    branch: str | None = None
+    """The default branch if nothing is given."""
+
+
+CALLS: Final[tuple[type[Call[Any]], ...]] = (
+    CommitLance,
+    GetLanceTable,
+    GetLanceStatus,
+    ListLanceVersions,
+    ListLanceBranches,
+    ListLanceTags,
+    PromoteLance,
+)
+"""All of them."""
+
+
+# -- what a commit came to, operation by operation: told from the lake at that commit and before it --------
+
+
+class _Landed:
+    """A commit that has landed, and who is asked about it."""
+
+    def __init__(self, ask: Ask, branch: str, commit: str, before: str) -> None:
+        """``before`` is the commit before it."""
+        self.ask, self.branch, self.commit, self.before = ask, branch, commit, before
+        self._counted: set[tuple[Key, str, int]] = set()
+        """The versions that an operation deleted, so that no other one counts them."""
+
+    def done(self, operation: LanceOperation) -> LanceDone:
+        """What an operation came to. Of a table that a later one took away, nothing is told."""
+        at = self.before if isinstance(operation, DeregisterLance) else self.commit
+        try:
+            if isinstance(operation, CreateLanceVersion):
+                return LanceDone(version=self._version(operation.key, operation.branch, operation.version))
+            if isinstance(operation, PutLanceBranch):
+                return LanceDone(version=self._begun(operation.key, operation.branch))
+            if isinstance(operation, DeleteLanceVersions):
+                deleted = {(operation.key, operation.branch, one) for one in self._deleted(operation)}
+                counted, self._counted = self._counted, self._counted | deleted
+                return LanceDone(deleted=len(deleted - counted))
+            about: LanceAbout = self.ask(GetLanceTable(key=operation.key, at=at, via=self.branch))
+        except (KeyNotFound, NotManaged, OwnRefNotFound):
+            return LanceDone()
+        return LanceDone(location=about.location, folder=about.folder, properties=about.properties)
+
+    def _version(self, key: Key, branch: str, version: int) -> LanceVersion | None:
+        wanted = ListLanceVersions(key=key, branch=branch, version=version, at=self.commit, via=self.branch)
+        return next(iter(self.ask(wanted)), None)
+
+    def _begun(self, key: Key, name: str) -> LanceVersion | None:
+        """The version that one of Lance's own branches began with."""
+        branches = ListLanceBranches(key=key, at=self.commit, via=self.branch)
+        for branch in self._listed(branches, lambda last: {"after": last.name}):
+            if branch.name == name:
+                return self._version(key, name, branch.version)
+        return None
+
+    def _deleted(self, operation: DeleteLanceVersions) -> Iterator[int]:
+        """The versions that are not there any more, of those that an operation named."""
+        left = set(self._numbers(operation, self.commit))
+        for number in self._numbers(operation, self.before):
+            if number not in left and any(
+                start <= number and (end < 0 or number < end) for start, end in operation.ranges
+            ):
+                yield number
+
+    def _numbers(self, operation: DeleteLanceVersions, at: str) -> Iterator[int]:
+        versions = ListLanceVersions(key=operation.key, branch=operation.branch, at=at, via=self.branch)
+        return (one.version for one in self._listed(versions, lambda last: {"below": last.version}))
+
+    def _listed(
+        self, call: Call[tuple[T, ...]], next_page: Callable[[T], dict[str, str | int]]
+    ) -> Iterator[T]:
+        """All items of a list, page by page."""
+        while page := self.ask(call):
+            yield from page
+            call = msgspec.structs.replace(call, **next_page(page[-1]))

@@ -1,0 +1,194 @@
+"""Queries: the rows of a table that a request wants, by filter, by text or nearest to a vector."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from lance_namespace import (
+    AnalyzeTableQueryPlanRequest,
+    CountTableRowsRequest,
+    CountTableRowsResponse,
+    ExplainTableQueryPlanRequest,
+    InvalidInputError,
+    QueryTableRequest,
+    QueryTableResponse,
+    UnsupportedOperationError,
+)
+
+from penstock.formats.lance.lake.data_arrow import write_rows
+from penstock.formats.lance.lake.data_requests import read_request
+from penstock.formats.lance.lake.data_work import Work
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+    from lance.dataset import LanceScanner
+    from lance.query import FullTextQuery
+    from lance_namespace_urllib3_client.models.fts_query import FtsQuery
+    from lance_namespace_urllib3_client.models.match_query import MatchQuery
+
+
+_PRINTED: Final = re.compile(
+    r'Match\(MatchQuery \{ column: (?:None|Some\("(?P<column>[^"]*)"\)), terms: "(?P<terms>(?:[^"\\]|\\.)*)"'
+)
+"""A query by text as LanceDB sends it, up to 0.40 at least: as its own language prints it."""
+
+
+class QueryOperations(Work):
+    """What reads rows."""
+
+    def count_table_rows(self, request: Any) -> CountTableRowsResponse:
+        asked = read_request(CountTableRowsRequest, request)
+        with self.opened(asked, asked.branch, asked.version) as dataset:
+            return CountTableRowsResponse(count=dataset.count_rows(asked.predicate or None))
+
+    def query_table(self, request: Any) -> QueryTableResponse:
+        """The rows as an Arrow IPC file."""
+        sink = io.BytesIO()
+        self.write_query(request, sink)
+        return QueryTableResponse(data=sink.getvalue())
+
+    def write_query(self, request: Any, sink: IO[bytes]) -> None:
+        """Write the rows to a file, as an Arrow IPC file."""
+        asked = read_request(QueryTableRequest, request)
+        with self.opened(asked, asked.branch, asked.version) as dataset:
+            write_rows(scanner(dataset, asked).to_reader(), sink)
+
+    def explain_table_query_plan(self, request: Any) -> str:
+        asked = read_request(ExplainTableQueryPlanRequest, request)
+        query = asked.query
+        with self.opened(asked, asked.branch or query.branch, query.version) as dataset:
+            return str(scanner(dataset, query).explain_plan(verbose=bool(asked.verbose)))
+
+    def analyze_table_query_plan(self, request: Any) -> str:
+        asked = read_request(AnalyzeTableQueryPlanRequest, request)
+        with self.opened(asked, asked.branch, asked.version) as dataset:
+            return str(scanner(dataset, asked).analyze_plan())
+
+
+def scanner(dataset: LanceDataset, query: QueryTableRequest | AnalyzeTableQueryPlanRequest) -> LanceScanner:
+    """What reads the rows that a query wants."""
+    nearest = _nearest(dataset, query)
+    return dataset.scanner(
+        columns=_columns(query),
+        filter=query.filter or None,
+        # Of several vectors, each has its own nearest rows.
+        limit=None if nearest is not None and query.vector.multi_vector else query.k,
+        offset=query.offset,
+        nearest=nearest,
+        full_text_query=_text(query),
+        prefilter=query.prefilter,
+        with_row_id=query.with_row_id,
+        fast_search=query.fast_search or None,
+    )
+
+
+def _columns(query: QueryTableRequest | AnalyzeTableQueryPlanRequest) -> Any:
+    if query.columns is None:
+        return None
+    names, aliases = query.columns.column_names, query.columns.column_aliases
+    if names is not None and aliases is not None:
+        raise InvalidInputError("'columns' has either 'column_names' or 'column_aliases', not both")
+    return aliases if aliases is not None else names
+
+
+def _nearest(
+    dataset: LanceDataset, query: QueryTableRequest | AnalyzeTableQueryPlanRequest
+) -> dict[str, Any] | None:
+    """The search for neighbours, if there is a vector: an empty one is none."""
+    single, several = query.vector.single_vector, query.vector.multi_vector
+    if single and several:
+        raise InvalidInputError("'vector' has either 'single_vector' or 'multi_vector', not both")
+    if not single and not several:
+        return None
+    if several and query.offset:
+        raise UnsupportedOperationError("an offset does not go with several vectors")
+    wanted: dict[str, Any] = {
+        "column": query.vector_column or _only_vector(dataset),
+        "q": single or several,
+        "k": query.k + (query.offset or 0),
+        "metric": query.distance_type,
+        "minimum_nprobes": query.minimum_nprobes,
+        "maximum_nprobes": query.maximum_nprobes,
+        "refine_factor": query.refine_factor,
+        "use_index": not query.bypass_vector_index,
+        "ef": query.ef,
+    }
+    if query.minimum_nprobes is None and query.maximum_nprobes is None:
+        wanted["nprobes"] = query.nprobes or None
+    if query.lower_bound is not None or query.upper_bound is not None:
+        wanted["distance_range"] = (query.lower_bound, query.upper_bound)
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
+def _only_vector(dataset: LanceDataset) -> str:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    found = [field.name for field in dataset.schema if pa.types.is_fixed_size_list(field.type)]
+    if len(found) != 1:
+        told = f"it has {', '.join(found)}" if found else "it has none"
+        raise InvalidInputError(f"'vector_column' must say which column of vectors is meant: {told}")
+    return str(found[0])
+
+
+def _text(query: QueryTableRequest | AnalyzeTableQueryPlanRequest) -> Any:
+    asked = query.full_text_query
+    if asked is None:
+        return None
+    if asked.string_query is not None and asked.structured_query is not None:
+        raise InvalidInputError("'full_text_query' has 'string_query' or 'structured_query', not both")
+    if asked.string_query is not None:
+        columns, text = asked.string_query.columns, asked.string_query.query
+        if (printed := _PRINTED.match(text)) is not None:
+            columns = [printed["column"]] if printed["column"] else columns
+            text = printed["terms"].replace('\\"', '"').replace("\\\\", "\\")
+        return {"query": text, "columns": columns} if columns else text
+    return None if asked.structured_query is None else _structured(asked.structured_query.query)
+
+
+def _structured(query: FtsQuery) -> FullTextQuery:
+    from lance.query import BooleanQuery, BoostQuery, Occur, PhraseQuery
+
+    given = [one for one in (query.match, query.phrase, query.boost, query.multi_match, query.boolean) if one]
+    if len(given) != 1:
+        raise InvalidInputError("a structured query is one of match, phrase, boost, multi_match and boolean")
+    if query.match is not None:
+        return _match(query.match)
+    if query.phrase is not None:
+        column = _needed(query.phrase.column)
+        return PhraseQuery(query.phrase.terms, column, slop=query.phrase.slop or 0)
+    if query.boost is not None:
+        positive, negative = _structured(query.boost.positive), _structured(query.boost.negative)
+        factor = 0.5 if query.boost.negative_boost is None else float(query.boost.negative_boost)
+        return BoostQuery(positive, negative, negative_boost=factor)
+    if query.multi_match is not None:
+        return BooleanQuery([(Occur.SHOULD, _match(one)) for one in query.multi_match.match_queries])
+    assert query.boolean is not None
+    clauses = [(Occur.MUST, one) for one in query.boolean.must]
+    clauses += [(Occur.MUST_NOT, one) for one in query.boolean.must_not]
+    clauses += [(Occur.SHOULD, one) for one in query.boolean.should]
+    return BooleanQuery([(occur, _structured(one)) for occur, one in clauses])
+
+
+def _match(query: MatchQuery) -> FullTextQuery:
+    from lance.query import FullTextOperator, MatchQuery
+
+    operator = (query.operator or "or").lower()
+    if operator not in ("and", "or"):
+        raise InvalidInputError(f"the operator of a match is And or Or, not '{query.operator}'")
+    return MatchQuery(
+        query.terms,
+        _needed(query.column),
+        boost=1.0 if query.boost is None else float(query.boost),
+        fuzziness=query.fuzziness or 0,
+        max_expansions=50 if query.max_expansions is None else query.max_expansions,
+        operator=FullTextOperator.AND if operator == "and" else FullTextOperator.OR,
+        prefix_length=query.prefix_length or 0,
+    )
+
+
+def _needed(column: str | None) -> str:
+    if column is None:
+        raise InvalidInputError("a structured query must say which column it is about")
+    return column

@@ -1,0 +1,141 @@
+"""What a commit to Lance tables came to, operation by operation: told from the commit itself.
+
+So the answer to a request that is repeated is the one that its writer missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.formats.lance.lake import calls
+from penstock.formats.lance.lake.answers import LanceCommitted, LanceDone, LanceVersion
+from penstock.formats.lance.lake.calls import LanceOperation
+from penstock.formats.lance.lake.opened import Opened, Opening
+from penstock.formats.lance.names import MAIN, own_branch_name
+from penstock.formats.lance.state import LanceState, Versions, folder_at, is_managed, state_of
+from penstock.kernel.batch import Outcome
+from penstock.model.clock import utc
+from penstock.model.commits import Commit
+from penstock.model.content import LanceTable
+from penstock.model.encoding import ObjectId
+from penstock.model.keys import Key
+
+if TYPE_CHECKING:
+    from penstock.lake.embedded import Embedded
+
+
+class TableAt(NamedTuple):
+    """A table as a commit has it."""
+
+    content: LanceTable
+    state: LanceState
+    versions: Versions
+
+
+class Doings(NamedTuple):
+    """A request, and what its answer is found with."""
+
+    lake: Embedded
+    opening: Opening
+    call: calls.CommitLance
+    tables: Mapping[Key, TableAt | None] = MappingProxyType({})
+    """Tables as the request's commit has them, where that was looked up."""
+
+
+def table_at(lake: Embedded, commit: ObjectId, key: Key) -> TableAt | None:
+    """The table at a key of a commit; ``None`` if there is none whose versions the lake decides."""
+    content = lake.content_at(commit, key)
+    if not isinstance(content, LanceTable) or not is_managed(content):
+        return None
+    state = state_of(content)
+    return TableAt(content, state, Versions(lake.kernel.objects, state))
+
+
+def repeated(doings: Doings, outcome: Outcome) -> LanceCommitted:
+    """What a request came to, by its outcome."""
+    if not outcome.commits:
+        return committed(doings, None, outcome.head)
+    return committed(doings, outcome.commits[-1], outcome.head)
+
+
+def committed(doings: Doings, commit: ObjectId | None, head: ObjectId) -> LanceCommitted:
+    """What a request came to, by the commit that it landed as; by the lake as it is if it did nothing."""
+    made = None if commit is None else doings.lake.kernel.history.commit(commit)
+    before = head if made is None else made.parent
+    told = _Told(doings, head if commit is None else commit, before)
+    return LanceCommitted(
+        commit=None if made is None or commit is None else Commit.of(commit, made),
+        head=head.hex(),
+        done=tuple(map(told.done, doings.call.operations)),
+    )
+
+
+class _Told:
+    """Tells of operations, by the lake before and after them."""
+
+    def __init__(self, doings: Doings, after: ObjectId, before: ObjectId) -> None:
+        self._lake, self._opening = doings.lake, doings.opening
+        self._branch = doings.lake.or_default(doings.call.branch)
+        self._after, self._before, self._tables = after, before, doings.tables
+        self._deleted: set[tuple[Key, str, int]] = set()
+
+    def done(self, one: LanceOperation) -> LanceDone:
+        if isinstance(one, calls.DeregisterLance):
+            return self._of(self._table(self._before, one.key))
+        is_known = one.key in self._tables
+        table = self._tables[one.key] if is_known else self._table(self._after, one.key)
+        if table is None:
+            return LanceDone()
+        if isinstance(one, calls.CreateLanceVersion):
+            return LanceDone(version=self._version(one.key, table, own_branch_name(one.branch), one.version))
+        if isinstance(one, calls.PutLanceBranch):
+            begun = table.versions.branch(one.branch)
+            number = 0 if begun is None else begun.version
+            return LanceDone(version=self._version(one.key, table, one.branch, number))
+        if isinstance(one, calls.DeleteLanceVersions):
+            return LanceDone(deleted=self._count_deleted(one))
+        return self._of(table)
+
+    def _table(self, commit: ObjectId, key: Key) -> TableAt | None:
+        return table_at(self._lake, commit, key)
+
+    def _of(self, table: TableAt | None) -> LanceDone:
+        if table is None:
+            return LanceDone()
+        location = table.content.location
+        return LanceDone(
+            location=location,
+            folder=folder_at(location, table.state.chain),
+            properties=table.state.properties,
+        )
+
+    def _version(self, key: Key, table: TableAt, branch: str, number: int) -> LanceVersion | None:
+        version = table.versions.get(branch, number)
+        if version is None:
+            return None
+        opened = Opened(key, table.content, table.state, table.versions, version.chain, self._branch)
+        placed = self._opening.landed(opened, branch, number, version)
+        return LanceVersion(
+            version=number,
+            manifest=f"{table.content.location}/{placed.name}",
+            size=placed.size,
+            created=utc(version.time_us) if version.time_us else None,
+            operation=version.operation.value,
+            metadata=version.metadata,
+        )
+
+    def _count_deleted(self, one: calls.DeleteLanceVersions) -> int:
+        table, branch = self._table(self._before, one.key), own_branch_name(one.branch)
+        if table is None or self._before == self._after:
+            return 0
+        count = 0
+        for number, _ in table.versions.all(branch or MAIN):
+            named = (one.key, branch, number)
+            if named not in self._deleted and any(
+                start <= number and (end < 0 or number < end) for start, end in one.ranges
+            ):
+                self._deleted.add(named)
+                count += 1
+        return count

@@ -1,0 +1,482 @@
+"""Erasing a Lance table: rows that data files and indexes still hold, and all versions of earlier.
+
+Fragments with deleted rows are compacted, and all indexes are made anew: one that is only renewed keeps parts
+of what it was made of. Both are commits like any other, which Lance makes. Then a version is committed that
+changes nothing. The history of the table begins with it: the lake lists no earlier version any more, and
+every state from then on says so.
+
+From then on the lake takes no version that restores an earlier one, and no index that was made of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from penstock.errors import (
+    CommitConflict,
+    KeyNotFound,
+    OutcomeUnknown,
+    TableStateRefused,
+    Unavailable,
+    UnsupportedFeature,
+    VersionTaken,
+)
+from penstock.formats.lance.erasure import (
+    REUSED,
+    SYSTEM,
+    first_version,
+    fragments_with_deletions,
+    fragments_with_old_columns,
+    index_names,
+)
+from penstock.formats.lance.intents import Erase, Placed, Steps, encode_steps
+from penstock.formats.lance.lake.kept import tables_at
+from penstock.formats.lance.lake.leftovers import is_data
+from penstock.formats.lance.lake.named import ManifestNames, spellings
+from penstock.formats.lance.lake.removed_rows import RemovedRows, stale_indexes
+from penstock.formats.lance.lake.sweep import LANCE_DAYS, LanceSweep
+from penstock.formats.lance.manifests import Manifest
+from penstock.formats.lance.names import MAIN, staged_name
+from penstock.formats.lance.plugin import LancePlugin
+from penstock.formats.lance.rehoming import INDEX_NAME, INDEX_VERSION, Immovable, check_movable, index_id
+from penstock.formats.lance.state import (
+    NAME,
+    LanceState,
+    Version,
+    Versions,
+    folder_at,
+    is_managed,
+    state_of,
+)
+from penstock.kernel.conflict import content_of
+from penstock.kernel.reachable import Progress, silent
+from penstock.lake.answers import SweptTable
+from penstock.lake.calls import SweepTables
+from penstock.lake.erase import Holder, Leftovers, Settled, dated_states_of, left_of
+from penstock.model.clock import utc
+from penstock.model.commits import CommitMeta
+from penstock.model.content import LanceTable, ManagedTable
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.keys import Key
+from penstock.model.operations import Change
+from penstock.model.references import Kind
+from penstock.storage.locations import normalise
+from penstock.storage.places import SCRATCH, Place
+
+if TYPE_CHECKING:
+    from penstock.formats.lance.lake.rewriting import Rewriting
+    from penstock.kernel.table_horizons import TableHorizon
+    from penstock.lake.embedded import Embedded
+
+TRIES_MAX: Final = 10
+"""How often something is done again because others change the table at the same time."""
+PROMOTE_S: Final = 30.0
+"""How long it may take until the version with which history begins is where every reader of Lance looks."""
+_WITH_ROWS: Final = (".lance", ".blob", ".arrow", ".bin", ".idx", ".parquet", ".txn", ".manifest", ".tmp")
+"""How files end that may have rows, or values of them."""
+
+
+class LanceErasure:
+    """What an erase does to a Lance table of the default branch."""
+
+    def __init__(self, lake: Embedded, key: Key, who: str, *, all_references: bool) -> None:
+        self._lake, self._kernel, self._parts = lake, lake.kernel, lake.plugin(LancePlugin).parts
+        self._key, self._who, self._all_references = key, who, all_references
+        self._branch = lake.kernel.formats.default_branch
+        self._sound: tuple[int, frozenset[UUID]] | None = None
+        """The version at which all indexes were made anew, and these."""
+        self._start: LanceTable | None = None
+        """The state with whose newest version history is to begin, if that is one of the table's past."""
+
+    @property
+    def content(self) -> LanceTable:
+        return self._at(self._kernel.references.get(self._branch).head)
+
+    def _at(self, commit: ObjectId) -> LanceTable:
+        found = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
+        if not isinstance(found, LanceTable) or not is_managed(found):
+            raise KeyNotFound(f"there is no Lance table '{self._key}' any more", key=str(self._key))
+        return found
+
+    @property
+    def _place(self) -> Place:
+        return self._lake.places.at(self.content.location)
+
+    @property
+    def _state(self) -> LanceState:
+        return state_of(self.content)
+
+    def _newest(self) -> tuple[Manifest, str]:
+        """The newest version, and the folder that it is at."""
+        content = self.content
+        newest = Versions(self._kernel.objects, state_of(content)).newest()
+        if newest is None:
+            raise TableStateRefused(
+                f"'{self._key}' is only declared, and has no rows that could be erased", key=str(self._key)
+            )
+        manifest = self._parts.manifests.manifest(content.location, MAIN, *newest)
+        return manifest, folder_at(content.location, newest[1].chain)
+
+    def latest(self) -> int:
+        return self._state.newest
+
+    def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool:  # noqa: ARG002
+        """Whether a branch has versions of the table that the default branch does not have."""
+        return isinstance(content, LanceTable) and state_of(content).owner != b""
+
+    def holders(self, first: int | None) -> Iterator[Holder]:
+        """Lance's own branches and tags of the table, and tables that share files with it."""
+        versions = Versions(self._kernel.objects, self._state)
+        for name in versions.branches():
+            way = "it has versions of its own; delete it (delete_table_branch of the Lance namespace)"
+            yield Holder(f"Lance's own branch '{name}' of the table", False, way)
+        for name, tag in versions.tags().items():
+            if first is None or tag.version < first:
+                way = (
+                    "delete it (delete_table_tag of the Lance namespace); --all-references deletes it as well"
+                )
+                yield Holder(f"Lance's own tag '{name}' of the table", True, way)
+        yield from self._sharing()
+
+    def _sharing(self) -> Iterator[Holder]:
+        location = normalise(self.content.location)
+        yield from clones_of(self._lake, location)
+        sweep = self._sweep(dry_run=True)
+        sweep.look()
+        known = sweep.kept.tables.get(location)
+        for base in sorted(known.bases) if known is not None else ():
+            way = (
+                "the table has files there, and rows that are deleted here are still in them; erase them "
+                "there as well; --all-references goes on without"
+            )
+            yield Holder(f"the table at {base}, which this one is a clone of", True, way)
+
+    # -- a moment --------------------------------------------------------------------------------------------
+
+    def begin_at(self, start: ManagedTable, moment_us: int) -> int | None:  # noqa: ARG002
+        """Let history begin with a state that the table had: with which version. ``None`` if that is the
+        table's first."""
+        assert isinstance(start, LanceTable)
+        self._start = start if state_of(start).newest > 1 else None
+        return self._first
+
+    @property
+    def _first(self) -> int | None:
+        """The version with which history is to begin, if that is one of the table's past."""
+        return None if self._start is None else state_of(self._start).newest
+
+    def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
+        return False
+
+    def begins_at(self, content: ManagedTable, first: int) -> bool:
+        """Whether a branch or transaction is at the version with which history is to begin, and nothing was
+        written there: what is written next would not be told from what was written before the moment."""
+        assert isinstance(content, LanceTable)
+        state = state_of(content)
+        return state.first < first and not state.owner and not state.fork and state.newest <= first
+
+    def _removed_rows(self, number: int, version: Version) -> RemovedRows:
+        """What a version of the default branch holds of rows that were removed before it."""
+        return RemovedRows.of(*self._read(number, version))
+
+    def _read(self, number: int, version: Version) -> tuple[Manifest, str]:
+        """A version of the default branch, and the folder that it is at."""
+        location = self.content.location
+        return self._parts.manifests.manifest(location, MAIN, number, version), folder_at(
+            location, version.chain
+        )
+
+    def _removed_before(self) -> RemovedRows | None:
+        """What the version with which history is to begin holds of removed rows; ``None`` if it is one that
+        is to be made."""
+        if self._start is None:
+            return None
+        newest = Versions(self._kernel.objects, state_of(self._start)).newest()
+        assert newest is not None
+        return self._removed_rows(*newest)
+
+    # -- before anything goes --------------------------------------------------------------------------------
+
+    def files_to_rewrite(self) -> int:
+        """How many fragments hold deleted rows or columns beside others."""
+        columns, deletions = self._to_rewrite()
+        return columns or deletions
+
+    def _to_rewrite(self) -> tuple[int, int]:
+        """How many fragments are written anew because of columns that they hold, or else because of rows."""
+        manifest, folder = self._newest()
+        removed = self._removed_before()
+        if removed is None:
+            columns, deletions = fragments_with_old_columns(manifest), fragments_with_deletions(manifest)
+        else:
+            columns, deletions = removed.to_rewrite(manifest, folder)
+        return len(manifest.fragments) if columns else 0, deletions
+
+    def rewrite(self) -> int:
+        """Write fragments anew that hold deleted rows or columns, and all indexes; how many fragments.
+
+        ``UnsupportedFeature`` if the table has something that cannot be written anew here.
+        """
+        from penstock.formats.lance.lake.installed import require_lance
+
+        require_lance()
+        from penstock.formats.lance.lake.rewriting import Rewriting
+        from penstock.lake.lake import Lake
+
+        rewriting = Rewriting(Lake(self._lake, author=self._who), self._key, self._branch)
+        self._require_known(rewriting)
+        count = self.files_to_rewrite()
+        for _ in range(TRIES_MAX):
+            columns, deletions = self._to_rewrite()
+            try:
+                if columns:
+                    rewriting.write_rows()
+                elif deletions:
+                    rewriting.compact()
+                else:
+                    self._make_indexes(rewriting)
+                    return count
+            except (CommitConflict, VersionTaken):
+                continue
+        raise self._overtaken()
+
+    def _require_known(self, rewriting: Rewriting) -> None:
+        """``UnsupportedFeature`` for a table in which values may be where nobody looks for them here."""
+        manifest, _ = self._newest()
+        why = ""
+        try:
+            check_movable(manifest)
+        except Immovable as problem:
+            why = f"it {problem}; write its rows to a new table, and drop this one"
+        own = {one.text(INDEX_NAME) or "" for one in manifest.indexes}
+        if others := sorted(one for one in own if one.startswith(SYSTEM) and one != REUSED):
+            why = f"it has an index '{others[0]}' of Lance's own, which may have rows"
+        if why:
+            raise UnsupportedFeature(f"'{self._key}' cannot be erased: {why}", key=str(self._key))
+        if names := self._indexes_to_make(manifest):
+            rewriting.check_indexes(names)
+
+    def _indexes_to_make(self, manifest: Manifest) -> list[str]:
+        """The names of the indexes that are made anew: all, or those that may have values of rows which were
+        removed before a moment."""
+        if self._first is None:
+            return index_names(manifest)
+        return stale_indexes(manifest, self._first, Versions(self._kernel.objects, self._state))
+
+    def _make_indexes(self, rewriting: Rewriting) -> None:
+        for name in self._indexes_to_make(self._newest()[0]):
+            rewriting.make_index(name)
+        manifest, _ = self._newest()
+        self._sound = manifest.version, frozenset(map(index_id, manifest.indexes))
+
+    def _are_indexes_sound(self, manifest: Manifest) -> bool:
+        """Whether all indexes of a version are those that were made anew, or were made after that."""
+        if self._first is not None:
+            return not self._indexes_to_make(manifest)
+        assert self._sound is not None
+        version, made = self._sound
+        return all(
+            index_id(one) in made or (one.number(INDEX_VERSION) or 0) >= version for one in manifest.indexes
+        )
+
+    def settle(self, erase: str) -> Settled:
+        """Commit the version with which the history begins, once however often it is asked; its number.
+
+        Where history begins in the past, the version says only so, and gives a later erase one to begin with
+        that deletes nothing.
+        """
+        for _ in range(TRIES_MAX):
+            manifest, folder = self._newest()
+            if not self._are_indexes_sound(manifest):  # an index came that others made of an earlier version
+                self.rewrite()
+                continue
+            try:
+                content, is_new = self._commit_first(manifest, folder, erase)
+                if self._first is not None:
+                    return Settled(self._first)
+                is_clean = not fragments_with_deletions(manifest) and not fragments_with_old_columns(manifest)
+                first = state_of(content).first
+                return Settled(first, content=content if is_new and is_clean else None)
+            except VersionTaken:
+                continue
+        raise self._overtaken()
+
+    def _commit_first(self, manifest: Manifest, folder: str, erase: str) -> tuple[LanceTable, bool]:
+        content, time_us = self.content, self._kernel.clock()
+        uuid = str(UUID(erase))
+        first = first_version(manifest, folder, content.location, uuid, time_us, self._first)
+        data = first.pack(self._lake.moved)
+        name = staged_name("", MAIN, f"erase-{hashlib.sha256(data).hexdigest()[:16]}", first.version)
+        try:
+            self._place.create(name, data)
+        except OutcomeUnknown:
+            if [*self._place.read([name])] != [data]:
+                raise
+        step = Erase(
+            version=first.version,
+            path=name,
+            size=len(data),
+            drops_tags=self._all_references,
+            first=self._first,
+        )
+        key = f"erase-{erase}" if self._first is None else f"erase-{erase}-{self._first}"
+        authors = (self._who,) if self._who else ()
+        outcome = self._kernel.commit(
+            self._branch,
+            [Change(self._key, NAME, encode_steps(Steps((Placed(0, step),))))],
+            CommitMeta(message=f"erase deleted rows of {self._key}", committer=self._who, authors=authors),
+            key=key,
+            asked=erase.encode,
+        )
+        is_new = bool(outcome.commits)
+        return self._at(outcome.commits[-1] if is_new else outcome.head), is_new
+
+    def _overtaken(self) -> Unavailable:
+        return Unavailable(
+            f"'{self._key}' was changed by others {TRIES_MAX} times while it was written anew; erase it when "
+            "less is written to it",
+            key=str(self._key),
+        )
+
+    # -- what goes -------------------------------------------------------------------------------------------
+
+    def earlier_log_files(self) -> int:
+        """How many manifests would go."""
+        return sum(1 for _ in Versions(self._kernel.objects, self._state).all(MAIN, self._first))
+
+    def unneeded_files(self) -> list[int]:
+        """The sizes of files with rows, deletions and indexes that the newest version does not need, nor any
+        from the first one on."""
+        location = normalise(self.content.location)
+        names, named = ManifestNames(), set[str]()
+        for manifest, folder in self._retained():
+            named.update(names.of(manifest, normalise(folder)))
+        return [
+            one.size
+            for one in self._place.entries()
+            if is_data(one.key) and named.isdisjoint(spellings(f"{location}/{one.key}"))
+        ]
+
+    def _retained(self) -> Iterator[tuple[Manifest, str]]:
+        """The newest version, or all from the first one on that references have, each with its folder."""
+        if self._first is None:
+            yield self._newest()
+            return
+        seen: set[ObjectId] = set()
+        kinds = (Kind.BRANCH, Kind.TAG, Kind.TRANSACTION)
+        heads = {one.head for kind in kinds for one in self._kernel.references.all(kind)} - {NO_COMMIT}
+        for head in heads:
+            for _, content in tables_at(self._kernel, head):
+                if content.id != self.content.id:
+                    continue
+                for number, version in Versions(self._kernel.objects, state_of(content)).all(MAIN):
+                    if number >= self._first and version.id(number) not in seen:
+                        seen.add(version.id(number))
+                        yield self._read(number, version)
+
+    def cut(self, first: int) -> tuple[int, int, str]:  # noqa: ARG002 - the sweep removes manifests
+        """See that every reader of Lance finds the newest version before earlier ones go."""
+        content = self.content
+        self._parts.promoter.promote(content, monotonic() + PROMOTE_S, self._key)
+        if left := self._parts.promoter.unpromoted(content):
+            raise Unavailable(
+                f"version {left[0].number} of '{self._key}' is not where every reader of Lance looks yet; "
+                "erase it again"
+            )
+        return 0, 0, ""
+
+    def _sweep(self, progress: Progress = silent, *, dry_run: bool = False) -> LanceSweep:
+        call = SweepTables(key=self._key, remove_data=True, dry_run=dry_run, limit=None)
+        places, warehouse = self._lake.places, self._lake.warehouse
+        return LanceSweep(self._kernel, places, self._lake.id, warehouse, call, progress)
+
+    def sweep(self, progress: Progress) -> SweptTable:
+        """Remove files that no retained version names and that nobody can be about to commit."""
+        (swept,) = self._sweep(progress).run([normalise(self.content.location)])
+        self._place.remove_empty_folders()
+        return swept
+
+    def left(self, horizon: TableHorizon) -> Leftovers:
+        """Files that no retained version names and that are there still."""
+        sweep, location = self._sweep(dry_run=True), normalise(self.content.location)
+        found = sweep.unneeded(location)
+        grace_us = self._kernel.graces.of_sweeps(LANCE_DAYS).data_us
+        strangers = tuple(one.key for one in found.kept if _may_have_rows(one.key))
+        needed: tuple[str, ...] = ()
+        if horizon.moment_us is not None:
+            at = sweep.kept.tables[location].history.get(("", MAIN), {})
+            needed = tuple(self._needed(horizon.first, at.get(horizon.first)))
+        times_us = [one.modified_us for one in found.to_go]
+        left = left_of(times_us, found.pinned_us, grace_us)
+        return left._replace(strangers=strangers, needed=needed)
+
+    def _needed(self, first: int, known: Version | None) -> Iterator[str]:
+        """Says which files retained versions need that hold rows which were removed before the first one."""
+        versions = Versions(self._kernel.objects, self._state)
+        version = versions.get(MAIN, first) or known
+        if version is None:
+            return
+        removed, free = self._removed_rows(first, version), self._state.newest + 1
+        if not removed:
+            return
+        for number, later in versions.all(MAIN):
+            manifest, folder = self._read(number, later)
+            removed = removed.learn(manifest)
+            if number <= first or removed.is_in(manifest, folder):
+                break
+            free = number
+        if removed:
+            yield (
+                f"{_describe(removed)} with rows that were deleted before that: retained versions need "
+                f"them; they go with an erase {self._older_than(free)}, or without older_than"
+            )
+
+    def _older_than(self, version: int) -> str:
+        """The moment from which on the default branch was at a version."""
+        times = [
+            time_us
+            for time_us, content in dated_states_of(self._kernel, self.content.id)
+            if isinstance(content, LanceTable) and _is_default_at(state_of(content), version)
+        ]
+        if not times:
+            return "of a later moment"
+        moment = utc(min(times) + 999_999).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"older than {moment} (version {version})"
+
+
+def _is_default_at(state: LanceState, version: int) -> bool:
+    """Whether a state is one of the default branch that has a version."""
+    return not state.owner and not state.fork and state.newest >= version
+
+
+def _describe(removed: RemovedRows) -> str:
+    counts = ((len(removed.files), "data file", "data files"), (removed.indexes, "index", "indexes"))
+    parts = [f"{count} {one if count == 1 else many}" for count, one, many in counts if count]
+    if removed.is_deletion:
+        parts.append(f"the manifest of version {removed.first}")
+    return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
+
+
+def clones_of(lake: Embedded, location: str) -> Iterator[Holder]:
+    """Tables of the lake that have files in the folder of another one."""
+    call = SweepTables(dry_run=True, limit=None)
+    sweep = LanceSweep(lake.kernel, lake.places, lake.id, lake.warehouse, call)
+    sweep.look()
+    where = normalise(location)
+    for table in sweep.kept.tables.values():
+        is_clone = any(one == where or one.startswith(f"{where}/") for one in table.bases)
+        if is_clone and table.location != where:
+            way = (
+                "it has files of this table; overwrite it with its own rows, and erase it first "
+                f"(penstock erase {table.key} --all-references)"
+            )
+            yield Holder(f"the clone '{table.key}'", False, way)
+
+
+def _may_have_rows(name: str) -> bool:
+    """Whether a file that is not known here may have values of rows."""
+    return not name.startswith(f"{SCRATCH}/") and name.endswith(_WITH_ROWS)

@@ -1,0 +1,337 @@
+"""Answering calls about Lance tables from a kernel in this process."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import (
+    AdministratorError,
+    CommitConflict,
+    ConflictError,
+    InvalidRequest,
+    KeyNotFound,
+    NotManaged,
+    OwnRefNotFound,
+    PenstockError,
+    RequestError,
+    TableExists,
+    TableNotFound,
+    Unavailable,
+    VersionTaken,
+)
+from penstock.formats.lance.chains import Waiting
+from penstock.formats.lance.lake import calls
+from penstock.formats.lance.lake.answers import (
+    LanceAbout,
+    LanceBranch,
+    LanceCommitted,
+    LanceStatus,
+    LanceTag,
+    LanceVersion,
+)
+from penstock.formats.lance.lake.calls import LanceOperation
+from penstock.formats.lance.lake.done import Doings, TableAt, committed, repeated, table_at
+from penstock.formats.lance.lake.opened import Opened, Opening
+from penstock.formats.lance.lake.placing import Placing
+from penstock.formats.lance.lake.requests import changes_of, message_of
+from penstock.formats.lance.manifests import Operation
+from penstock.formats.lance.names import MANIFEST, STAGING, own_branch_name
+from penstock.formats.lance.state import Version, is_managed
+from penstock.kernel.batch import Outcome
+from penstock.lake.asked import asked
+from penstock.lake.call import Call
+from penstock.lake.embedded import Embedded, commit_meta, first
+from penstock.model.clock import utc
+from penstock.model.content import AnyContent
+from penstock.model.encoding import ObjectId
+from penstock.model.keys import Key
+from penstock.model.transactions import PREFIX
+
+if TYPE_CHECKING:
+    from penstock.formats.lance.lake.parts import LanceParts
+
+logger = logging.getLogger("penstock")
+
+TRIES_MAX: Final = 8
+"""How often a table may come and go between a look and its turn."""
+
+
+class LanceAnswers:
+    """Answers every call of ``calls``."""
+
+    def __init__(self, lake: Embedded, parts: LanceParts) -> None:
+        self._lake, self._kernel, self._parts = lake, lake.kernel, parts
+        self._opening = Opening(lake, parts)
+        self.ways: dict[type[Call[Any]], Callable[[Any], Any]] = {
+            calls.CommitLance: self._commit,
+            calls.GetLanceTable: self._about,
+            calls.GetLanceStatus: self._status,
+            calls.ListLanceVersions: self._versions,
+            calls.ListLanceBranches: self._branches,
+            calls.ListLanceTags: self._tags,
+            calls.PromoteLance: self._promote,
+        }
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    def _about(self, call: calls.GetLanceTable) -> LanceAbout:
+        return _about(self._opening.table(call.at, call.key, call.via, to_write=call.to_write))
+
+    def _status(self, call: calls.GetLanceStatus) -> LanceStatus:
+        opened = self._opening.table(self._lake.or_default(None), call.key)
+        newest, alarm = opened.versions.newest(), ""
+        left: tuple[Waiting, ...] = ()
+        try:
+            alarm = self._parts.folder_alarm(opened.key, opened.content)
+            left = self._parts.promoter.unpromoted(opened.content)
+        except PenstockError as problem:
+            alarm = alarm or problem.message
+        behind = self._parts.promoter.status(opened.content) if left and not alarm else None
+        if behind is not None and behind.problem is not None:
+            alarm = behind.problem.message
+        oldest_us = min((one.version.time_us for one in left), default=None)
+        return LanceStatus(
+            key=opened.key,
+            location=opened.content.location,
+            version=None if newest is None else newest[0],
+            backlog=len(left),
+            oldest_s=None if oldest_us is None else max(0.0, (self._kernel.clock() - oldest_us) / 1e6),
+            alarm=alarm,
+        )
+
+    def _versions(self, call: calls.ListLanceVersions) -> tuple[LanceVersion, ...]:
+        opened = self._opening.table(call.at, call.key, call.via, to_write=call.to_write)
+        branch = self._own_branch(opened, call.branch)
+        if call.version is not None:
+            found = opened.versions.get(branch, call.version)
+            if found is None:
+                self._opening.require_version(opened, call.version)
+            return () if found is None else (self._version(opened, branch, call.version, found),)
+        listed = first(opened.versions.all(branch, call.below), call.limit)
+        return tuple(self._version(opened, branch, number, one) for number, one in listed)
+
+    def _version(self, opened: Opened, branch: str, number: int, version: Version) -> LanceVersion:
+        placed = self._opening.place(opened, branch, number, version)
+        return LanceVersion(
+            version=number,
+            manifest=f"{opened.content.location}/{placed.name}",
+            size=placed.size,
+            created=utc(version.time_us) if version.time_us else None,
+            operation=_made_by(version),
+            metadata=version.metadata,
+        )
+
+    def _own_branch(self, opened: Opened, name: str) -> str:
+        branch = own_branch_name(name)
+        if branch and opened.versions.branch(branch) is None:
+            raise OwnRefNotFound(f"'{opened.key}' has no branch '{branch}'", branch=branch)
+        return branch
+
+    def _branches(self, call: calls.ListLanceBranches) -> tuple[LanceBranch, ...]:
+        opened = self._opening.table(call.at, call.key, call.via)
+        return tuple(first(_own_branches(opened, call.after), call.limit))
+
+    def _tags(self, call: calls.ListLanceTags) -> tuple[LanceTag, ...]:
+        opened = self._opening.table(call.at, call.key, call.via)
+        return tuple(first(_own_tags(opened, call.after), call.limit))
+
+    def _promote(self, call: calls.PromoteLance) -> LanceAbout:
+        opened = self._opening.table(self._lake.or_default(call.branch), call.key)
+        if opened.branch is None or opened.branch.startswith(PREFIX):
+            raise InvalidRequest(f"'{call.branch}' is no branch, so that nothing is promoted there")
+        if opened.state.is_private:
+            raise InvalidRequest(f"'{call.key}' is private: its versions are only told of by the lake")
+        self._opening.promote(opened.branch, call.key)
+        self._check_promoted(opened)
+        return _about(opened)
+
+    def _check_promoted(self, opened: Opened) -> None:
+        """``Unavailable`` if not all of a table's versions are where every reader of Lance looks, or whatever
+        else an administrator has to mend first."""
+        left = self._parts.promoter.unpromoted(opened.content)
+        if not left:
+            return
+        behind = self._parts.promoter.status(opened.content)
+        problem = None if behind is None else behind.problem
+        if isinstance(problem, AdministratorError):
+            raise problem
+        why = "try again" if problem is None else problem.message
+        raise Unavailable(
+            f"version {left[0].number} of '{opened.key}' is not where every reader of Lance looks: {why}"
+        )
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    def _commit(self, call: calls.CommitLance) -> LanceCommitted:
+        if not call.operations:
+            raise InvalidRequest("a commit to Lance tables needs at least one operation")
+        for _ in range(TRIES_MAX):
+            asked_for = [
+                (number, one) for number, one in enumerate(call.operations) if self._is_to_do(call, one)
+            ]
+            if not asked_for:
+                return self._nothing_to_do(call)
+            try:
+                return self._try(call, asked_for)
+            except TableExists as problem:
+                one = call.operations[int(problem.details.get("operation", 0))]
+                if not isinstance(one, calls.DeclareLance) or not one.exist_ok or self._is_to_do(call, one):
+                    raise
+        raise CommitConflict([], "a table came and went while it was to be declared; try again")
+
+    def _is_to_do(self, call: calls.CommitLance, one: LanceOperation) -> bool:
+        """Whether there is anything to do: not for a table that may be there, and is."""
+        if not isinstance(one, calls.DeclareLance) or not one.exist_ok:
+            return True
+        return not is_managed(self._head_content(call.branch, one.key))
+
+    def _nothing_to_do(self, call: calls.CommitLance) -> LanceCommitted:
+        doings = self._doings(call)
+        return committed(doings, None, self._lake.commit_of(call.branch))
+
+    def _try(self, call: calls.CommitLance, asked_for: list[tuple[int, LanceOperation]]) -> LanceCommitted:
+        with ExitStack() as reserved:
+            return self._try_reserved(call, asked_for, reserved)
+
+    def _try_reserved(
+        self, call: calls.CommitLance, asked_for: list[tuple[int, LanceOperation]], reserved: ExitStack
+    ) -> LanceCommitted:
+        branch = self._lake.or_default(call.branch)
+        location_of = partial(self._location_of, branch, self._lake.commit_of(branch))
+        reserve, key = reserved.enter_context, call.idempotency_key
+        placing = Placing(self._lake, self._parts, branch, location_of, reserve, key)
+        try:
+            changes = changes_of(asked_for, placing.new_place, location_of)
+            placing.note_deregistered(asked_for)
+            placing.note_sent()
+            outcome = self._kernel.commit(
+                branch,
+                changes,
+                commit_meta(call.said, call.who, message_of(call.operations)),
+                create_namespaces=call.create,
+                key=call.idempotency_key,
+                asked=partial(asked, call),
+            )
+        except (RequestError, ConflictError) as refused:
+            placing.take_back()
+            if isinstance(refused, VersionTaken):
+                self._show_winners(branch, {one.key for _, one in asked_for})
+            elif isinstance(refused, CommitConflict):
+                _tell_operation(refused, asked_for)
+            raise
+        placing.keep_owned()
+        return self._landed(call, branch, outcome)
+
+    def _landed(self, call: calls.CommitLance, branch: str, outcome: Outcome) -> LanceCommitted:
+        """Give the promoter a moment, so that whoever looks into a folder next sees what was committed."""
+        if outcome.commits:
+            commit, wait_s = outcome.commits[-1], self._kernel.settings.promote_wait_s
+            tables = {one.key: table_at(self._lake, commit, one.key) for one in call.operations}
+            self._remove_staged(call, tables)
+            if wait_s > 0 and not branch.startswith(PREFIX):
+                found = (one.content.id for one in tables.values() if one is not None)
+                self._parts.promoter.wait({one for one in found if one is not None}, wait_s)
+            return repeated(self._doings(call)._replace(tables=tables), outcome)
+        return repeated(self._doings(call), outcome)
+
+    def _remove_staged(self, call: calls.CommitLance, tables: Mapping[Key, TableAt | None]) -> None:
+        """Remove what clients staged of versions that the lake keeps under another name, as it does in
+        transactions. The promoter removes the others. What is left is swept."""
+        found: dict[str, list[str]] = {}
+        for one in call.operations:
+            table = tables[one.key]
+            if not isinstance(one, calls.CreateLanceVersion) or table is None:
+                continue
+            version, location = (
+                table.versions.get(own_branch_name(one.branch), one.version),
+                table.content.location,
+            )
+            name = one.manifest.removeprefix(f"{location}/")
+            if version is not None and STAGING in version.staged and f"{MANIFEST}-" in name:
+                found.setdefault(location, []).append(name)
+        for location, names in found.items():
+            try:
+                self._parts.places.at(location).delete(names)
+            except PenstockError as problem:
+                logger.info("what was staged at %s is left for the sweep: %s", location, problem)
+
+    def _doings(self, call: calls.CommitLance) -> Doings:
+        return Doings(self._lake, self._opening, call)
+
+    def _show_winners(self, branch: str, keys: set[Key]) -> None:
+        """Lance's clients look into the folder for what was faster than they, before they try again."""
+        if branch.startswith(PREFIX):
+            return
+        for key in keys:
+            self._opening.promote(branch, key)
+
+    def _head_content(self, branch: str | None, key: Key) -> AnyContent | None:
+        return self._lake.content_at(self._lake.commit_of(branch), key)
+
+    def _location_of(self, branch: str, head: ObjectId, key: Key) -> str:
+        try:
+            return self._opening.content(head, key, branch).location
+        except (KeyNotFound, NotManaged):
+            raise TableNotFound(f"there is no Lance table '{key}' at '{branch}'", table=str(key)) from None
+
+
+def _about(opened: Opened) -> LanceAbout:
+    newest = opened.versions.newest()
+    assert opened.content.id is not None
+    return LanceAbout(
+        key=opened.key,
+        id=opened.content.id,
+        location=opened.content.location,
+        folder=opened.folder,
+        version=None if newest is None else newest[0],
+        is_private=opened.state.is_private,
+        properties=opened.state.properties,
+    )
+
+
+def _own_branches(opened: Opened, after: str) -> Iterator[LanceBranch]:
+    for name, one in opened.versions.branches().items():
+        if name > after:
+            begun = opened.versions.get(name, one.version)
+            yield LanceBranch(
+                name=name,
+                parent=one.parent,
+                version=one.version,
+                created=utc(one.created_us) if one.created_us else None,
+                manifest_size=0 if begun is None else begun.size,
+                metadata=one.metadata,
+            )
+
+
+def _made_by(version: Version) -> str:
+    """What made a version. Nobody has looked into those that were there before the lake."""
+    is_imported = not version.staged and version.operation is Operation.OTHER
+    return "imported" if is_imported else version.operation.value
+
+
+def _own_tags(opened: Opened, after: str) -> Iterator[LanceTag]:
+    for name, one in opened.versions.tags().items():
+        if name > after:
+            tagged = opened.versions.get(one.branch, one.version)
+            yield LanceTag(
+                name=name,
+                branch=one.branch,
+                version=one.version,
+                manifest_size=0 if tagged is None else tagged.size,
+                created=utc(one.created_us) if one.created_us else None,
+                updated=utc(one.updated_us) if one.updated_us else None,
+                metadata=one.metadata,
+            )
+
+
+def _tell_operation(conflict: CommitConflict, asked_for: list[tuple[int, LanceOperation]]) -> None:
+    """Name the operation that a conflict is about: the first one at its key, or below it."""
+    for one in conflict.conflicts:
+        for number, operation in asked_for:
+            if operation.key[: len(one.key)] == one.key:
+                conflict.details.setdefault("operation", number)
+                return

@@ -1,0 +1,104 @@
+"""Leftovers: which files in a Lance table's folder nothing needs, as far as their names tell.
+
+Whatever a kept version names stays, and so does whatever is not known here. The rest goes when it is old
+enough: data that no version names, manifests of versions that are not told any more or never were, what is
+put apart for transactions that never landed, and lines that no branch goes on in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container
+from typing import Final, NamedTuple
+
+from penstock.formats.lance.lake.kept import KnownTable
+from penstock.formats.lance.names import MANIFEST, STAGING, TRANSACTIONS, VERSION_MAX, VERSIONS
+from penstock.storage.buckets import Entry
+from penstock.storage.fates import Fate
+
+LINE: Final = re.compile(r"_penstock/[0-9a-f]{32}/")
+_BRANCH: Final = re.compile(r"tree/(?P<name>.+)/", re.DOTALL)
+_V2_DIGITS: Final = 20
+_LAST: Final = 2**64 - 1
+_DATA: Final = ("data/", "_deletions/", "_indices/")
+HINT: Final = "latest_version_hint.json"
+"""A file beside manifests that tells which version was the newest when it was written."""
+
+
+class Found(NamedTuple):
+    """The manifest of a version, by its name."""
+
+    chain: str
+    branch: str
+    number: int
+
+
+class Needs(NamedTuple):
+    """By what files are judged."""
+
+    table: KnownTable
+    names: Callable[[str], bool]
+    """Whether a file is named, by its whole path or URL."""
+    foreign: Container[str]
+    """Manifests, and folders, of versions that others than the lake have put there."""
+    before_us: int
+    """Only what was written before then is old enough."""
+
+
+def manifest_at(key: str) -> Found | None:
+    """The version that a file below a table's folder is the manifest of, where everybody looks; ``None`` if
+    it is no such file."""
+    folder, slash, name = key.rpartition(VERSIONS)
+    number = name.removesuffix(MANIFEST)
+    if not slash or not name.endswith(MANIFEST) or not number.isdecimal() or not number.isascii():
+        return None
+    chain = found.group() if (found := LINE.match(folder)) else ""
+    own = folder.removeprefix(chain)
+    branch = _BRANCH.fullmatch(own)
+    if own and branch is None:
+        return None
+    version = _LAST - int(number) if len(number) == _V2_DIGITS else int(number)
+    return Found(chain, branch["name"] if branch else "", version) if 0 <= version <= VERSION_MAX else None
+
+
+def is_data(key: str) -> bool:
+    """Whether a file has rows, or what belongs to rows: which of them are gone, or where they are found."""
+    return any(f"/{folder}" in f"/{key}" for folder in _DATA)
+
+
+def judge(entry: Entry, needs: Needs) -> Fate:
+    """What becomes of a file."""
+    fate = _fate(entry.key, needs)
+    if fate in (Fate.DATA, Fate.SCRATCH) and entry.modified_us >= needs.before_us:
+        return Fate.WAITING
+    return fate
+
+
+def _fate(key: str, needs: Needs) -> Fate:
+    table = needs.table
+    if needs.names(f"{table.location}/{key}") or key in needs.foreign:
+        return Fate.KEPT
+    line = LINE.match(key)
+    chain, inside = (line.group(), key[line.end() :]) if line else ("", key)
+    branch = _BRANCH.match(inside)
+    parts = f"/{inside}"
+    if is_data(inside):
+        return Fate.DATA
+    if f"/{VERSIONS}" in parts:
+        return _of_version(key, chain, needs)
+    if f"/{STAGING}" in parts or f"/{TRANSACTIONS}" in parts:
+        return Fate.SCRATCH
+    if (line or branch) and chain not in table.lines:
+        return Fate.SCRATCH
+    return Fate.KEPT
+
+
+def _of_version(key: str, chain: str, needs: Needs) -> Fate:
+    """What becomes of a file that is beside manifests and is not one that is named."""
+    folder, _, name = key.rpartition(VERSIONS)
+    if name == HINT:
+        return Fate.KEPT if needs.table.holds(folder) or folder in needs.foreign else Fate.SCRATCH
+    found = manifest_at(key)
+    if found is not None and needs.table.is_copy(chain, found.branch, found.number):
+        return Fate.KEPT
+    return Fate.DATA if name.endswith(MANIFEST) else Fate.SCRATCH

@@ -1,0 +1,62 @@
+"""The files of Lance tables that a lake needs: what kept versions name, also in other folders.
+
+The version hint is left out, which would tell of later versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from penstock.formats.lance.lake.kept import KeptLance, KnownTable
+from penstock.formats.lance.lake.leftovers import HINT, Needs, is_data, judge
+from penstock.formats.plugin import NeededFolder
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.reachable import Progress
+from penstock.storage.buckets import Entry
+from penstock.storage.fates import Fate
+from penstock.storage.locations import is_under
+from penstock.storage.places import Places
+
+ALWAYS_US: Final = 2**63 - 1
+"""Later than any file was written: none is too young to be judged."""
+
+
+def needed_folders(
+    kernel: Kernel, places: Places, problems: list[str], progress: Progress
+) -> Iterator[NeededFolder]:
+    """The folders of Lance tables, and others that have files of theirs. What stands against knowing what one
+    needs is added to ``problems``."""
+    kept = KeptLance(kernel, places, progress)
+    kept.look()
+    for location, table in sorted(kept.tables.items()):
+        if table.problem:
+            problems.append(f"the Lance table at {location}: {table.problem}")
+        needed = _FolderNeeds(places, kept, location, table)
+        yield NeededFolder(location, needed.files, needed.needs, is_data)
+    for location in sorted(kept.bases):
+        if not any(is_under(location, one) for one in (*kept.tables, *kept.bases - {location})):
+            needed = _FolderNeeds(places, kept, location, None)
+            yield NeededFolder(location, needed.files, needed.needs, is_data)
+
+
+class _FolderNeeds:
+    """What kept commits need of a folder of Lance: of a table, or of files that tables elsewhere name."""
+
+    def __init__(self, places: Places, kept: KeptLance, location: str, table: KnownTable | None) -> None:
+        self._place, self._kept, self._location, self._table = places.at(location), kept, location, table
+
+    def files(self) -> Iterator[Entry]:
+        return (entry for entry in self._place.entries() if self._is_kept(entry))
+
+    def needs(self, name: str) -> bool:
+        return self._kept.names(f"{self._location}/{name}") and is_data(name)
+
+    def _is_kept(self, entry: Entry) -> bool:
+        if entry.key.rpartition("/")[2] == HINT:
+            return False
+        if self._table is None:
+            return self._kept.names(f"{self._location}/{entry.key}")
+        if self._table.problem:
+            return True
+        return judge(entry, Needs(self._table, self._kept.names, (), ALWAYS_US)) is Fate.KEPT

@@ -1,0 +1,150 @@
+"""Operations on Lance's own branches and tags: they are a table's, and no branches and tags of the lake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from lance_namespace import (
+    CreateTableBranchRequest,
+    CreateTableBranchResponse,
+    CreateTableTagRequest,
+    CreateTableTagResponse,
+    DeleteTableBranchRequest,
+    DeleteTableBranchResponse,
+    DeleteTableTagRequest,
+    DeleteTableTagResponse,
+    GetTableTagVersionRequest,
+    GetTableTagVersionResponse,
+    ListTableBranchesRequest,
+    ListTableBranchesResponse,
+    ListTableTagsRequest,
+    ListTableTagsResponse,
+    UpdateTableTagRequest,
+    UpdateTableTagResponse,
+)
+from lance_namespace_urllib3_client.models.branch_contents import BranchContents
+from lance_namespace_urllib3_client.models.tag_contents import TagContents
+
+from penstock.formats.lance.lake.answers import LanceBranch, LanceTag
+from penstock.formats.lance.lake.calls import (
+    DropLanceBranch,
+    DropLanceTag,
+    ListLanceBranches,
+    ListLanceTags,
+    PutLanceBranch,
+    PutLanceTag,
+)
+from penstock.formats.lance.lake.errors import operation
+from penstock.formats.lance.lake.paths import checked_token, page_size, table_key
+from penstock.formats.lance.lake.versions import VersionOperations
+from penstock.formats.lance.names import own_branch_name
+from penstock.lake.call import Call
+
+T = TypeVar("T", LanceBranch, LanceTag)
+
+
+class OwnRefOperations(VersionOperations):
+    """Branches and tags of a table."""
+
+    # -- branches ------------------------------------------------------------------------------------------
+
+    @operation(CreateTableBranchRequest)
+    def create_table_branch(self, request: CreateTableBranchRequest) -> CreateTableBranchResponse:
+        self.change(
+            [
+                PutLanceBranch(
+                    key=table_key(request.id),
+                    branch=request.name,
+                    parent=own_branch_name(request.from_branch),
+                    version=request.from_version,
+                )
+            ],
+            request.context,
+        )
+        return CreateTableBranchResponse()
+
+    @operation(ListTableBranchesRequest)
+    def list_table_branches(self, request: ListTableBranchesRequest) -> ListTableBranchesResponse:
+        key = table_key(request.id)
+        self.note_read(key)
+        call = ListLanceBranches(key=key, **self.at)
+        found, token = self._listed(call, request)
+        return ListTableBranchesResponse(
+            branches={one.name: shown_branch(one) for one in found}, page_token=token
+        )
+
+    @operation(DeleteTableBranchRequest)
+    def delete_table_branch(self, request: DeleteTableBranchRequest) -> DeleteTableBranchResponse:
+        self.change([DropLanceBranch(key=table_key(request.id), branch=request.name)], request.context)
+        return DeleteTableBranchResponse()
+
+    # -- tags ----------------------------------------------------------------------------------------------
+
+    @operation(CreateTableTagRequest)
+    def create_table_tag(self, request: CreateTableTagRequest) -> CreateTableTagResponse:
+        self.change([_tagging(request, is_new=True)], request.context)
+        return CreateTableTagResponse()
+
+    @operation(UpdateTableTagRequest)
+    def update_table_tag(self, request: UpdateTableTagRequest) -> UpdateTableTagResponse:
+        self.change([_tagging(request, is_new=False)], request.context)
+        return UpdateTableTagResponse()
+
+    @operation(DeleteTableTagRequest)
+    def delete_table_tag(self, request: DeleteTableTagRequest) -> DeleteTableTagResponse:
+        self.change([DropLanceTag(key=table_key(request.id), tag_name=request.tag)], request.context)
+        return DeleteTableTagResponse()
+
+    @operation(GetTableTagVersionRequest)
+    def get_table_tag_version(self, request: GetTableTagVersionRequest) -> GetTableTagVersionResponse:
+        key = table_key(request.id)
+        self.note_read(key)
+        branch, version = self.tagged(key, request.tag)
+        return GetTableTagVersionResponse(version=version, branch=branch or None)
+
+    @operation(ListTableTagsRequest)
+    def list_table_tags(self, request: ListTableTagsRequest) -> ListTableTagsResponse:
+        key = table_key(request.id)
+        self.note_read(key)
+        found, token = self._listed(ListLanceTags(key=key, **self.at), request)
+        return ListTableTagsResponse(tags={one.name: shown_tag(one) for one in found}, page_token=token)
+
+    def _listed(self, call: Call[tuple[T, ...]], request: Any) -> tuple[Sequence[T], str | None]:
+        """A page of a list, and where to go on if there are more."""
+        limit, after = page_size(request.limit), checked_token(request.page_token) or ""
+        call = msgspec.structs.replace(call, after=after)
+        wanted = None if limit is None else limit + 1
+        found = self.lake.pages(call, wanted, _after)
+        if limit is None or len(found) <= limit:
+            return found, None
+        return found[:limit], found[limit - 1].name if limit else None
+
+
+def _after(last: LanceBranch | LanceTag) -> dict[str, Any]:
+    return {"after": last.name}
+
+
+def _tagging(request: CreateTableTagRequest | UpdateTableTagRequest, *, is_new: bool) -> PutLanceTag:
+    return PutLanceTag(
+        key=table_key(request.id),
+        tag_name=request.tag,
+        branch=own_branch_name(request.branch),
+        version=request.version,
+        is_new=is_new,
+    )
+
+
+def shown_branch(one: LanceBranch) -> BranchContents:
+    return BranchContents(
+        parentBranch=one.parent or None,
+        parentVersion=one.version,
+        createAt=0 if one.created is None else int(one.created.timestamp()),
+        manifestSize=one.manifest_size,
+        metadata=dict(one.metadata) or None,
+    )
+
+
+def shown_tag(one: LanceTag) -> TagContents:
+    return TagContents(branch=one.branch or None, version=one.version, manifestSize=one.manifest_size)

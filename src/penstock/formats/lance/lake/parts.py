@@ -1,0 +1,332 @@
+"""What a lake in this process needs to own Lance tables: made when it first has to do with one.
+
+Lance's own library is not among it: manifests are read and put as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from time import monotonic
+from typing import Any, Final
+from uuid import UUID
+
+from penstock.errors import OutOfSync, PenstockError, ReferenceNotFound
+from penstock.formats.lance.changing import shortened
+from penstock.formats.lance.folder_check import FolderCheck
+from penstock.formats.lance.format import LanceFormat
+from penstock.formats.lance.intents import Create, Deregister, Placed, Resync, decode_steps
+from penstock.formats.lance.lake.notes import Stays, note_not_intended, note_stays, stays
+from penstock.formats.lance.owning import Ownership
+from penstock.formats.lance.promoter import Promoter
+from penstock.formats.lance.reading import Manifests
+from penstock.formats.lance.refs import RefFiles
+from penstock.formats.lance.state import NAME, is_managed, state_of
+from penstock.formats.lance.tasks import PromoteTask
+from penstock.formats.sync import out_of_sync
+from penstock.kernel.conflict import content_of
+from penstock.kernel.format import Applied, PrepareAgain, Since, Table
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.leases import Leases
+from penstock.kernel.ledger import LEDGER, find_table, holder, last_content
+from penstock.kernel.state import prefix_end
+from penstock.lake.log import differences
+from penstock.model.clock import Clock
+from penstock.model.content import AnyContent, LanceTable
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.keys import Key
+from penstock.model.operations import Change
+from penstock.model.references import Kind
+from penstock.model.transactions import PREFIX
+from penstock.storage.places import Places
+
+logger = logging.getLogger("penstock")
+
+LET_GO_S: Final = 5.0
+"""How long a table that is deregistered may take until all of its versions are where everybody looks."""
+DEREGISTERED: Final = shortened((Placed(0, Deregister()),))
+"""What is kept of a table's change with a commit that deregisters it, and does nothing else to it."""
+
+
+class LanceParts:
+    """Manifests, promoter and format of a lake's Lance tables. Used by many threads at once."""
+
+    def __init__(self, kernel: Kernel, places: Places, lake_id: str) -> None:
+        self._kernel = kernel
+        self.places = places
+        self.manifests = Manifests(places)
+        self.ownership = Ownership(places, lake_id)
+        self.promoter = Promoter(
+            places,
+            self.manifests,
+            kernel.objects,
+            self.ownership,
+            refs=RefFiles(places, kernel.objects, lake_id, self._current, kernel.clock),
+            current=self._current,
+            has_table=self._has_table,
+            meter=kernel.meter,
+            clock=kernel.clock,
+            leases=Leases(kernel.store),
+        )
+        self.folder_check = FolderCheck(self.promoter, self.find_last)
+        self.promoter.after_look = self.folder_check.warn
+        self.format = OwnLanceFormat(
+            places,
+            self.manifests,
+            kernel.clock,
+            self.promoter,
+            self.ownership,
+            self._gone,
+            self.folder_check,
+        )
+
+    def catch_up(self) -> None:
+        """Have promoted, in the background, what earlier processes left."""
+        self.promoter.catch_up(self._catch_up)
+
+    def finish(self, timeout_s: float) -> dict[str, PenstockError | None]:
+        """Until what was ratified here, or left by others, is promoted and what was staged of it is gone, for
+        at most so long; returns what is left, each with what stands against it."""
+        ends_s = monotonic() + timeout_s
+        if not self.promoter.await_catch_up(timeout_s):
+            return {"what is left to be promoted is still being looked up": None}
+        unpromoted = self.promoter.finish(max(0.0, ends_s - monotonic()))
+        return {f"'{key}' is not promoted": problem for key, problem in unpromoted.items()}
+
+    def measure(self) -> None:
+        """Tell the meter which versions wait to be promoted."""
+        self.promoter.measure()
+
+    def close(self, timeout_s: float) -> None:
+        """Promote what was ratified here, for at most so long."""
+        self.promoter.close(timeout_s)
+
+    def _current(self, task: PromoteTask) -> LanceTable | None:
+        """The table of a task, as its branch has it now; nothing if it does not."""
+        try:
+            head = self._kernel.references.get(task.branch).head
+        except ReferenceNotFound:
+            return None
+        if head == NO_COMMIT:
+            return None
+        found = content_of(self._kernel.objects, self._kernel.state(head).get(task.key.encode()))
+        if not isinstance(found, LanceTable) or not is_managed(found) or found.id != task.content.id:
+            return None
+        return found
+
+    def _has_table(self, task: PromoteTask) -> bool:
+        """Whether the branch of a task, or the default one, has its table under any key."""
+        try:
+            head = self._kernel.references.get(task.branch or self._kernel.formats.default_branch).head
+        except ReferenceNotFound:
+            return False
+        return head != NO_COMMIT and find_table(partial(self._look, head), task.table) is not None
+
+    def find_last(self, identity: UUID) -> LanceTable | None:
+        """A table as the default branch has it, or had it when it was dropped."""
+        head = self._kernel.references.get(self._kernel.formats.default_branch).head
+        found = None if head == NO_COMMIT else last_content(partial(self._look, head), identity)
+        return found if isinstance(found, LanceTable) and is_managed(found) else None
+
+    def folder_alarm(self, key: Key, content: LanceTable) -> str:
+        """What is wrong with the folder of a table of the default branch, by what is there now; nothing if it
+        is what the lake knows, or another lake's. Raises as storage does."""
+        if content.id is None or not self.ownership.owns(content):
+            return ""
+        state = self.folder_check.compare(content.id, content.location, content)
+        return "" if state.is_in_sync else out_of_sync(key, content.location, state).message
+
+    def tables(self) -> Iterator[tuple[Key, LanceTable]]:
+        """The Lance tables of the default branch."""
+        yield from self._all(self._kernel.references.get(self._kernel.formats.default_branch).head)
+
+    def _gone(self, key: Key, commit: ObjectId) -> None:
+        """A commit took a table from a branch, which settles what is noted of its files. If it was
+        deregistered, and no branch has it, others may.
+
+        They see what is in its folder, so that all of its versions have to be there first. Whoever dies
+        before that, or cannot have them there, leaves the table to the lake, which can register it again.
+        """
+        before = self._kernel.history.commit(commit).parent
+        was = None if before == NO_COMMIT else self._look(before, key.encode())
+        if not isinstance(was, LanceTable) or not is_managed(was) or not self.ownership.owns(was):
+            return
+        place, is_had = self.places.at(was.location), self.is_had(was.location)
+        if self._has_deregistered(commit, was):
+            note_stays(place)
+        elif not is_had:
+            note_not_intended(place)
+        if is_had or stays(place) is not Stays.YES:
+            return
+        if self.promoter.promote(was, monotonic() + LET_GO_S):
+            self.ownership.release(was)
+
+    def _has_deregistered(self, commit: ObjectId, table: LanceTable) -> bool:
+        """Whether a commit deregistered a table, or brought another one that did."""
+        landed = self._kernel.history.commit(commit)
+        brought = (
+            each
+            for one in landed.further_parents
+            for _, each in self._kernel.history.only_in(one, landed.parent)
+        )
+        for each in (landed, *brought):
+            for intent in self._kernel.objects.intents(each):
+                if (intent.format, intent.data) == (NAME, DEREGISTERED):
+                    was = None if each.parent == NO_COMMIT else self._look(each.parent, intent.key)
+                    if was is not None and was.id == table.id:
+                        return True
+        return False
+
+    def is_had(self, location: str) -> bool:
+        """Whether any branch has a table at a place."""
+        for reference in self._kernel.references.all(Kind.BRANCH):
+            look = partial(self._look, reference.head)
+            found = None if reference.head == NO_COMMIT else holder(look, location)
+            if found is not None and find_table(look, found) is not None:
+                return True
+        return False
+
+    def _look(self, commit: ObjectId, stored: bytes) -> AnyContent | None:
+        return content_of(self._kernel.objects, self._kernel.state(commit).get(stored))
+
+    def _catch_up(self) -> None:
+        for branch, key, content in self._tables():
+            if self.promoter.is_closing:
+                return
+            is_default = branch == self._kernel.formats.default_branch
+            self.promoter.told(key, content, is_default=is_default, branch=branch)
+
+    def _tables(self) -> Iterator[tuple[str, Key, LanceTable]]:
+        """The tables of the default branch, and those of other branches that differ from them."""
+        default = self._kernel.formats.default_branch
+        head = self._kernel.references.get(default).head
+        yield from ((default, *one) for one in self._all(head))
+        for reference in self._kernel.references.all(Kind.BRANCH):
+            if reference.name == default or reference.name.startswith(PREFIX) or reference.head == head:
+                continue
+            for key, content in self._changed(head, reference.head):
+                if state_of(content).owner:
+                    yield reference.name, key, content
+
+    def _all(self, commit: ObjectId) -> Iterator[tuple[Key, LanceTable]]:
+        """The Lance tables of a commit, from the ledger: other keys are not looked at."""
+        if commit == NO_COMMIT:
+            return
+        state = self._kernel.state(commit)
+
+        def look(stored: bytes) -> AnyContent | None:
+            return content_of(self._kernel.objects, state.get(stored))
+
+        for stored, _ in state.scan(LEDGER, prefix_end(LEDGER)):
+            key = find_table(look, UUID(hex=stored.removeprefix(LEDGER).decode()))
+            content = None if key is None else look(key.encode())
+            if key is not None and isinstance(content, LanceTable) and is_managed(content):
+                yield key, content
+
+    def _changed(self, before: ObjectId, after: ObjectId) -> Iterator[tuple[Key, LanceTable]]:
+        """The Lance tables that one commit has otherwise than another. What both share is not looked at."""
+        for one in differences(self._kernel, before, after, None, None):
+            if isinstance(one.after, LanceTable) and is_managed(one.after):
+                yield one.key, one.after
+
+
+class OwnLanceFormat(LanceFormat):
+    """Lance tables, of which a lake changes only those that are its own."""
+
+    def __init__(
+        self,
+        places: Places,
+        manifests: Manifests,
+        clock: Clock,
+        promoter: Promoter,
+        ownership: Ownership,
+        gone: Callable[[Key, ObjectId], None],
+        folder_check: FolderCheck,
+    ) -> None:
+        super().__init__(places, manifests, clock, promoter)
+        self._ownership, self._own, self._gone = ownership, promoter, gone
+        self._folder_check = folder_check
+
+    def prepare(self, table: Table, change: Change) -> Any:
+        if isinstance(table.content, LanceTable) and is_managed(table.content):
+            self._ownership.check(table.content, is_here=True)
+            steps = [one.step for one in decode_steps(change.intent).steps]
+            if not any(isinstance(one, Deregister | Resync) for one in steps):
+                written = {one.path for one in steps if isinstance(one, Create)}
+                self._folder_check.require_in_sync(
+                    table.key, table.content, is_default=table.is_default, written=written
+                )
+        return super().prepare(table, change)
+
+    def check(self, table: Table, content: LanceTable) -> object:
+        self._ownership.check(content)
+        self._folder_check.require_in_sync(
+            table.key, content, is_default=table.is_default and table.content is content
+        )
+        return None
+
+    def merge(
+        self,
+        table: Table,
+        base: AnyContent | None,
+        source: AnyContent | None,
+        intents: Sequence[bytes] | None,
+    ) -> Applied:
+        return self._checked(table, super().merge(table, base, source, intents))
+
+    def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
+        return self._checked(table, super().restore(table, wanted))
+
+    def revert(
+        self, table: Table, was: AnyContent | None, wanted: AnyContent | None, since: Since
+    ) -> Applied | None:
+        reverted = super().revert(table, was, wanted, since)
+        return None if reverted is None else self._checked(table, reverted)
+
+    def admit(self, table: Table, content: AnyContent | None) -> None:
+        super().admit(table, content)
+        if content is None:
+            self._check_folder(table, is_drop=True)
+
+    def _checked(self, table: Table, applied: Applied) -> Applied:
+        if applied.content != table.content:
+            self._check_folder(table, is_drop=applied.content is None)
+        return applied
+
+    def _check_folder(self, table: Table, *, is_drop: bool) -> None:
+        """``OutOfSync`` for a table that the default branch is to have otherwise, or not any more, and whose
+        folder has what the lake does not know: versions of a transaction that was written before would be
+        others of the same numbers, and what is dropped nobody could bring back. ``PrepareAgain`` where it is
+        not known.
+
+        A table whose storage is away, or has lost it, can be dropped; one that is deregistered keeps all.
+        """
+        content = table.content
+        if not table.is_default or not isinstance(content, LanceTable) or not is_managed(content):
+            return
+        assert content.id is not None, "a managed table has an id"
+        note = "folder", content.id, is_drop
+        if note in table.notes or self._folder_check.is_checked(content.id):
+            return
+        if not table.may_read:
+            raise PrepareAgain
+        try:
+            if self._ownership.owns(content):
+                self._folder_check.require_in_sync(table.key, content, is_default=True)
+        except OutOfSync:
+            raise
+        except PenstockError as problem:
+            if not is_drop:
+                raise
+            logger.info("'%s' goes without a look at its folder: %s", table.key, problem)
+        table.notes[note] = True
+
+    def landed(
+        self, key: Key, content: AnyContent | None, commit: ObjectId, *, branch: str, is_default: bool
+    ) -> None:
+        if isinstance(content, LanceTable) and is_managed(content):
+            self._own.told(key, content, is_default=is_default, branch=branch)
+        elif not branch.startswith(PREFIX):
+            self._own.forget_dropped()
+            self._gone(key, commit)

@@ -1,0 +1,148 @@
+"""Whether Lance tables can be read at every branch, tag and transaction: files of a version may be gone.
+
+The lake itself removes nothing that a reference needs. Others can: who removes files by hand, or has Lance
+clean up in a way that it must not. Nobody would notice before the next reader of that branch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from penstock.errors import Damaged, PenstockError, ReferenceNotFound, TransactionNotFound, TransactionOver
+from penstock.formats.files.lake.named import name_hash
+from penstock.formats.lance.lake.kept import tables_at
+from penstock.formats.lance.lake.leftovers import is_data
+from penstock.formats.lance.lake.named import INDICES, ManifestNames, Unclear, spellings
+from penstock.formats.lance.names import MAIN, TRANSACTIONS, folder_of
+from penstock.formats.lance.reading import Manifests
+from penstock.formats.lance.state import Version, Versions, state_of
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.table_horizons import TableHorizons
+from penstock.model.content import LanceTable
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.keys import Key
+from penstock.model.references import Kind, Reference
+from penstock.storage.locations import normalise
+from penstock.storage.places import Places
+
+KINDS: Final = (Kind.BRANCH, Kind.TAG, Kind.TRANSACTION)
+NAMES_MAX: Final = 3
+"""How many of the files that are gone are told by name."""
+
+logger = logging.getLogger("penstock")
+
+
+class Unreadable(NamedTuple):
+    """A table that cannot be read at a reference."""
+
+    kind: Kind
+    reference: str
+    key: Key
+    location: str
+    why: str
+    is_index: bool = False
+    """Whether only files of indexes are gone."""
+
+    @property
+    def where(self) -> str:
+        return f"{self.kind.value} '{self.reference}'"
+
+    def __str__(self) -> str:
+        instead = (
+            "restore a version of it that can be read; if none can, drop the table there, and create it anew"
+        )
+        if self.kind is Kind.TAG:
+            instead = "delete the tag"
+        elif self.is_index:
+            instead = "drop the index there, and create it again"
+        return (
+            f"the Lance table '{self.key}' cannot be read there: {self.why}. Restore what is missing from a"
+            f" backup of {self.location}. If there is none, {instead}: nothing else is touched by that"
+        )
+
+
+class LanceReadability:
+    """Looks whether tables can be read; at every version once, and into every folder at most once."""
+
+    def __init__(self, kernel: Kernel, places: Places, *, with_files: bool) -> None:
+        """``with_files`` tells that it is looked for all files that a version names, and not only for its
+        manifest: that takes a list of all files of each table."""
+        self._kernel, self._places, self._with_files = kernel, places, with_files
+        self._manifests = Manifests(places)
+        self._horizons = TableHorizons.read(kernel.store, kernel.formats)
+        self._known: dict[tuple[str, ObjectId], tuple[str, bool]] = {}
+        self._there: dict[str, set[bytes]] = {}
+        self.tables: set[str] = set()
+        """The locations of the tables that were looked at."""
+
+    def unreadable(self) -> Iterator[Unreadable]:
+        """The tables that cannot be read. What could not be looked at is logged: it may be there."""
+        try:
+            references = [one for kind in KINDS for one in self._kernel.references.all(kind)]
+        except PenstockError as problem:
+            logger.warning("no Lance tables were looked at: %s", problem)
+            return
+        for reference in references:
+            try:
+                yield from self._at(reference)
+            except (PenstockError, AttributeError, TypeError, ValueError, LookupError) as problem:
+                # Objects that are damaged are told by whoever checks them.
+                logger.warning("not all Lance tables at '%s' were looked at: %s", reference.name, problem)
+
+    def _at(self, reference: Reference) -> Iterator[Unreadable]:
+        if reference.head == NO_COMMIT:
+            return
+        for key, content in tables_at(self._kernel, reference.head):
+            if self._horizons.is_behind(content):
+                continue  # it was erased, and is not to be there
+            newest = Versions(self._kernel.objects, state_of(content)).newest()
+            location = normalise(content.location)
+            self.tables.add(location)
+            if newest is None:
+                continue
+            known = location, newest[1].id(newest[0])
+            if known not in self._known:
+                self._known[known] = self._problem(content, *newest)
+            why, is_index = self._known[known]
+            if why and self._is_there(reference):
+                yield Unreadable(reference.kind, reference.name, key, location, why, is_index)
+
+    def _is_there(self, reference: Reference) -> bool:
+        """Whether a reference still is where it was: what is gone may be what only it needed."""
+        with suppress(ReferenceNotFound, TransactionNotFound, TransactionOver):
+            return self._kernel.references.get(reference.name).head == reference.head
+        return False
+
+    def _problem(self, content: LanceTable, number: int, version: Version) -> tuple[str, bool]:
+        """Why a version cannot be read, and whether that is for want of an index; nothing if it can be, as
+        far as is known."""
+        try:
+            manifest = self._manifests.manifest(content.location, MAIN, number, version)
+        except Damaged as problem:
+            return problem.message, False
+        if not self._with_files:
+            return "", False
+        location = normalise(content.location)
+        folder = f"{location}/{folder_of(version.chain, MAIN)}".rstrip("/")
+        try:
+            named = [one for one in ManifestNames().of(manifest, folder) if one.startswith(f"{location}/")]
+        except Unclear:
+            return "", False
+        there = self._files(location)
+        gone = [one for one in named if f"/{TRANSACTIONS}" not in one and name_hash(one) not in there]
+        told = ", ".join(one.removeprefix(f"{location}/") for one in sorted(gone)[:NAMES_MAX])
+        more = f" and {len(gone) - NAMES_MAX} more" if len(gone) > NAMES_MAX else ""
+        why = f"files of version {number} are gone ({told}{more})" if gone else ""
+        return why, all(f"/{INDICES}" in one for one in gone)
+
+    def _files(self, location: str) -> set[bytes]:
+        """The files with rows, deletions and indexes of a table, by hashes of the names that manifests have
+        for them."""
+        if location not in self._there:
+            keys = (one.key for one in self._places.at(location).entries() if is_data(one.key))
+            names = (name for key in keys for name in spellings(f"{location}/{key}"))
+            self._there[location] = set(map(name_hash, names))
+        return self._there[location]

@@ -1,0 +1,215 @@
+"""What a commit to Lance tables asks of each of them: operations as steps, one change for a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, ParamSpec, TypeVar
+from uuid import UUID, uuid4
+
+from penstock.errors import InvalidManifest, InvalidRequest, PenstockError
+from penstock.formats.lance import intents
+from penstock.formats.lance.intents import Placed, Steps, encode_steps
+from penstock.formats.lance.lake import calls
+from penstock.formats.lance.lake.calls import LanceOperation
+from penstock.formats.lance.names import VERSION_MAX, own_branch_name
+from penstock.formats.lance.state import NAME
+from penstock.model.keys import Key
+from penstock.model.operations import Change
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+OPERATIONS_MAX: Final = 10_000
+MESSAGE_MAX_CHARS: Final = 1000
+_VERBS: Final[dict[type, str]] = {
+    calls.DeclareLance: "declare",
+    calls.RegisterLance: "register",
+    calls.CreateLanceVersion: "write",
+    calls.DeleteLanceVersions: "delete versions of",
+    calls.PutLanceTag: "tag",
+    calls.DropLanceTag: "untag",
+    calls.PutLanceBranch: "branch",
+    calls.DropLanceBranch: "delete a branch of",
+    calls.DeregisterLance: "deregister",
+}
+
+NewPlace = Callable[[UUID, calls.DeclareLance | calls.RegisterLance], str]
+"""The place of a new table: of the lake's own making, or one that was named, if it can be that."""
+LocationOf = Callable[[Key], str]
+"""Where a table is that the lake has."""
+
+
+def changes_of(
+    operations: Sequence[tuple[int, LanceOperation]], new_place: NewPlace, location_of: LocationOf
+) -> list[Change]:
+    """Operations, each with its number in the request, as one change for each table.
+
+    ``InvalidRequest`` for operations that contradict each other.
+    """
+    if len(operations) > OPERATIONS_MAX:
+        raise InvalidRequest(f"a commit to Lance tables has at most {OPERATIONS_MAX} operations")
+    by_key: dict[Key, list[tuple[int, LanceOperation]]] = {}
+    for number, one in operations:
+        by_key.setdefault(one.key, []).append((number, one))
+    changes = []
+    for key, ones in by_key.items():
+        check_together(ones)
+        steps = _Steps(key, new_place, location_of)
+        placed = tuple(Placed(number, of_operation(number, steps.step, number, one)) for number, one in ones)
+        try:
+            changes.append(Change(key, NAME, encode_steps(Steps(placed))))
+        except (OverflowError, UnicodeEncodeError) as problem:
+            raise InvalidRequest(f"a commit to '{key}' cannot be asked for: {problem}") from None
+    return changes
+
+
+def of_operation(number: int, work: Callable[P, R], *given: P.args, **named: P.kwargs) -> R:
+    """Do something for one operation of a batch; what is raised says which it was."""
+    try:
+        return work(*given, **named)
+    except PenstockError as problem:
+        problem.details.setdefault("operation", number)
+        raise
+
+
+def message_of(operations: Sequence[LanceOperation]) -> str:
+    """What a commit says of itself, if its writer says nothing."""
+    said: dict[str, list[str]] = {}
+    for one in operations:
+        keys = said.setdefault(_VERBS.get(type(one), "change"), [])
+        if str(one.key) not in keys:
+            keys.append(str(one.key))
+    told = "; ".join(f"{verb} {', '.join(keys)}" for verb, keys in said.items())
+    return told if len(told) <= MESSAGE_MAX_CHARS else f"{told[:MESSAGE_MAX_CHARS]}…"
+
+
+class _Steps:
+    """Operations of one table, one after the other, as steps."""
+
+    def __init__(self, key: Key, new_place: NewPlace, location_of: LocationOf) -> None:
+        self._key, self._new_place, self._location_of = key, new_place, location_of
+        self._location: str | None = None
+
+    def step(self, number: int, one: LanceOperation) -> intents.Step:
+        match one:
+            case calls.DeclareLance():
+                identity = one.id or uuid4()
+                self._location = self._new_place(identity, one)
+                return intents.Declare(
+                    id=identity,
+                    location=self._location,
+                    is_private=one.is_private,
+                    properties=one.properties,
+                )
+            case calls.RegisterLance():
+                identity = uuid4()
+                self._location = self._new_place(identity, one)
+                return intents.Register(
+                    id=identity,
+                    location=self._location,
+                    replaces=one.replaces,
+                    is_private=one.is_private,
+                    properties=one.properties,
+                )
+            case calls.CreateLanceVersion():
+                return self._create(number, one)
+            case _:
+                return _plain(one)
+
+    def _create(self, number: int, one: calls.CreateLanceVersion) -> intents.Create:
+        if self._location is None:
+            self._location = self._location_of(self._key)
+        folder = f"{self._location}/"
+        if not one.manifest.startswith(folder):
+            raise InvalidManifest(
+                f"{one.manifest} is not inside the folder of '{self._key}', which is {self._location}",
+                operation=number,
+                table=str(self._key),
+            )
+        if not 1 <= one.version <= VERSION_MAX:
+            raise InvalidRequest(f"'{self._key}' can have no version {one.version}", operation=number)
+        return intents.Create(
+            branch=own_branch_name(one.branch),
+            version=one.version,
+            path=one.manifest.removeprefix(folder),
+            size=one.size,
+            is_v1=one.is_v1,
+            e_tag=one.e_tag,
+            metadata=one.metadata,
+        )
+
+
+def _plain(one: LanceOperation) -> intents.Step:
+    """A step that says the same as its operation."""
+    match one:
+        case calls.DeleteLanceVersions():
+            return intents.Delete(branch=own_branch_name(one.branch), ranges=one.ranges)
+        case calls.AlterLance():
+            return intents.Alter(properties=one.properties)
+        case calls.PutLanceTag():
+            return intents.PutTag(
+                name=one.tag_name,
+                branch=own_branch_name(one.branch),
+                version=one.version,
+                is_new=one.is_new,
+                metadata=one.metadata,
+            )
+        case calls.DropLanceTag():
+            return intents.DropTag(name=one.tag_name)
+        case calls.PutLanceBranch():
+            return intents.PutBranch(
+                name=one.branch,
+                parent=own_branch_name(one.parent),
+                version=one.version,
+                metadata=one.metadata,
+            )
+        case calls.DropLanceBranch():
+            return intents.DropBranch(name=one.branch)
+        case _:
+            return intents.Deregister()
+
+
+# -- what goes together ------------------------------------------------------------------------------------
+
+
+def check_together(ones: Sequence[tuple[int, LanceOperation]]) -> None:
+    """``InvalidRequest`` for operations on one table of which one would undo or repeat another."""
+    named: dict[tuple[str, str | int], int] = {}
+    created: dict[str, dict[int, int]] = {}
+    for place, (number, one) in enumerate(ones):
+        if isinstance(one, calls.DeclareLance | calls.RegisterLance) and place > 0:
+            raise _contradicts(one.key, number, ones[0][0], "a new table is the first of its operations")
+        if isinstance(one, calls.DeregisterLance) and len(ones) > 1:
+            other = ones[0][0] if place else ones[1][0]
+            raise _contradicts(one.key, number, other, "a table that goes is not changed too")
+        if isinstance(one, calls.CreateLanceVersion):
+            versions = created.setdefault(own_branch_name(one.branch), {})
+            if (other_one := versions.setdefault(one.version, number)) != number:
+                raise _contradicts(one.key, number, other_one, f"both create version {one.version}")
+        for name in _names(one):
+            if (other_one := named.setdefault(name, number)) != number:
+                raise _contradicts(one.key, number, other_one, f"both are about {name[0]} '{name[1]}'")
+    for number, one in ones:
+        if isinstance(one, calls.DeleteLanceVersions):
+            for version, other_one in created.get(own_branch_name(one.branch), {}).items():
+                if any(start <= version and (end < 0 or version < end) for start, end in one.ranges):
+                    raise _contradicts(
+                        one.key, number, other_one, f"one creates version {version}, the other deletes it"
+                    )
+
+
+def _names(one: LanceOperation) -> list[tuple[str, str | int]]:
+    if isinstance(one, calls.PutLanceTag | calls.DropLanceTag):
+        return [("tag", one.tag_name)]
+    if isinstance(one, calls.PutLanceBranch | calls.DropLanceBranch):
+        return [("branch", one.branch)]
+    return []
+
+
+def _contradicts(key: Key, number: int, other: int, why: str) -> InvalidRequest:
+    first, second = sorted((number, other))
+    return InvalidRequest(
+        f"operations {first} and {second} on '{key}' contradict each other: {why}",
+        operation=second,
+        table=str(key),
+    )

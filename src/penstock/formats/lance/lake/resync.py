@@ -1,0 +1,106 @@
+"""Resync of Lance tables: versions that a table's folder has and the lake does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+from uuid import UUID, uuid4
+
+import msgspec
+
+from penstock.errors import InvalidRequest, KeyNotFound, VersionTaken
+from penstock.formats.lance import intents
+from penstock.formats.lance.lake.parts import LanceParts
+from penstock.formats.lance.names import MAIN
+from penstock.formats.lance.owning import OWNER, read_owner
+from penstock.formats.lance.registering import versions_at
+from penstock.formats.lance.state import NAME, is_managed
+from penstock.formats.sync import own_versions_left
+from penstock.kernel.table_horizons import find_horizon
+from penstock.lake.resync_calls import Resync, ResyncedTable, resync_meta
+from penstock.model.content import LanceTable
+from penstock.model.encoding import ObjectId
+from penstock.model.keys import Key
+from penstock.model.operations import Change
+from penstock.storage.places import Place
+
+if TYPE_CHECKING:
+    from penstock.lake.embedded import Embedded
+
+TRIES_MAX: Final = 8
+"""How often a resync is tried on a table that is committed to meanwhile."""
+
+
+class LanceSync:
+    """Resyncs Lance tables, as one call asks for it."""
+
+    def __init__(self, lake: Embedded, parts: LanceParts, call: Resync) -> None:
+        self._lake, self._parts, self._call = lake, parts, call
+
+    def tables(self) -> Iterator[tuple[Key, str]]:
+        return ((key, one.location) for key, one in self._parts.tables())
+
+    def resync(self, key: Key) -> ResyncedTable | None:
+        for _ in range(TRIES_MAX):
+            head = self._head()
+            content = self._lake.content_at(head, key)
+            if not isinstance(content, LanceTable) or not is_managed(content):
+                raise KeyNotFound(f"there is no Lance table '{key}' any more", key=str(key))
+            try:
+                return self._take_over(key, content, head, is_dropped=False)
+            except VersionTaken:
+                continue
+        raise InvalidRequest(f"'{key}' was changed by others all the time; try again", key=str(key))
+
+    def bring_back(self, key: Key, was: LanceTable) -> ResyncedTable | None:
+        return self._take_over(key, was, self._head(), is_dropped=True)
+
+    def _take_over(
+        self, key: Key, content: LanceTable, head: ObjectId, *, is_dropped: bool
+    ) -> ResyncedTable | None:
+        """Commit that a table has the versions of its folder; ``None`` if the lake knows them all."""
+        assert content.id is not None, "a managed table has an id"
+        self._parts.ownership.check(content)
+        state = self._parts.folder_check.compare(content.id, content.location, content)
+        if state.is_in_sync:
+            return None
+        newest = max(0, *versions_at(self._lake.places.at(content.location), MAIN))
+        found = ResyncedTable(key=key, location=content.location, known=state.known, version=newest)
+        known = 0 if is_dropped else state.known
+        step = intents.Resync(id=content.id, location=content.location, known=known)
+        if state.other >= 0:
+            if not self._call.leave_own:
+                raise own_versions_left(key, content.location, state.other, state.known, head.hex())
+            found = msgspec.structs.replace(found, own=(state.other, state.known), commit=head.hex())
+            step = msgspec.structs.replace(step, id=uuid4(), replaced=content.id)
+        if not self._call.dry_run:
+            self._commit(key, step)
+            if step.replaced is not None:
+                self._parts.promoter.forget(step.replaced)
+        return found
+
+    def take_unknown(self, place: Place, free_key: Callable[[str | None], Key]) -> ResyncedTable | None:
+        (data,) = place.read([OWNER])
+        owner = None if data is None else read_owner(place.location, data)
+        versions = versions_at(place, MAIN)
+        if owner is None or owner.lake != self._lake.id or not versions:
+            return None
+        identity = UUID(owner.table)
+        if find_horizon(self._lake.kernel.store, identity) is not None:
+            return None  # it was erased, and nothing of it is taken over
+        key = free_key(place.location.rpartition("/")[2].partition("_")[2] or None)
+        if not self._call.dry_run:
+            self._commit(key, intents.Resync(id=identity, location=place.location, known=0))
+        return ResyncedTable(key=key, location=place.location, known=-1, version=max(versions))
+
+    def _head(self) -> ObjectId:
+        return self._lake.kernel.references.get(self._lake.or_default(None)).head
+
+    def _commit(self, key: Key, step: intents.Resync) -> None:
+        steps = intents.Steps((intents.Placed(0, step),))
+        self._lake.kernel.commit(
+            self._lake.or_default(None),
+            [Change(key, NAME, intents.encode_steps(steps))],
+            resync_meta(key, self._call),
+            create_namespaces=True,
+        )

@@ -1,0 +1,176 @@
+"""Rows of Lance tables for programs: read and written by Lance itself, through the lake's namespace.
+
+What fails is told as Penstock tells it, whether Lance or the lake refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from penstock.errors import (
+    CommitConflict,
+    IdempotencyKeyReused,
+    InvalidRequest,
+    PenstockError,
+    VersionNotFound,
+)
+from penstock.formats.delta.lake.answers import Ratified, RatifiedTable
+from penstock.formats.delta.rows.arrow_types import pa
+from penstock.formats.lance.lake.calls import GetLanceTable, ListLanceVersions
+from penstock.formats.lance.lake.failures import told
+from penstock.formats.lance.lake.jobs import Committed, Job, JobNamespace, landed
+from penstock.lake.calls import Said
+from penstock.lake.row_input import are_had_once, rows_of
+from penstock.model.commits import Commit
+from penstock.model.transactions import is_transaction
+
+if TYPE_CHECKING:
+    from penstock.lake.table import Table
+
+TRIES_MAX: Final = 3
+"""How often rows are written in a transaction whose target moves while they are."""
+
+
+def to_lance(table: Table, **options: Any) -> Any:
+    """A table as Lance's own dataset, at the version that it has now, or that the options name."""
+    table.lake.do(GetLanceTable(key=table.key, at=table.ref, via=table.via))  # or it is said what it is
+    if isinstance(version := options.get("version"), int):
+        newest(table, version)
+    namespace = table.lake.lance(table.ref, via=table.via)
+    if not table.is_noted:
+        namespace = namespace.unnoted
+    import lance
+
+    with told(namespace, table.key):
+        # What is done with it later is between Lance and the namespace itself.
+        return lance.dataset(namespace_client=namespace, table_id=[*table.key], **options)
+
+
+def to_arrow(table: Table, columns: Sequence[str] | None, where: str | None) -> Any:
+    """The rows as a ``pyarrow.Table``. ``where`` is a condition as Lance reads it."""
+    dataset = to_lance(table)
+    with told(table.lake.lance(table.ref, via=table.via), table.key):
+        return dataset.to_table(columns=None if columns is None else list(columns), filter=where)
+
+
+def newest(table: Table, wanted: int | None = None) -> int:
+    """The version that a table has here, or one that is wanted; ``VersionNotFound``."""
+    call = ListLanceVersions(key=table.key, at=table.ref, via=table.via, version=wanted, limit=1)
+    for found in table.lake.do(call):
+        return found.version
+    if wanted is None:
+        raise VersionNotFound(f"'{table.key}' has no version yet, and so no columns", table=str(table.key))
+    raise VersionNotFound(f"'{table.key}' has no version {wanted}", table=str(table.key), version=wanted)
+
+
+# -- writing -----------------------------------------------------------------------------------------------
+
+
+def write(table: Table, data: Any, mode: str, said: Said, idempotency_key: str | None) -> Ratified:
+    """Append rows, or put them in the place of all that there are, as one version and one commit."""
+    if table.via is not None:
+        raise InvalidRequest(f"{table!r} is at a commit, which stays as it is; write to a branch")
+    if idempotency_key is not None and (done := done_before(table, idempotency_key)) is not None:
+        return done
+    table.lake.begin_write(makes_lake=False)
+    job = Job(
+        key=table.key,
+        branch=table.ref,
+        id=idempotency_key or uuid4().hex,
+        id_name="idempotency_key",
+        said=said,
+    )
+    try:
+        committed = _committed(table, data, mode, job)
+    except IdempotencyKeyReused:
+        # Under that key the same may have been written by somebody else at the same time.
+        if (done := done_before(table, job.id)) is None:
+            raise
+        return done
+    return ratified(table, committed.head, committed.commit, committed.version)
+
+
+def _committed(table: Table, data: Any, mode: str, job: Job) -> Committed:
+    """Have Lance write rows and commit them; in a transaction once more if its target moved meanwhile.
+
+    Lance finds the target's new versions in the folder that both share, and wants to come after them. Opened
+    again, the table has a folder of the transaction's own.
+    """
+    import lance
+
+    def write(client: Any) -> Any:
+        return lance.write_dataset(source.rows, namespace_client=client, table_id=[*table.key], mode=mode)
+
+    tries = TRIES_MAX if is_transaction(table.ref) and not are_had_once(data) else 1
+    for left in reversed(range(tries)):
+        source = Source(data)
+        try:
+            with source.told():
+                return JobNamespace(table.lake, job).run(write)
+        except CommitConflict:
+            if not left:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+class Source:
+    """Rows on their way to Lance, which knows of whatever their source raises only that it did."""
+
+    def __init__(self, data: Any) -> None:
+        self.rows = _arrow_rows(data)
+        self._problem: Exception | None = None
+        if isinstance(self.rows, pa.RecordBatchReader):
+            self.rows = pa.RecordBatchReader.from_batches(self.rows.schema, self._batches(self.rows))
+
+    def _batches(self, rows: Any) -> Iterator[Any]:
+        try:
+            yield from rows
+        except Exception as problem:
+            self._problem = problem
+            raise
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """What is written from it. If its source failed, that is raised, and nothing was written."""
+        try:
+            yield
+        except PenstockError:
+            if self._problem is None:
+                raise
+        else:
+            return
+        raise self._problem
+
+
+def _arrow_rows(data: Any) -> Any:
+    """Rows as Lance takes them; ``InvalidRequest`` for what are none, or have a column twice."""
+    rows = rows_of(data)
+    names = rows.schema.names
+    twice = sorted({one for one in names if names.count(one) > 1})
+    if twice:
+        raise InvalidRequest(f"the rows have more than one column {', '.join(map(repr, twice))}")
+    return rows
+
+
+def done_before(table: Table, idempotency_key: str) -> Ratified | None:
+    """What the same came to before: its files have new names each time."""
+    landing = landed(table.lake, idempotency_key, table.key, table.ref)
+    if landing is None:
+        return None
+    call = ListLanceVersions(key=table.key, at=landing.head, via=table.ref, limit=1)
+    (found,) = table.lake.do(call)
+    return ratified(table, landing.head, landing.commit, found.version, is_repeated=True)
+
+
+def ratified(
+    table: Table, head: str, commit: Commit | None, version: int, *, is_repeated: bool = False
+) -> Ratified:
+    call = ListLanceVersions(key=table.key, at=head, via=table.ref, version=version)
+    (found,) = table.lake.do(call)
+    time_ms = 0 if found.created is None else round(found.created.timestamp() * 1000)
+    name = found.manifest.rpartition("/")[2]
+    one = RatifiedTable(key=table.key, version=version, name=name, timestamp_ms=time_ms, repeated=is_repeated)
+    return Ratified(commit=commit or table.lake.show(f"{table.ref}@{head}"), tables=(one,))

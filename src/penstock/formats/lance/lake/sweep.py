@@ -1,0 +1,316 @@
+"""The sweep of Lance tables: which files retained versions name, and which of the others may go.
+
+``lake.sweep_engine`` says when references are gathered and when files are removed, and why that is safe: a
+Lance transaction does not live longer than half of the grace period, and Lance's own clean-up rests on that.
+
+Versions that others than the lake have put where Lance looks stay, with what they name: all that Lance lists
+of a table that was registered, and otherwise those that are newer than the lake's in the same chain. (In a
+line these may be left of a branch that was moved back.) A version whose manifest is gone, because somebody
+had Lance clean up, names nothing.
+
+A table of which no kept commit has anything goes as a whole, if the lake gave it its place: one that was
+dropped, or whose transaction never landed. One that was deregistered stays; a note in its folder says so. If
+that was only intended, so far as the note tells, it stays as well, unless no branch ever had it.
+
+If anything cannot be read that may name a file, nothing of that table is removed. Manifests go before the
+files that they name, and a name that is gone is no mistake: a sweep that is killed is taken up by the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from penstock.errors import Damaged, Denied, ManagedElsewhere, PenstockError, Unavailable
+from penstock.formats.lance.lake.kept import KeptLance, KnownTable
+from penstock.formats.lance.lake.leftovers import Found, Needs, is_data, judge, manifest_at
+from penstock.formats.lance.lake.named import Unclear
+from penstock.formats.lance.lake.notes import Stays, owner_of, stays
+from penstock.formats.lance.lake.pins import Pins
+from penstock.formats.lance.names import MAIN, REFS_OF_BRANCHES, VERSIONS
+from penstock.formats.lance.owning import OWNER
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.reachable import Progress, silent
+from penstock.lake.answers import SweptTable
+from penstock.lake.calls import SweepTables
+from penstock.lake.fork_notes import FOREVER_US, ForkNotes
+from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
+from penstock.model.keys import Key
+from penstock.storage.buckets import Entry
+from penstock.storage.fates import Fate, Judged
+from penstock.storage.locations import normalise, table_of_place
+from penstock.storage.places import Place, Places
+
+LANCE_DAYS: Final = 7.0
+"""For so long Lance's own writers take for granted that their files stay, whatever the lake says."""
+FILES_MAX: Final = 100_000
+"""How many files of a table that no commit has are held in memory; a larger folder is listed repeatedly."""
+NOT_OWN: Final = "{url} belongs to lake {owner}, and its files are swept there"
+
+
+class Unneeded(NamedTuple):
+    """Files in the folder of a table that no retained version names."""
+
+    to_go: list[Entry]
+    kept: list[Entry]
+    """What is not known here, and stays."""
+    pinned_us: int
+    """Files that were written until then may be those of a fork, and stay."""
+
+
+class LanceSweep:
+    """Sweeps the Lance tables of a lake, as one call asks for it."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        places: Places,
+        lake_id: str,
+        warehouse: str,
+        call: SweepTables,
+        progress: Progress = silent,
+    ) -> None:
+        self._kernel, self._places, self._lake_id, self._call = kernel, places, lake_id, call
+        self._warehouse = warehouse.rstrip("/")
+        self.pinned_us = ForkNotes(kernel.store, places).pinned_us
+        """Files that were written until the time that this tells may be those of a fork."""
+        self._engine = SweepEngine(
+            remove_data=call.remove_data, dry_run=call.dry_run, pinned_us=self.pinned_us, progress=progress
+        )
+        self.before_us = kernel.clock() - kernel.graces.of_sweeps(LANCE_DAYS).data_us
+        self.kept = KeptLance(kernel, places, progress)
+        self._is_looked = False
+
+    def locations(self) -> list[str]:
+        """Where there is something to sweep, as the call chooses it, sorted."""
+        self.look()
+        known = {one.location for one in self.kept.tables.values() if self._call.key in (None, one.key)}
+        alone = set() if self._call.key is not None else {*self._alone()}
+        return sorted(one for one in known | alone if one > self._call.after)
+
+    def run(self, locations: Iterable[str]) -> Iterator[SweptTable]:
+        """Sweep some of these places, and say of each what came of it.
+
+        ``Damaged`` if history cannot be walked: then nothing was removed of tables that are not told.
+        """
+        self.look()
+        for location in locations:
+            table, tally, problem = self.kept.tables.get(location), Tally(), ""
+            key = Key(location.rpartition("/")[2]) if table is None else table.key
+            try:
+                place = self._places.at(location)
+                if table is None:
+                    self._engine.sweep(_LoneFolder(self, self._engine, place, location), tally)
+                elif self.is_swept(table, place):
+                    self._engine.sweep(_TableFolder(self, table, place), tally)
+            except PenstockError as error:
+                problem = error.message
+            yield self._engine.answer(key, location, tally, problem)
+
+    def unneeded(self, location: str) -> Unneeded:
+        """What there is in the folder of a table that no retained version names, however young it is."""
+        self.look()
+        table, place = self.kept.tables[location], self._places.at(location)
+        foreign = _Foreign(self.kept, table, place)
+        foreign.look()
+        needs = Needs(table, self.kept.names, foreign.keys, FOREVER_US)
+        judged = [(judge(one, needs), one) for one in place.entries()]
+        return Unneeded(
+            [one for fate, one in judged if fate.is_to_go],
+            [
+                one
+                for fate, one in judged
+                if fate is Fate.KEPT and not self._is_known(location, one.key, foreign)
+            ],
+            self.pinned_us(),
+        )
+
+    def _is_known(self, location: str, key: str, foreign: _Foreign) -> bool:
+        return self.kept.names(f"{location}/{key}") or key in foreign.keys or manifest_at(key) is not None
+
+    def look(self) -> None:
+        """Take in what retained commits have, unless that was done."""
+        if not self._is_looked:
+            self.kept.look()
+            self._is_looked = True
+
+    def is_swept(self, table: KnownTable, place: Place) -> bool:
+        """Whether files of a table may go; not of one that was never written to, or was deregistered."""
+        if table.problem:
+            raise Damaged(table.problem)
+        self.kept.neighbours.check(table.location)
+        owner = owner_of(place)
+        if owner is None or (not table.is_there and stays(place) is not Stays.NO):
+            return False
+        if owner != self._lake_id:
+            raise ManagedElsewhere(NOT_OWN.format(url=place.url, owner=owner))
+        return True
+
+    def _alone(self) -> Iterator[str]:
+        """Places that the lake gave to Lance tables, and that no kept commit names."""
+        if not self._warehouse:
+            return
+        # A warehouse that cannot be listed is told of by the tables that are in it.
+        with suppress(Denied, Unavailable):
+            for name in self._places.at(self._warehouse).folders():
+                if table_of_place(name) is not None:
+                    location = normalise(f"{self._warehouse}/{name}")
+                    if location not in self.kept.tables and self.is_alone(location):
+                        yield location
+
+    def is_alone(self, location: str) -> bool:
+        """Whether a folder is that of a table which the lake had, and nobody has any more."""
+        table = table_of_place(location.rpartition("/")[2])
+        place = self._places.at(location)
+        with suppress(Damaged):  # a note that cannot be read is nobody's
+            if owner_of(place) != self._lake_id or self.kept.neighbours.is_near(location):
+                return False
+            noted = stays(place)
+            return noted is Stays.NO or (
+                noted is Stays.INTENDED and table is not None and not self.kept.was_had(table)
+            )
+        return False
+
+
+class _TableFolder:
+    """The folder of a table that the lake has, as the engine sweeps it."""
+
+    def __init__(self, sweep: LanceSweep, table: KnownTable, place: Place) -> None:
+        self._sweep, self._table, self._place = sweep, table, place
+        self._foreign = _Foreign(sweep.kept, table, place)
+        self._needs = Needs(table, sweep.kept.names, self._foreign.keys, sweep.before_us)
+        self._is_swept = False
+
+    def begin(self) -> None:
+        self._foreign.look()
+
+    def judge(self, listing: Listing) -> Iterator[Judged]:
+        for entry in listing(self._place, ""):
+            fate = judge(entry, self._needs)
+            if fate is not Fate.KEPT or is_data(entry.key):
+                yield Judged(entry, fate)
+
+    def look_again(self) -> None:
+        self._sweep.kept.look()
+        self._foreign.look()
+        self._is_swept = self._sweep.is_swept(self._table, self._place)
+
+    def judge_again(self, candidate: Judged) -> Fate:
+        return judge(candidate.entry, self._needs) if self._is_swept else Fate.KEPT
+
+    def remove(self, files: Sequence[Judged]) -> None:
+        self._place.delete(sorted((one.entry.key for one in files), key=_after_manifests))
+
+    def finish(self, tally: Tally) -> None:  # noqa: ARG002
+        pins = Pins(self._sweep.kept, self._table, self._place)
+        pins.sweep(self._sweep.pinned_us(), self._sweep.before_us)
+        self._place.tidy(self._sweep.before_us)
+
+
+class _LoneFolder:
+    """The folder of a table that no retained commit has: it goes as a whole, once all of it is old."""
+
+    def __init__(self, sweep: LanceSweep, engine: SweepEngine, place: Place, location: str) -> None:
+        self._sweep, self._engine, self._place, self._location = sweep, engine, place, location
+        self._is_alone = False
+
+    def begin(self) -> None:
+        """Retained commits were looked at when the folder was found."""
+
+    def judge(self, listing: Listing) -> Iterator[Judged]:
+        entries = [*islice(listing(self._place, ""), FILES_MAX + 1)]
+        if len(entries) > FILES_MAX:
+            yield from self._judge_many(listing)
+            return
+        is_young = any(map(self._is_young, entries))
+        for entry in sorted(entries, key=lambda one: (_after_manifests(one.key), one.key)):
+            if entry.key != OWNER:
+                yield Judged(entry, Fate.WAITING if is_young else Fate.DATA)
+
+    def _judge_many(self, listing: Listing) -> Iterator[Judged]:
+        """The same with one entry in memory at a time: the folder is listed anew for each step."""
+        is_young = any(map(self._is_young, listing(self._place, "")))
+        for is_after in (False, True):
+            for entry in listing(self._place, ""):
+                if entry.key != OWNER and _after_manifests(entry.key) is is_after:
+                    is_waiting = is_young or self._is_young(entry)  # one may have come meanwhile
+                    yield Judged(entry, Fate.WAITING if is_waiting else Fate.DATA)
+
+    def _is_young(self, entry: Entry) -> bool:
+        return entry.modified_us >= self._sweep.before_us
+
+    def look_again(self) -> None:
+        self._sweep.kept.look()
+        is_known = self._location in self._sweep.kept.tables
+        self._is_alone = not is_known and self._sweep.is_alone(self._location)
+
+    def judge_again(self, candidate: Judged) -> Fate:
+        is_named = self._sweep.kept.names(f"{self._location}/{candidate.entry.key}")
+        return Fate.KEPT if not self._is_alone or is_named else candidate.fate
+
+    def remove(self, files: Sequence[Judged]) -> None:
+        self._place.delete([one.entry.key for one in files])
+
+    def finish(self, tally: Tally) -> None:
+        """The note of the owner goes last: what an interrupted sweep leaves is still the lake's."""
+        self.look_again()
+        if self._engine.removes(Fate.DATA) and self._is_alone and not tally.stays:
+            self._place.delete([OWNER])
+            self._place.prune()
+
+
+class _Foreign:
+    """Versions where Lance looks that the lake does not have."""
+
+    def __init__(self, kept: KeptLance, table: KnownTable, place: Place) -> None:
+        self._kept, self._table, self._place = kept, table, place
+        self.keys: set[str] = set()
+        """Their manifests, and the folders of their chains."""
+
+    def look(self) -> None:
+        """Find those that are new, and count what they name as named. ``Damaged`` if one cannot be read."""
+        folders = [
+            f"{chain}{folder}" for chain in sorted(self._table.lines) for folder in (VERSIONS, "tree/")
+        ]
+        listed = [one.key for folder in folders for one in self._place.entries(folder)]
+        new = [key for key in listed if key not in self.keys and self._is_one(key)]
+        for key, data in zip(new, self._place.read(new), strict=True):
+            if data is None:
+                continue  # whoever put it there has removed it
+            folder = key.rpartition(VERSIONS)[0]
+            try:
+                self._kept.take_manifest(self._table, folder, data)
+            except Unclear as problem:
+                raise Damaged(f"{key} of the Lance table '{self._table.key}' {problem}") from None
+            self.keys |= {key, folder}
+
+    def _is_one(self, key: str) -> bool:
+        found = manifest_at(key)
+        if found is None or self._kept.names(f"{self._table.location}/{key}"):
+            return False
+        if found.number < self._table.first and not found.chain and not found.branch:
+            return False  # it is from before the table was erased
+        return (self._table.is_registered and not found.chain) or self._is_newer(found)
+
+    def _is_newer(self, found: Found) -> bool:
+        """Whether a version is newer than any that the lake has there. An older one was deleted."""
+        own = self._table.numbers_of(found.branch, found.chain)
+        if own:
+            return found.number > max(own)
+        # In a line that has no version of the lake, what is no copy of what its branch is at was put there
+        # past the lake; of the copies, the branch needs all files itself.
+        return found.branch == MAIN or self._is_own_branch(found)
+
+    def _is_own_branch(self, found: Found) -> bool:
+        """Whether Lance knows of a branch that the lake does not have."""
+        names = {quote(found.branch, safe=""), found.branch}
+        files = [f"{found.chain}{REFS_OF_BRANCHES}{name}.json" for name in sorted(names)]
+        return any(size is not None for size in self._place.sizes(files))
+
+
+def _after_manifests(name: str) -> bool:
+    """Manifests go first, so that none is listed whose files are gone."""
+    return VERSIONS not in name

@@ -1,0 +1,274 @@
+"""Operations on tables as a whole: how they come, what can be told of them, and how they go."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote
+
+from lance_namespace import (
+    DeclareTableRequest,
+    DeclareTableResponse,
+    DeregisterTableRequest,
+    DeregisterTableResponse,
+    DescribeTableRequest,
+    DescribeTableResponse,
+    DropTableRequest,
+    DropTableResponse,
+    ListTablesRequest,
+    ListTablesResponse,
+    RegisterTableRequest,
+    RegisterTableResponse,
+    RenameTableRequest,
+    RenameTableResponse,
+    TableExistsRequest,
+)
+from lance_namespace_urllib3_client.models.table_exists_response import TableExistsResponse
+
+from penstock.errors import CommitConflict, InvalidRequest, TableExists, TableNotFound
+from penstock.formats.lance.lake.answers import LanceDone
+from penstock.formats.lance.lake.calls import (
+    DeclareLance,
+    DeregisterLance,
+    LanceOperation,
+    RegisterLance,
+)
+from penstock.formats.lance.lake.errors import operation
+from penstock.formats.lance.lake.namespaces import TRIES_MAX, NamespaceOperations, page, word
+from penstock.formats.lance.lake.paths import checked_token, is_whole, namespace_key, table_key
+from penstock.formats.lance.names import own_branch_name
+from penstock.formats.lance.state import is_managed, state_of
+from penstock.lake.views import Snapshot
+from penstock.model.content import AnyContent, LanceTable
+from penstock.model.keys import Key
+from penstock.model.operations import Delete, Operation, Put
+
+PRIVATE = "penstock.private"
+"""The property by which a table is declared whose versions only the lake tells of."""
+DELIMITER = "$"
+"""Between the parts of an id where it is one text."""
+
+
+class TableOperations(NamespaceOperations):
+    """Tables, without a look at their rows."""
+
+    delimiter = DELIMITER
+    """Between the parts of an id in a list of all tables."""
+
+    # -- listing -------------------------------------------------------------------------------------------
+
+    @operation(ListTablesRequest)
+    def list_tables(self, request: ListTablesRequest) -> ListTablesResponse:
+        key, snapshot = namespace_key(request.id), self.snapshot()
+        self.note_read(key, is_listing=True)
+        self._require(snapshot, key)
+        found = (
+            child[-1]
+            for child, content in self.children(snapshot, key, checked_token(request.page_token))
+            if _is_listed(content, request.include_declared)
+        )
+        names, token = page(found, request.limit)
+        return ListTablesResponse(tables=names, page_token=token)
+
+    @operation(ListTablesRequest)
+    def list_all_tables(self, request: ListTablesRequest) -> ListTablesResponse:
+        """Tables of all namespaces, each as one text; where to go on is a key as the lake writes it."""
+        snapshot, token = self.snapshot(), checked_token(request.page_token)
+        after = None if token is None else Key.parse(token)
+        self.note_read(None, is_listing=True)
+        found = (
+            str(key)
+            for key, content in snapshot.entries(after=after)
+            if _is_listed(content, request.include_declared)
+        )
+        names, token = page(found, request.limit)
+        listed = [self.delimiter.join(Key.parse(name)) for name in names]
+        return ListTablesResponse(tables=listed, page_token=token)
+
+    # -- looking -------------------------------------------------------------------------------------------
+
+    @operation(DescribeTableRequest)
+    def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:
+        key = table_key(request.id)
+        if request.version is None:
+            self.note_read(key)
+        about = self.about(key)
+        branch, number = self._chosen(key, request)
+        answer: dict[str, Any] = {
+            "table": key[-1],
+            "namespace": list(key[:-1]),
+            "location": about.folder,
+            "table_uri": uri_of(about.folder),
+            "properties": about.properties,
+            "managed_versioning": True,
+        }
+        if request.check_declared or request.load_detailed_metadata:
+            answer["is_only_declared"] = about.version is None
+        if number is not None or branch:
+            answer["version"] = self.version(key, branch, number).version
+        elif about.version is not None:
+            answer["version"] = about.version
+        if request.load_detailed_metadata and about.version is not None:
+            answer |= self.detailed(key, branch, answer.get("version"))
+        return DescribeTableResponse.model_validate(answer)
+
+    def detailed(self, key: Key, branch: str, version: int | None) -> dict[str, Any]:  # noqa: ARG002
+        """What only a look into the table tells, as a description has it: its schema, for example."""
+        return {}
+
+    def _chosen(self, key: Key, request: DescribeTableRequest) -> tuple[str, int | None]:
+        """Lance's own branch, and the version, that a request is about."""
+        if request.tag is not None:
+            if request.version is not None or request.branch is not None:
+                raise InvalidRequest("a tag names a version and its branch: neither is given beside it")
+            return self.tagged(key, request.tag)
+        branch = own_branch_name(request.branch)
+        if branch:
+            self.require_own_branch(key, branch)
+        return branch, request.version
+
+    @operation(TableExistsRequest)
+    def table_exists(self, request: TableExistsRequest) -> TableExistsResponse:
+        key = table_key(request.id)
+        self.note_read(key, is_listing=True)
+        self._content(self.snapshot(), key)
+        if request.version is not None:
+            self.version(key, None, request.version)
+        return TableExistsResponse()
+
+    def _content(self, snapshot: Snapshot, key: Key) -> LanceTable:
+        content = snapshot.get(key)
+        if not isinstance(content, LanceTable) or not is_managed(content):
+            raise TableNotFound(f"there is no Lance table '{key}'", table=str(key))
+        return content
+
+    # -- making --------------------------------------------------------------------------------------------
+
+    @operation(DeclareTableRequest)
+    def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
+        return declared(self._done(self.declaring(request), request.context))
+
+    def declaring(self, request: DeclareTableRequest) -> DeclareLance:
+        """A request to declare a table, as the lake is asked."""
+        properties, is_private = _properties(request.properties)
+        location = None if request.location is None else self.whole_location(request.location)
+        return DeclareLance(
+            key=table_key(request.id), location=location, is_private=is_private, properties=properties
+        )
+
+    @operation(RegisterTableRequest)
+    def register_table(self, request: RegisterTableRequest) -> RegisterTableResponse:
+        mode = word(request.mode, "create", ("create", "overwrite"), "mode")
+        properties, is_private = _properties(request.properties)
+        key = table_key(request.id)
+        one = RegisterLance(
+            key=key,
+            location=self.whole_location(request.location),
+            replaces=mode == "overwrite",
+            is_private=is_private,
+            properties=properties,
+        )
+        try:
+            done = self._done(one, request.context)
+        except TableNotFound as problem:
+            if mode == "create" and (there := self.snapshot().get(key)) is not None:
+                raise TableExists(f"there is a {there.type} at '{key}' already") from problem
+            raise
+        location = done.folder if is_whole(request.location) else request.location
+        return RegisterTableResponse(location=location, properties=done.properties)
+
+    def whole_location(self, location: str) -> str:
+        """The whole path or URL of a place. Below the lake's warehouse it may be named as Lance names places
+        below its root: by what follows the warehouse."""
+        if is_whole(location):
+            return location.rstrip("/")
+        if ".." in unquote(location).split("/"):
+            raise InvalidRequest(f"Path traversal is not allowed: {location!r} leaves the lake's warehouse")
+        if not location.strip("/ "):
+            raise InvalidRequest("the location is empty")
+        if not self.lake.warehouse:
+            raise InvalidRequest(
+                f"the lake has no warehouse that {location!r} could be below; name a whole path or URL"
+            )
+        return f"{self.lake.warehouse.rstrip('/')}/{location.strip('/')}"
+
+    def _done(self, one: LanceOperation, context: dict[str, str] | None) -> LanceDone:
+        return self.change([one], context).done[0]
+
+    # -- going ---------------------------------------------------------------------------------------------
+
+    @operation(DeregisterTableRequest)
+    def deregister_table(self, request: DeregisterTableRequest) -> DeregisterTableResponse:
+        return deregistered(request, self._done(DeregisterLance(key=table_key(request.id)), request.context))
+
+    @operation(DropTableRequest)
+    def drop_table(self, request: DropTableRequest) -> DropTableResponse:
+        """The table goes from the branch. Its files go when no commit that is kept has it."""
+        key = table_key(request.id)
+        if (done := self.done_before(key, request.context)) and isinstance(done.before, LanceTable):
+            properties = dict(state_of(done.before).properties)
+            return DropTableResponse(id=list(key), location=done.before.location, properties=properties)
+        for _ in range(TRIES_MAX):
+            snapshot = self.snapshot()
+            content = self._content(snapshot, key)
+            try:
+                self.put([Delete(key)], snapshot.id, f"drop {key}", request.context)
+            except CommitConflict:
+                continue
+            return DropTableResponse(
+                id=list(key), location=content.location, properties=dict(state_of(content).properties)
+            )
+        raise CommitConflict([], f"'{key}' was changed by others all the time; try again")
+
+    @operation(RenameTableRequest)
+    def rename_table(self, request: RenameTableRequest) -> RenameTableResponse:
+        """The table comes to another key, with its whole history; its place stays."""
+        key = table_key(request.id)
+        parts = key[:-1] if request.new_namespace_id is None else tuple(request.new_namespace_id)
+        becomes = Key(*parts, request.new_table_name)
+        if becomes == key:
+            raise InvalidRequest(f"'{key}' has that name already")
+        for _ in range(TRIES_MAX):
+            snapshot = self.snapshot()
+            content = self._content(snapshot, key)
+            self._require(snapshot, namespace_key(list(parts)))
+            if (there := snapshot.get(becomes)) is not None:
+                raise TableExists(f"there is a {there.type} at '{becomes}' already")
+            try:
+                operations: list[Operation] = [Delete(key), Put(becomes, content)]
+                self.put(operations, snapshot.id, f"rename {key} to {becomes}", request.context)
+            except CommitConflict:
+                continue
+            return RenameTableResponse()
+        raise CommitConflict([], f"'{key}' was changed by others all the time; try again")
+
+
+def declared(done: LanceDone) -> DeclareTableResponse:
+    return DeclareTableResponse(
+        location=done.folder, properties=dict(done.properties), managed_versioning=True
+    )
+
+
+def deregistered(request: DeregisterTableRequest, done: LanceDone) -> DeregisterTableResponse:
+    return DeregisterTableResponse(id=request.id, location=done.location, properties=dict(done.properties))
+
+
+def uri_of(folder: str) -> str:
+    """A folder as a complete URI."""
+    from pathlib import Path
+
+    return folder if "://" in folder else Path(folder).as_uri()
+
+
+def _properties(said: dict[str, str] | None) -> tuple[dict[str, str], bool]:
+    """A table's properties, and whether one of them says that it is private."""
+    properties = dict(said or {})
+    value = properties.get(PRIVATE, "false").lower()
+    if value not in ("true", "false"):
+        raise InvalidRequest(f"{PRIVATE} is true or false, and not {value!r}")
+    return properties, value == "true"
+
+
+def _is_listed(content: AnyContent, include_declared: bool | None) -> bool:
+    if not isinstance(content, LanceTable) or not is_managed(content):
+        return False
+    return include_declared is not False or state_of(content).newest > 0

@@ -1,0 +1,265 @@
+"""Operations on versions of tables, which Lance's clients commit by; and on Lance's own branches and tags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from lance_namespace import (
+    BatchCreateTableVersionsRequest,
+    BatchCreateTableVersionsResponse,
+    BatchDeleteTableVersionsRequest,
+    BatchDeleteTableVersionsResponse,
+    CreateTableVersionRequest,
+    CreateTableVersionResponse,
+    DescribeTableVersionRequest,
+    DescribeTableVersionResponse,
+    ListTableVersionsRequest,
+    ListTableVersionsResponse,
+)
+from lance_namespace_urllib3_client.models.table_version import TableVersion
+
+from penstock.errors import (
+    InvalidManifest,
+    InvalidRequest,
+    OutcomeUnknown,
+    PenstockError,
+    VersionNotFound,
+    VersionTaken,
+)
+from penstock.formats.lance.lake.answers import LanceAbout, LanceVersion
+from penstock.formats.lance.lake.calls import CreateLanceVersion, DeleteLanceVersions
+from penstock.formats.lance.lake.errors import in_lance, operation
+from penstock.formats.lance.lake.paths import checked_token, from_root, page_size, table_key, whole
+from penstock.formats.lance.lake.requests import of_operation
+from penstock.formats.lance.lake.tables import TableOperations
+from penstock.formats.lance.manifests import Manifest
+from penstock.formats.lance.names import VERSION_MAX, detached_name, own_branch_name
+from penstock.formats.lance.wire import Malformed
+from penstock.lake.views import Snapshot
+from penstock.model.keys import Key
+
+PAGE_MAX: Final = 1000
+_STAGED: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""How the name of a manifest goes on for as long as it is no version."""
+
+
+class VersionOperations(TableOperations):
+    """Versions: Lance writes their manifests, and the lake says which ones count."""
+
+    def create_table_version(self, request: Any) -> Any:
+        """The next version.
+
+        One that belongs to no chain, which Lance calls detached, is not the lake's: it is put where Lance
+        finds it, and that is all.
+        """
+        version = _plain(request).get("version")
+        if isinstance(version, int) and not 0 <= version <= VERSION_MAX:
+            try:
+                return self._create_detached(_plain(request), version)
+            except PenstockError as problem:
+                raise in_lance(problem) from problem
+        return self._create_version(request)
+
+    @operation(CreateTableVersionRequest)
+    def _create_version(self, request: CreateTableVersionRequest) -> CreateTableVersionResponse:
+        (done,) = self.change([self.creating(request)], request.context).done
+        return created(done.version, request.version)
+
+    def creating(
+        self, request: Any, locations: dict[Key, str] | None = None, now: Snapshot | None = None
+    ) -> CreateLanceVersion:
+        """A request for a version, as the lake is asked. ``locations`` are of tables that are yet to be;
+        others are where they are ``now``."""
+        key = table_key(request.id)
+        if (location := (locations or {}).get(key)) is None:
+            location = self._content(now or self.snapshot(), key).location
+        scheme = (request.naming_scheme or "V2").upper()
+        if scheme not in ("V1", "V2"):
+            raise InvalidRequest(f"{request.naming_scheme!r} is no way to name manifests: V1, V2")
+        return CreateLanceVersion(
+            key=key,
+            branch=own_branch_name(request.branch),
+            version=request.version,
+            manifest=whole(location, request.manifest_path),
+            size=request.manifest_size,
+            is_v1=scheme == "V1",
+            e_tag=request.e_tag or "",
+            metadata=dict(request.metadata or {}),
+        )
+
+    def _create_detached(self, request: dict[str, Any], version: int) -> dict[str, Any]:
+        """Nothing is taken from its place but what was staged as exactly this version: any other manifest may
+        be one that the lake has."""
+        self.writable()
+        key, about, name = self._detached(request, version)
+        path = whole(about.location, str(request.get("manifest_path")))
+        below = path.removeprefix(f"{about.location}/")
+        if not below.startswith(name) or not _STAGED.fullmatch(below.removeprefix(name)):
+            raise InvalidManifest(
+                f"{path!r} is not where version {version % 2**64} of '{key}' is staged on this branch"
+            )
+        place = self.lake.places.at(about.location)
+        (data,) = place.read([below])
+        _check_detached(key, path, data, version)
+        assert data is not None
+        is_new = False
+        with suppress(OutcomeUnknown):  # what is there tells
+            is_new = place.create(name, data)
+        if not is_new and [*place.read([name])] != [data]:
+            raise VersionTaken(f"'{key}' has another version {version % 2**64}, or none", table=str(key))
+        place.delete([below])
+        found = {
+            "version": version,
+            "manifest_path": from_root(f"{about.location}/{name}"),
+            "manifest_size": len(data),
+        }
+        return Answered(version=found)
+
+    def describe_table_version(self, request: Any) -> Any:
+        version = _plain(request).get("version")
+        if isinstance(version, int) and not 0 <= version <= VERSION_MAX:
+            try:
+                return self._describe_detached(_plain(request), version)
+            except PenstockError as problem:
+                raise in_lance(problem) from problem
+        return self._describe_version(request)
+
+    @operation(DescribeTableVersionRequest)
+    def _describe_version(self, request: DescribeTableVersionRequest) -> DescribeTableVersionResponse:
+        key = table_key(request.id)
+        self.note_read(key)  # also that there is no such version
+        found = self.version(key, request.branch, request.version)
+        return DescribeTableVersionResponse(version=shown_version(found))
+
+    def _describe_detached(self, request: dict[str, Any], version: int) -> dict[str, Any]:
+        key, about, name = self._detached(request, version)
+        size = self.lake.places.at(about.location).size(name)
+        if size is None:
+            raise VersionNotFound(f"'{key}' has no version {version}", table=str(key))
+        path = from_root(f"{about.location}/{name}")
+        return Answered(version={"version": version, "manifest_path": path, "manifest_size": size})
+
+    def _detached(self, request: dict[str, Any], version: int) -> tuple[Key, LanceAbout, str]:
+        """A table, and where a version of it is that belongs to no chain, below its folder."""
+        key, branch = table_key(request.get("id")), own_branch_name(request.get("branch"))
+        if version % 2**64 <= VERSION_MAX:
+            raise InvalidRequest(f"'{key}' can have no version {version}")
+        about = self.about(key)
+        if branch:
+            self.require_own_branch(key, branch)
+        chain = about.folder.removeprefix(about.location).lstrip("/")
+        return key, about, detached_name(f"{chain}/" if chain else "", branch, version)
+
+    @operation(ListTableVersionsRequest)
+    def list_table_versions(self, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
+        """Newest first, whether that is asked for or not."""
+        limit, token = page_size(request.limit), checked_token(request.page_token)
+        self.note_read(table_key(request.id))
+        most = (self.lake.page_max or PAGE_MAX) - 1  # one more is asked for, to know whether it is
+        wanted = most if limit is None else min(limit, most)
+        found = self.versions(
+            table_key(request.id),
+            request.branch,
+            below=None if token is None else _number(token),
+            limit=wanted + 1 if wanted > 1 else 1,
+        )
+        is_more = len(found) > wanted or (wanted == 1 and len(found) == 1 and found[0].version > 1)
+        listed = found[:wanted]
+        return ListTableVersionsResponse(
+            versions=[shown_version(one) for one in listed],
+            page_token=str(listed[-1].version) if is_more and listed else None,
+        )
+
+    @operation(BatchCreateTableVersionsRequest, in_batch=True)
+    def batch_create_table_versions(
+        self, request: BatchCreateTableVersionsRequest
+    ) -> BatchCreateTableVersionsResponse:
+        """Versions of any number of tables, all of them or none."""
+        if not request.entries:
+            raise InvalidRequest("a batch has at least one entry")
+        operations = [of_operation(number, self.creating, one) for number, one in enumerate(request.entries)]
+        committed = self.change(operations, request.context)
+        versions = [
+            shown_version(made(one.version, asked.version))
+            for asked, one in zip(request.entries, committed.done, strict=True)
+        ]
+        return BatchCreateTableVersionsResponse(
+            versions=versions, transaction_id=None if committed.commit is None else committed.commit.id
+        )
+
+    @operation(BatchDeleteTableVersionsRequest)
+    def batch_delete_table_versions(
+        self, request: BatchDeleteTableVersionsRequest
+    ) -> BatchDeleteTableVersionsResponse:
+        (done,) = self.change([deleting(request)], request.context).done
+        return BatchDeleteTableVersionsResponse(deleted_count=done.deleted)
+
+
+class Answered(dict[str, Any]):
+    """An answer that Lance's own models do not take, though its core does: a version below zero."""
+
+    def model_dump(self, **_: Any) -> dict[str, Any]:
+        return dict(self)
+
+
+def deleting(request: BatchDeleteTableVersionsRequest) -> DeleteLanceVersions:
+    """A request to delete versions, as the lake is asked."""
+    ranges: Sequence[tuple[int, int]] = [(one.start_version, one.end_version) for one in request.ranges]
+    if not ranges:
+        raise InvalidRequest("a request to delete versions names at least one range of them")
+    for start, end in ranges:
+        if not 0 <= start <= VERSION_MAX or not (end == -1 or start < end <= VERSION_MAX):
+            raise InvalidRequest(f"there are no versions from {start} up to, but without, {end}")
+    return DeleteLanceVersions(
+        key=table_key(request.id), branch=own_branch_name(request.branch), ranges=tuple(ranges)
+    )
+
+
+def created(found: LanceVersion | None, version: int) -> CreateTableVersionResponse:
+    return CreateTableVersionResponse(version=shown_version(made(found, version)))
+
+
+def made(found: LanceVersion | None, version: int) -> LanceVersion:
+    if found is None:
+        raise VersionNotFound(f"version {version} was created, and is gone already")
+    return found
+
+
+def shown_version(one: LanceVersion) -> TableVersion:
+    """A version in Lance's words."""
+    return TableVersion(
+        version=one.version,
+        manifest_path=from_root(one.manifest),
+        manifest_size=one.size,
+        timestamp_millis=None if one.created is None else round(one.created.timestamp() * 1000),
+        metadata=dict(one.metadata) or None,
+    )
+
+
+def _check_detached(key: Key, path: str, data: bytes | None, version: int) -> None:
+    """``InvalidManifest`` unless a manifest says of itself that it is this version."""
+    if data is None:
+        raise InvalidManifest(f"there is no manifest {path} of '{key}'")
+    try:
+        says = Manifest.read(data).version
+    except Malformed as problem:
+        raise InvalidManifest(f"{path} is no manifest: {problem}") from None
+    if says != version % 2**64:
+        raise InvalidManifest(f"{path} says that it is version {says} of '{key}'")
+
+
+def _number(token: str) -> int:
+    if not token.isascii() or not token.isdecimal() or int(token) > VERSION_MAX:
+        raise InvalidRequest(f"{token!r} is no page token of this lake")
+    return int(token)
+
+
+def _plain(request: Any) -> dict[str, Any]:
+    """A request whose fields are to be looked at before it is checked."""
+    if isinstance(request, dict):
+        return request
+    dump = getattr(request, "model_dump", None)
+    return dict(dump()) if dump is not None else {}

@@ -1,0 +1,118 @@
+"""Lance tables, for an open lake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from penstock.formats.lance.lake.calls import CALLS
+from penstock.formats.lance.lake.installed import require_lance
+from penstock.formats.plugin import Flaws, NeededFolder, PublishingPlugin, Rows, RowSource, WorkerTable
+from penstock.kernel.format import Format
+from penstock.kernel.fsck import Damage
+from penstock.kernel.objects import Objects
+from penstock.lake.call import Call
+from penstock.lake.on_demand import lance_on_demand
+from penstock.model.content import LanceTable
+from penstock.model.keys import Key
+
+if TYPE_CHECKING:
+    from penstock.formats.lance.lake.dropped_erase import DroppedLance
+    from penstock.formats.lance.lake.erase import LanceErasure
+    from penstock.formats.lance.lake.handlers import LanceAnswers
+    from penstock.formats.lance.lake.missing_files import MissingLanceFiles
+    from penstock.formats.lance.lake.parts import LanceParts
+    from penstock.formats.lance.lake.proposed_rows import LanceRows
+    from penstock.formats.lance.lake.resync import LanceSync
+    from penstock.kernel.checks import Proposal
+    from penstock.kernel.reachable import Progress
+    from penstock.lake.calls import EraseTable
+    from penstock.lake.resync_calls import Resync
+    from penstock.lake.table import Table
+
+
+class LancePlugin(PublishingPlugin["LanceParts"]):
+    """Versions that landed are promoted to where every reader of Lance looks."""
+
+    name = "lance"
+    content_type = LanceTable
+    calls = CALLS
+
+    @cached_property
+    def rules(self) -> Format:
+        return lance_on_demand(lambda: self.parts.format)
+
+    def make_parts(self) -> LanceParts:
+        from penstock.formats.lance.lake.parts import LanceParts
+
+        return LanceParts(self.lake.kernel, self.lake.places, self.lake.id)
+
+    @cached_property
+    def answers(self) -> LanceAnswers:
+        from penstock.formats.lance.lake.handlers import LanceAnswers
+
+        return LanceAnswers(self.lake, self.parts)
+
+    @property
+    def handlers(self) -> Mapping[type[Call[Any]], Callable[[Any], Any]]:
+        return self.answers.ways
+
+    def content_check(self, objects: Objects) -> Flaws:
+        from penstock.formats.lance.lake.soundness import LanceCheck
+
+        return LanceCheck(objects).flaws
+
+    def unreadable_tables(self) -> Iterator[Damage]:
+        from penstock.formats.lance.lake.readability import LanceReadability
+
+        readability = LanceReadability(self.lake.kernel, self.lake.places, with_files=True)
+        return (Damage(one.where, str(one)) for one in readability.unreadable())
+
+    @classmethod
+    def rows_of(cls, table: Table) -> Rows:
+        return lambda: table.to_lance().scanner().to_reader()
+
+    def proposed_rows(self, proposal: Proposal, key: Key, content: LanceTable) -> Rows:
+        return self._rows(proposal, key, content).begin
+
+    def row_source(self, proposal: Proposal, key: Key, content: LanceTable) -> RowSource:
+        rows = self._rows(proposal, key, content)
+        return RowSource(rows.version, rows)
+
+    @classmethod
+    def rows_in_worker(cls, table: WorkerTable) -> Rows:
+        from penstock.formats.lance.lake.proposed_rows import open_rows
+
+        return open_rows(table.key, table.details)
+
+    def _rows(self, proposal: Proposal, key: Key, content: LanceTable) -> LanceRows:
+        require_lance()
+        from penstock.formats.lance.lake.proposed_rows import LanceRows
+
+        return LanceRows(self.lake, proposal, key, content)
+
+    def table_sync(self, call: Resync) -> LanceSync:
+        from penstock.formats.lance.lake.resync import LanceSync
+
+        return LanceSync(self.lake, self.parts, call)
+
+    def needed_folders(self, problems: list[str], progress: Progress) -> Iterator[NeededFolder]:
+        from penstock.formats.lance.lake.needed_files import needed_folders
+
+        return needed_folders(self.lake.kernel, self.lake.places, problems, progress)
+
+    def missing_files(self) -> MissingLanceFiles:
+        from penstock.formats.lance.lake.missing_files import MissingLanceFiles
+
+        return MissingLanceFiles(self.lake.kernel, self.lake.places)
+
+    def erasure(self, call: EraseTable) -> LanceErasure:
+        from penstock.formats.lance.lake.erase import LanceErasure
+
+        return LanceErasure(self.lake, call.key, call.who, all_references=call.all_references)
+
+    def dropped_erasure(self, call: EraseTable, content: LanceTable) -> DroppedLance:
+        from penstock.formats.lance.lake.dropped_erase import DroppedLance
+
+        return DroppedLance(self.lake, call.key, call.who, content)

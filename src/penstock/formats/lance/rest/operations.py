@@ -1,0 +1,314 @@
+"""Operations: one table of all that Lance's API can be asked, from which its routes are made.
+
+Each is a method of the namespace of the same name. A request is put together from path, query and body, and
+checked as one of Lance's models; the namespace does the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from penstock.formats.lance.rest import shapes
+from penstock.formats.lance.rest.codec import ROWS, Model, UnreadModel
+
+STREAM: Final = "application/vnd.apache.arrow.stream"
+FILE: Final = "application/vnd.apache.arrow.file"
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation."""
+
+    name: str
+    """Of the method."""
+    path: str
+    """Below ``/v1``."""
+    summary: str
+    request: str
+    """The model of its request."""
+    answer: str | None = None
+    """The model of its answer; an answer without one is something else, or nothing."""
+    method: str = "POST"
+    query: type[shapes.Query] = shapes.Query
+    has_body: bool = True
+    """Whether the request's body is JSON; other requests have none that is looked at."""
+    body_is: str = ""
+    """The field of the request that the whole body is."""
+    has_rows: bool = False
+    """Whether rows come with the request."""
+    works_on_rows: bool = False
+    """Whether Lance opens the table for it, which is done in a process apart from the server."""
+    is_read: bool = False
+    takes_key: bool = False
+    """Whether it is done once however often it is sent under one key."""
+
+    @property
+    def changes_table(self) -> bool:
+        return not self.is_read and self.path.startswith("/table/{id}/")
+
+    @property
+    def body(self) -> Any:
+        if self.has_rows:
+            return ROWS
+        if not self.has_body:
+            return None
+        return UnreadModel(self.request) if self.works_on_rows else Model(self.request)
+
+
+def _read(name: str, path: str, summary: str, request: str, answer: str | None, **more: Any) -> Operation:
+    return Operation(
+        name=name, path=path, summary=summary, request=request, answer=answer, is_read=True, **more
+    )
+
+
+def _write(name: str, path: str, summary: str, request: str, **more: Any) -> Operation:
+    answer = f"{request.removesuffix('Request')}Response"
+    return Operation(name=name, path=path, summary=summary, request=request, **({"answer": answer} | more))
+
+
+def _on_rows(*operations: Operation) -> tuple[Operation, ...]:
+    return tuple(msgspec.structs.replace(one, works_on_rows=True) for one in operations)
+
+
+_VERSIONS: Final = (
+    _read(
+        *("list_table_versions", "/table/{id}/version/list", "List the versions of a table"),
+        *("ListTableVersionsRequest", "ListTableVersionsResponse"),
+        query=shapes.VersionsQuery,
+        has_body=False,
+    ),
+    _read(
+        *("describe_table", "/table/{id}/describe", "Where a table is, and what it is like"),
+        *("DescribeTableRequest", "DescribeTableResponse"),
+        query=shapes.DescribeQuery,
+    ),
+    _read(
+        *("describe_table_version", "/table/{id}/version/describe", "Where a version's manifest is"),
+        *("DescribeTableVersionRequest", "DescribeTableVersionResponse"),
+    ),
+    _write(
+        *("create_table_version", "/table/{id}/version/create", "Make a manifest the next version"),
+        "CreateTableVersionRequest",
+        takes_key=True,
+    ),
+    _write(
+        *("batch_delete_table_versions", "/table/{id}/version/delete", "Forget versions"),
+        "BatchDeleteTableVersionsRequest",
+        takes_key=True,
+    ),
+    _write(
+        *("batch_create_table_versions", "/table/version/batch-create", "Versions of many tables at once"),
+        "BatchCreateTableVersionsRequest",
+        takes_key=True,
+    ),
+    _write(
+        *("batch_commit_tables", "/table/batch-commit", "Change many tables in one commit, or none"),
+        "BatchCommitTablesRequest",
+        takes_key=True,
+    ),
+)
+
+_NAMESPACES: Final = (
+    _write(
+        *("create_namespace", "/namespace/{id}/create", "Create a namespace", "CreateNamespaceRequest"),
+        takes_key=True,
+    ),
+    _read(
+        *("list_namespaces", "/namespace/{id}/list", "List the namespaces in one"),
+        *("ListNamespacesRequest", "ListNamespacesResponse"),
+        method="GET",
+        query=shapes.PageQuery,
+        has_body=False,
+    ),
+    _read(
+        *("describe_namespace", "/namespace/{id}/describe", "The properties of a namespace"),
+        *("DescribeNamespaceRequest", "DescribeNamespaceResponse"),
+    ),
+    _write(
+        *("drop_namespace", "/namespace/{id}/drop", "Drop a namespace", "DropNamespaceRequest"),
+        takes_key=True,
+    ),
+    _read(
+        *("namespace_exists", "/namespace/{id}/exists", "Whether there is a namespace"),
+        *("NamespaceExistsRequest", "NamespaceExistsResponse"),
+    ),
+    _read(
+        *("list_tables", "/namespace/{id}/table/list", "List the tables in a namespace"),
+        *("ListTablesRequest", "ListTablesResponse"),
+        method="GET",
+        query=shapes.TablesQuery,
+        has_body=False,
+    ),
+    _read(
+        *("list_all_tables", "/table", "List all tables", "ListTablesRequest", "ListTablesResponse"),
+        method="GET",
+        query=shapes.TablesQuery,
+        has_body=False,
+    ),
+)
+
+_TABLES: Final = (
+    _write("declare_table", "/table/{id}/declare", "A table without a version", "DeclareTableRequest"),
+    _write("register_table", "/table/{id}/register", "A table that is there", "RegisterTableRequest"),
+    _read(
+        *("table_exists", "/table/{id}/exists", "Whether there is a table"),
+        *("TableExistsRequest", "TableExistsResponse"),
+    ),
+    _write(
+        "drop_table", "/table/{id}/drop", "Drop a table", "DropTableRequest", has_body=False, takes_key=True
+    ),
+    _write("deregister_table", "/table/{id}/deregister", "Forget a table", "DeregisterTableRequest"),
+    _write("rename_table", "/table/{id}/rename", "Give a table another id", "RenameTableRequest"),
+    *_on_rows(
+        _write("restore_table", "/table/{id}/restore", "An old version as a new one", "RestoreTableRequest"),
+        _read(
+            *("get_table_stats", "/table/{id}/stats", "How large a table is"),
+            *("GetTableStatsRequest", "GetTableStatsResponse"),
+        ),
+    ),
+)
+
+_ROWS: Final = _on_rows(
+    _write(
+        *("create_table", "/table/{id}/create", "Create a table with rows", "CreateTableRequest"),
+        query=shapes.CreateQuery,
+        has_rows=True,
+    ),
+    _write(
+        *("insert_into_table", "/table/{id}/insert", "Insert rows", "InsertIntoTableRequest"),
+        query=shapes.InsertQuery,
+        has_rows=True,
+    ),
+    _write(
+        *("merge_insert_into_table", "/table/{id}/merge_insert", "Merge rows", "MergeInsertIntoTableRequest"),
+        query=shapes.MergeQuery,
+        has_rows=True,
+    ),
+    _write("update_table", "/table/{id}/update", "Update rows", "UpdateTableRequest"),
+    _write("delete_from_table", "/table/{id}/delete", "Delete rows", "DeleteFromTableRequest"),
+    _read("query_table", "/table/{id}/query", "Query rows", "QueryTableRequest", None),
+    _read("count_table_rows", "/table/{id}/count_rows", "Count rows", "CountTableRowsRequest", None),
+    _read(
+        *("explain_table_query_plan", "/table/{id}/explain_plan", "How a query would be done"),
+        *("ExplainTableQueryPlanRequest", None),
+    ),
+    _read(
+        *("analyze_table_query_plan", "/table/{id}/analyze_plan", "How a query is done"),
+        *("AnalyzeTableQueryPlanRequest", None),
+    ),
+)
+
+_COLUMNS: Final = _on_rows(
+    _write(
+        *("alter_table_add_columns", "/table/{id}/add_columns", "Add columns"),
+        "AlterTableAddColumnsRequest",
+    ),
+    _write(
+        *("alter_table_alter_columns", "/table/{id}/alter_columns", "Alter columns"),
+        "AlterTableAlterColumnsRequest",
+    ),
+    _write(
+        *("alter_table_drop_columns", "/table/{id}/drop_columns", "Drop columns"),
+        "AlterTableDropColumnsRequest",
+    ),
+    _write(
+        *("update_table_schema_metadata", "/table/{id}/schema_metadata/update", "Note something of a schema"),
+        "UpdateTableSchemaMetadataRequest",
+        query=shapes.BranchQuery,
+        body_is="metadata",
+        answer=None,
+    ),
+    _write(
+        *("update_field_metadata", "/table/{id}/update_field_metadata", "Note something of columns"),
+        "UpdateFieldMetadataRequest",
+    ),
+    _write(
+        *("alter_table_backfill_columns", "/table/{id}/backfill_column", "Not supported"),
+        "AlterTableBackfillColumnsRequest",
+    ),
+)
+
+_INDEXES: Final = _on_rows(
+    _write("create_table_index", "/table/{id}/create_index", "Create an index", "CreateTableIndexRequest"),
+    _write(
+        *("create_table_scalar_index", "/table/{id}/create_scalar_index", "Create a scalar index"),
+        "CreateTableIndexRequest",
+        answer="CreateTableScalarIndexResponse",
+    ),
+    _read(
+        *("list_table_indices", "/table/{id}/index/list", "List indexes"),
+        *("ListTableIndicesRequest", "ListTableIndicesResponse"),
+    ),
+    _read(
+        *("describe_table_index_stats", "/table/{id}/index/{index_name}/stats", "How far an index reaches"),
+        *("DescribeTableIndexStatsRequest", "DescribeTableIndexStatsResponse"),
+    ),
+    _write(
+        *(
+            "drop_table_index",
+            "/table/{id}/index/{index_name}/drop",
+            "Drop an index",
+            "DropTableIndexRequest",
+        ),
+        query=shapes.BranchQuery,
+        has_body=False,
+    ),
+)
+
+_REFERENCES: Final = (
+    _read(
+        *("list_table_tags", "/table/{id}/tags/list", "List the table's own tags"),
+        *("ListTableTagsRequest", "ListTableTagsResponse"),
+        query=shapes.PageQuery,
+        has_body=False,
+    ),
+    _read(
+        *("get_table_tag_version", "/table/{id}/tags/version", "What a tag of the table's own names"),
+        *("GetTableTagVersionRequest", "GetTableTagVersionResponse"),
+    ),
+    _write(
+        "create_table_tag", "/table/{id}/tags/create", "A tag of the table's own", "CreateTableTagRequest"
+    ),
+    _write("update_table_tag", "/table/{id}/tags/update", "Move a tag", "UpdateTableTagRequest"),
+    _write("delete_table_tag", "/table/{id}/tags/delete", "Delete a tag", "DeleteTableTagRequest"),
+    _read(
+        *("list_table_branches", "/table/{id}/branches/list", "List the table's own branches"),
+        *("ListTableBranchesRequest", "ListTableBranchesResponse"),
+        query=shapes.PageQuery,
+        has_body=False,
+    ),
+    _write(
+        *("create_table_branch", "/table/{id}/branches/create", "A branch of the table's own"),
+        "CreateTableBranchRequest",
+    ),
+    _write(
+        "delete_table_branch", "/table/{id}/branches/delete", "Delete a branch", "DeleteTableBranchRequest"
+    ),
+)
+
+_OTHERS: Final = (
+    _read(
+        *("describe_transaction", "/transaction/{id}/describe", "How far a transaction is"),
+        *("DescribeTransactionRequest", "DescribeTransactionResponse"),
+    ),
+    _write(
+        *("alter_transaction", "/transaction/{id}/alter", "Commit a transaction, or abort it"),
+        "AlterTransactionRequest",
+    ),
+    _write(
+        *("create_materialized_view", "/materialized_view/{id}/create", "Not supported"),
+        "CreateMaterializedViewRequest",
+    ),
+    _write(
+        *("refresh_materialized_view", "/materialized_view/{id}/refresh", "Not supported"),
+        "RefreshMaterializedViewRequest",
+    ),
+)
+
+OPERATIONS: Final = (
+    *_VERSIONS, *_NAMESPACES, *_TABLES, *_ROWS, *_COLUMNS, *_INDEXES, *_REFERENCES, *_OTHERS
+)  # fmt: skip
+"""All of them; what clients ask most often comes first."""
+
+BY_NAME: Final = {one.name: one for one in OPERATIONS}

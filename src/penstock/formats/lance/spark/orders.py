@@ -1,0 +1,175 @@
+"""How rows are to be written to a Lance table: what a caller may ask for, and what of it goes together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.formats.files.lake.saving import SaveMode, check_properties
+from penstock.lake.call import Said
+from penstock.model.commits import Commit
+from penstock.model.keys import Key
+from penstock.spark import jar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.formats.lance.spark.output import Output
+
+LANCE: Final = "lance"
+VECTOR: Final = "vector."
+"""How options begin that say how many numbers the vectors of a column have."""
+_NUMBERS: Final = ("max_rows_per_file", "max_bytes_per_file")
+STORAGE_VERSION: Final = "data_storage_version"
+NOT_LANCE: Final = "does not go with format='lance'"
+
+
+class LanceOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """How rows are to be written."""
+
+    mode: SaveMode
+    overwrite_schema: bool
+    vectors: dict[str, int]
+    """How many numbers the vectors of a column have, where a table is created."""
+    options: dict[str, Any]
+    """For Lance's writer, in the tasks."""
+    create: bool
+    job: str
+    """32 hexadecimal digits."""
+    is_named: bool
+    """Whether it may have been tried before."""
+    message: str | None
+    author: str | None
+    properties: dict[str, str]
+    """Of the commit."""
+
+
+class LanceWritten(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job that wrote to a Lance table came to."""
+
+    key: Key
+    branch: str
+    version: int
+    """Of the table, that has the rows."""
+    commit: Commit | None
+    """Of the lake, or of the transaction that it was written in."""
+    job: str
+    rows: int | None = None
+    """How many were written; nothing if an earlier attempt of the job wrote them."""
+    fragments: int | None = None
+
+
+def order_of(
+    mode: SaveMode,
+    options: Mapping[str, str],
+    properties: dict[str, str],
+    job: str,
+    message: str | None,
+    author: str | None,
+    *,
+    is_named: bool,
+    create: bool,
+    overwrite_schema: bool,
+) -> LanceOrder:
+    """What a caller asks for; ``InvalidRequest`` for what does not go together, or is not the caller's to
+    say."""
+    if overwrite_schema and mode is not SaveMode.OVERWRITE:
+        raise InvalidRequest(f"'overwrite_schema' goes with mode='overwrite', not with '{mode}'")
+    check_properties(properties)
+    return LanceOrder(
+        mode=mode,
+        overwrite_schema=overwrite_schema,
+        vectors=_vectors_of(options),
+        options=dict(_writer_options(options)),
+        create=create,
+        job=job,
+        is_named=is_named,
+        message=message,
+        author=author,
+        properties=properties,
+    )
+
+
+def check_storage_version(order: LanceOrder) -> None:
+    """``InvalidRequest`` for a version of the format of data files that Lance has not, by its own word."""
+    wanted = order.options.get(STORAGE_VERSION)
+    if wanted is None:
+        return
+    import lance
+
+    from penstock.formats.delta.rows.arrow_types import pa
+
+    none = pa.table({"id": pa.array([], pa.int64())})
+    try:
+        lance.write_dataset(none, "memory://", data_storage_version=wanted)
+    except (OSError, ValueError):
+        raise InvalidRequest(
+            f"the option '{STORAGE_VERSION}' is {wanted!r}, which is none that Lance {lance.__version__} has"
+        ) from None
+
+
+def _vectors_of(options: Mapping[str, str]) -> dict[str, int]:
+    """Columns of vectors, as options name them; ``InvalidRequest`` for lengths that cannot be."""
+    found = {}
+    for name, value in options.items():
+        if name.startswith(VECTOR):
+            found[name.removeprefix(VECTOR)] = _number(name, value)
+    return found
+
+
+def _writer_options(options: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """The options for Lance's writer; ``InvalidRequest`` for those that it has not."""
+    for name, value in options.items():
+        if name in _NUMBERS:
+            yield name, _number(name, value)
+        elif name == STORAGE_VERSION:
+            yield name, value
+        elif not name.startswith(VECTOR):
+            known = ", ".join((*_NUMBERS, STORAGE_VERSION, f"{VECTOR}<column>"))
+            raise InvalidRequest(f"'{name}' is no option of a write to a Lance table; there are {known}")
+
+
+def _number(name: str, value: str) -> int:
+    if not value.isdecimal() or not 0 < int(value) < 2**63:
+        raise InvalidRequest(f"the option '{name}' is a whole number above zero, and is given {value!r}")
+    return int(value)
+
+
+# -- what is told ------------------------------------------------------------------------------------------
+
+
+def said(spark: SparkSession, key: Key, order: LanceOrder, done: Output) -> Said:
+    """What the commit says of itself, so that the history tells what ran."""
+    told: dict[str, tuple[str, ...]] = {name: (value,) for name, value in order.properties.items()}
+    told |= {
+        "penstock.job": (order.job,),
+        "mode": (order.mode.value,),
+        "format": (LANCE,),
+        "files": (str(len(done.files)),),
+        "rows": (str(done.rows),),
+    }
+    application = (
+        spark.sparkContext.applicationId if jar.is_classic(spark) else spark.conf.get("spark.app.id", "")
+    )
+    for name, value in (
+        ("spark.application", application),
+        ("spark.application.name", spark.conf.get("spark.app.name", "")),
+    ):
+        if value:
+            told[name] = (value,)
+    verb = "overwrite" if order.mode is SaveMode.OVERWRITE else "append"
+    rows = f"{done.rows:,} row{'' if done.rows == 1 else 's'}"
+    made_up = f"{verb} {key} with {rows}" if verb == "overwrite" else f"append {rows} to {key}"
+    return Said(
+        message=order.message if order.message is not None else made_up,
+        authors=None if order.author is None else tuple(filter(None, (order.author,))),
+        properties=told,
+    )
+
+
+def told_to_lance(order: LanceOrder) -> dict[str, str]:
+    """What the table's own history tells of a version: who made it, as which job."""
+    return {"penstock.job": order.job, "penstock.writer": f"penstock.spark {order.mode}"}

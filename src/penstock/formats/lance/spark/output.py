@@ -1,0 +1,154 @@
+"""Output: tasks write the rows of a DataFrame as fragments of a Lance table, and tell which these are.
+
+The fragments are files in the table's folder, and no part of any version. A task's fragments come with its
+message, and Spark hands on one message of each partition, whichever attempt it is from: what other attempts
+wrote is in nobody's list. No row passes the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest, PenstockError
+from penstock.formats.lance.spark import tasks
+from penstock.formats.lance.spark.arrow import mapped
+from penstock.formats.lance.spark.schemas import Fit
+from penstock.lake.job_files import remove_files
+from penstock.model.decoders import json_decoder
+from penstock.spark import jar
+from penstock.spark.failures import MARK
+from penstock.spark.scan.columns import quoted
+from penstock.spark.writes.refusals import refusals_told
+from penstock.wire.errors import encode_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from penstock.storage.places import Place
+
+DATA: Final = "data/"
+"""Where below a table's folder its fragments' files are."""
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a job writes, and how."""
+
+    place: Any
+    """The table's folder, as storage."""
+    dataset: bytes | str
+    """The table as it was opened, for the tasks; the address of its folder if it has no version."""
+    fit: Fit
+    mode: str
+    """Of Lance's writer."""
+    options: dict[str, Any]
+    """For Lance's writer."""
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job has written."""
+
+    fragments: tuple[Any, ...]
+    """Lance's own word for each, in the order of the partitions."""
+    rows: int
+    files: tuple[str, ...]
+    """Below the table's folder."""
+
+
+class _Message(msgspec.Struct, frozen=True):
+    """What one task wrote."""
+
+    partition: int
+    fragments: list[Any]
+
+
+def run(df: DataFrame, target: Target) -> Output:
+    """Write all rows, and return the fragments that hold them, each row once.
+
+    ``InvalidRequest`` for values that the table cannot have; else whatever Spark raises comes through. What
+    finished tasks have written is removed then, as far as it is known. A sweep finds the rest.
+    """
+    heard = _Heard(df.sparkSession)
+    task = tasks.writing(
+        target.dataset, target.fit.schema, target.mode, target.options, _refusal(), heard.tell
+    )
+    rows = df.select(*_columns(target.fit))
+    with heard.removed_if_it_fails(target.place), refusals_told():
+        found = mapped(rows, task, "message string").collect()
+        return _output(json_decoder(_Message).decode(one.message) for one in found)
+
+
+def remove(place: Place, files: Iterable[str]) -> None:
+    """Remove files that no version names, as far as possible. What stays is swept later."""
+    with suppress(PenstockError):
+        remove_files(place, [*files])
+
+
+def _output(messages: Iterable[_Message]) -> Output:
+    by_partition: dict[int, _Message] = {}
+    for one in messages:
+        if by_partition.setdefault(one.partition, one) is not one:
+            raise InvalidRequest(
+                f"Spark told twice of what partition {one.partition} wrote; nothing was committed"
+            )
+    fragments = tuple(one for _, told in sorted(by_partition.items()) for one in told.fragments)
+    return Output(
+        fragments=fragments,
+        rows=sum(one["physical_rows"] for one in fragments),
+        files=tuple(DATA + file["path"] for one in fragments for file in one["files"]),
+    )
+
+
+def _columns(fit: Fit) -> list[Column]:
+    """The columns of the table, from those of the rows."""
+    from pyspark.sql import functions as f
+
+    # A name is given to nulls too, for Spark would make up one.
+    return [
+        f.lit(None).alias(field.name) if name is None else f.col(quoted(name))
+        for name, field in zip(fit.columns, fit.schema, strict=True)
+    ]
+
+
+def _refusal() -> str:
+    return MARK + encode_error(InvalidRequest("{}"), "").decode()
+
+
+class _Heard:
+    """The files of tasks that finished, whatever became of their job. Spark Connect has no way to tell."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._told = spark.sparkContext.accumulator([], _lists()) if jar.is_classic(spark) else None
+        self.tell = None if self._told is None else _telling(self._told)
+
+    @contextmanager
+    def removed_if_it_fails(self, place: Place) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            if self._told is not None:
+                remove(place, [DATA + one for one in self._told.value])
+            raise
+
+
+def _telling(told: Any) -> Any:
+    def tell(files: list[str]) -> None:
+        told.add(files)
+
+    return tell
+
+
+def _lists() -> Any:
+    from pyspark.accumulators import AccumulatorParam
+
+    class Lists(AccumulatorParam[list[str]]):
+        def zero(self, value: list[str]) -> list[str]:  # noqa: ARG002 - as Spark calls it
+            return []
+
+        def addInPlace(self, value1: list[str], value2: list[str]) -> list[str]:  # noqa: N802
+            return [*value1, *value2]
+
+    return Lists()

@@ -1,0 +1,89 @@
+"""Reading a Lance table: the rows that it has at a commit, each fragment by one task.
+
+The driver opens the table as the commit has it, and the tasks are given what it saw: whatever is committed
+later, and wherever the version's manifest goes, they read that version. They ask nobody but the storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import InvalidRequest, VersionNotFound
+from penstock.formats.delta.rows.arrow_types import pa
+from penstock.formats.lance.lake.calls import ListLanceVersions
+from penstock.formats.lance.lake.failures import gone
+from penstock.formats.lance.lake.rows import newest, to_lance
+from penstock.formats.lance.spark import tasks
+from penstock.formats.lance.spark.arrow import mapped
+from penstock.formats.lance.spark.conditions import lance_condition
+from penstock.formats.lance.spark.schemas import readable
+from penstock.formats.lance.spark.travelling import travelling
+from penstock.model.names import parse_time
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.lake.table import Table
+
+TASKS_MAX: Final = 10_000
+"""Where a table has more fragments, a task reads several."""
+
+
+def rows(
+    spark: SparkSession,
+    table: Table,
+    *,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+    where: str | None = None,
+    columns: Sequence[str] | None = None,
+) -> DataFrame:
+    """The rows of a Lance table, at the commit that ``table`` names by its id.
+
+    Rows for which ``where`` is true are all there, and perhaps others. Of the columns, those that are named
+    here or by ``where`` are there. ``VersionNotFound`` without such a version, ``InvalidRequest`` for columns
+    of types that Spark has not.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    if version is not None and timestamp is not None:
+        raise InvalidRequest("a table is read at a version or at a time, not at both")
+    if version is None:
+        table.note_read()
+    opened = _opened(table.unnoted, version, timestamp)
+    schema = readable(_needed(opened.schema, where, columns))
+    shown = from_arrow_schema(schema)
+    zone = spark.conf.get("spark.sql.session.timeZone", None)
+    fragments = [one.fragment_id for one in opened.get_fragments()]
+    condition = lance_condition(where, shown, opened.schema, zone)
+    task = tasks.scanning(travelling(opened), fragments, schema, condition, str(gone(table.key)))
+    places = spark.range(0, len(fragments), 1, max(1, min(len(fragments), TASKS_MAX)))
+    return mapped(places, task, shown)
+
+
+def _opened(table: Table, version: int | None, timestamp: str | datetime | None) -> Any:
+    number = _version_at(table, timestamp) if timestamp is not None else newest(table, version)
+    return to_lance(table, version=number)
+
+
+def _version_at(table: Table, timestamp: str | datetime) -> int:
+    """The newest version that the table had at a time."""
+    wanted = timestamp if isinstance(timestamp, datetime) else parse_time(timestamp)
+    wanted = wanted if wanted.tzinfo else wanted.replace(tzinfo=UTC)
+    listing = ListLanceVersions(key=table.key, at=table.ref, via=table.via)
+    for one in table.lake.pages(listing, None, lambda last: {"below": last.version}):
+        if one.created is not None and one.created <= wanted:
+            return one.version
+    raise VersionNotFound(f"'{table.key}' has no version from {timestamp} or before")
+
+
+def _needed(schema: Any, where: str | None, columns: Sequence[str] | None) -> Any:
+    """The columns that have to be read. Whatever a condition may mean by a name is among them."""
+    if columns is None:
+        return schema
+    named = {one.lower() for one in columns}
+    text = "" if where is None else where.replace("``", "`").lower()
+    fields = [one for one in schema if one.name.lower() in named or one.name.lower() in text]
+    return pa.schema(fields or [*schema])

@@ -1,0 +1,55 @@
+"""The table formats that there are: each is a package that declares its parts by name.
+
+What is shared asks here and never names a format. A part is given as an entry point is, by ``module:name``,
+so that nothing of a format is loaded before it is needed: a command that has to do with no table imports none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
+
+BUILT_IN: Final = (
+    "penstock.formats.delta:FORMAT",
+    "penstock.formats.files:FORMAT",
+    "penstock.formats.lance:FORMAT",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of a format's, and a line about it for who has not loaded it."""
+
+    path: str
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableFormat:
+    """A table format as its package declares it. Every path is ``module:name``."""
+
+    name: str
+    """How changes and programs name the format."""
+    plugin: str
+    """What an open lake asks: a ``penstock.formats.plugin.FormatPlugin``."""
+    access_rules: str
+    """The rule of each of its calls: a mapping from the call's class, as in ``penstock.server.access``."""
+    commands: Mapping[str, Command] = field(default_factory=dict)
+    """Commands by name."""
+    apis: tuple[str, ...] = ()
+    """Further APIs by which a server offers tables of the format: each a ``penstock.server.routes.Api``."""
+
+
+@cache
+def table_formats() -> tuple[TableFormat, ...]:
+    """All formats. Nothing of them is loaded but their declarations."""
+    return tuple(load(path) for path in BUILT_IN)
+
+
+def load(path: str) -> Any:
+    """The part of a format that ``module:name`` names."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)

@@ -1,0 +1,149 @@
+"""Rows as programs hand them over: what gives Arrow's stream or plain dicts, and the schema of these."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Set
+from contextlib import suppress
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.protocol.schema import StructType, parse_schema, write_schema
+
+UNNAMED_INDEX: Final = re.compile(r"__index_level_\d+__")
+"""What pandas calls an index that has no name, where it has to call it something."""
+HAD: Final = (
+    "these rows can be had once, and were\n"
+    "  Make the stream where it is written, inside of the function that is run, or make a table of it first."
+)
+
+
+ROWS: Final = (
+    "rows come as a table or a stream of Arrow, a frame of pandas or Polars, a relation of DuckDB, a dict "
+    "with a list for each column, or a list with a dict for each row"
+)
+
+
+_had: WeakValueDictionary[int, Any] = WeakValueDictionary()
+"""Streams that were read, by what they are and not by what they are equal to."""
+_made: WeakValueDictionary[int, Any] = WeakValueDictionary()
+"""Readers that were made here, each for one write that may hand it on."""
+
+
+def arrow_rows(data: Any) -> Any:
+    """Rows as something that gives Arrow's stream; ``InvalidRequest`` for what are no rows.
+
+    A dict has a list for each column. A list has a dict for each row; what one of them lacks is null.
+    """
+    if hasattr(data, "__arrow_c_stream__"):
+        return data
+    columns = data
+    if isinstance(data, list | tuple) and data and all(isinstance(row, Mapping) for row in data):
+        names = dict.fromkeys(name for row in data for name in row)
+        columns = {name: [row.get(name) for row in data] for name in names}
+    is_frame = hasattr(data, "__arrow_c_array__") or hasattr(data, "__dataframe__")
+    if not isinstance(columns, Mapping) and not is_frame:
+        raise InvalidRequest(f"{ROWS}; and this is {'empty' if data == [] else f'a {type(data).__name__}'}")
+    for name, values in columns.items() if not is_frame else ():
+        if isinstance(values, str | bytes | Mapping | Set):  # of which Arrow would make rows as well
+            raise InvalidRequest(f"the column {name!r} is a {type(values).__name__}, not a list; {ROWS}")
+    from penstock.formats.delta.rows.arrow_types import pa
+
+    try:
+        return pa.table(data if is_frame else dict(columns))
+    except (pa.ArrowException, TypeError, ValueError) as problem:
+        raise InvalidRequest(f"the rows cannot be had as Arrow's: {problem}; {ROWS}") from None
+
+
+def rows_of(data: Any) -> Any:
+    """Rows as a reader whose schema can be looked at before they are read, once.
+
+    An index of pandas that has a name is a column, as where pandas writes Parquet. One without a name is left
+    out: it says where a row was in a frame, and readers other than pandas would take it for data.
+    ``InvalidRequest`` if the rows cannot be had as Arrow's, or are a stream that was read before: the rest of
+    it, or nothing, must not be taken for all rows.
+    """
+    from penstock.formats.delta.rows.arrow_types import pa
+
+    data = arrow_rows(data)
+    if _made.get(id(data)) is data:
+        return data
+    if _had.get(id(data)) is data:
+        raise InvalidRequest(HAD)
+    reader = data
+    if not isinstance(data, pa.RecordBatchReader):
+        try:
+            reader = pa.RecordBatchReader.from_stream(data)
+        except (pa.ArrowException, OSError) as problem:
+            raise InvalidRequest(f"the rows cannot be had as Arrow's: {problem}") from None
+        if are_had_once(data):
+            _note_had(data)
+    unnamed = _unnamed_index(reader.schema)
+    if unnamed or reader is data:
+        kept = [name for name in reader.schema.names if name not in unnamed] if unnamed else None
+        schema = reader.schema if kept is None else pa.schema([reader.schema.field(name) for name in kept])
+        reader = pa.RecordBatchReader.from_batches(schema, _batches(data, reader, kept))
+    _made[id(reader)] = reader
+    return reader
+
+
+def are_had_once(data: Any) -> bool:
+    """Whether rows come as a stream, which is empty once it was read: it cannot tell how long it is."""
+    from penstock.formats.delta.lake.snapshot import TableSnapshot
+
+    return not hasattr(type(data), "__len__") and not isinstance(data, TableSnapshot)
+
+
+def _batches(data: Any, reader: Any, kept: list[str] | None) -> Iterator[Any]:
+    if reader is data:  # as long as nobody has read of it, it can still be written
+        if _had.get(id(data)) is data:
+            raise InvalidRequest(HAD)
+        _note_had(data)
+    for batch in reader:
+        yield batch if kept is None else batch.select(kept)
+
+
+def _note_had(stream: Any) -> None:
+    with suppress(TypeError):  # libraries whose streams cannot be watched refuse to give one twice
+        _had[id(stream)] = stream
+
+
+def _unnamed_index(schema: Any) -> frozenset[str]:
+    """The columns of an Arrow schema that pandas made of an index without a name, by its own word."""
+    try:
+        told = msgspec.json.decode((schema.metadata or {}).get(b"pandas", b"{}"))
+        index = told.get("index_columns", ()) if isinstance(told, dict) else ()
+    except msgspec.DecodeError:
+        index = ()
+    return frozenset(name for name in index if isinstance(name, str) and UNNAMED_INDEX.fullmatch(name))
+
+
+def schema_text(schema: Any) -> str:
+    """A schema as Delta's metadata spells it: from Arrow's, from data, from a value, or as it is."""
+    if isinstance(schema, str):
+        return schema
+    if isinstance(schema, StructType):
+        return write_schema(schema)
+    from penstock.formats.delta.rows.arrow_types import pa, schema_of
+
+    if hasattr(schema, "__arrow_c_stream__") and isinstance(getattr(schema, "schema", None), pa.Schema):
+        return write_schema(schema_of(schema.schema))
+    if hasattr(schema, "__arrow_c_schema__"):
+        return write_schema(schema_of(pa.schema(schema)))
+    raise InvalidRequest(
+        "a table is created from a schema or from data: give one of Arrow's or Delta's, or rows with "
+        f"'__arrow_c_stream__', not {type(schema).__name__}"
+    )
+
+
+def check_fit(rows: Any, schema: str) -> None:
+    """``InvalidRequest`` if rows have other columns than a schema, as far as their own schema tells."""
+    from penstock.formats.delta.rows.arrow_types import pa
+    from penstock.formats.delta.rows.row_checks import check_columns
+
+    if not isinstance(rows, pa.RecordBatchReader):
+        raise InvalidRequest(f"{ROWS}; and this is a {type(rows).__name__}")
+    check_columns(rows.schema, parse_schema(schema))
