@@ -7,7 +7,7 @@ from pathlib import Path
 
 import penstock
 from penstock.errors import LakeExists, ReferenceExists
-from penstock.formats.delta.rows.arrow_types import pa
+from penstock.formats.rows.arrow_types import pa
 from penstock.kernel.checks import Engine, Proposal
 from penstock.kernel.description import new_description, write_description
 from penstock.kernel.kernel import Kernel

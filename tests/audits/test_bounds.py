@@ -13,7 +13,7 @@ import pytest
 
 import penstock
 from penstock.errors import CommitVetoed, InvalidRequest, Throttled
-from penstock.formats.delta.rows.arrow_types import pa
+from penstock.formats.rows.arrow_types import pa
 from penstock.kernel import checks
 from penstock.kernel.checks import Check, Proposal
 from penstock.kernel.settings import Settings

@@ -12,8 +12,8 @@ import pytest
 
 import penstock
 from penstock.errors import CommitVetoed, InvalidRequest, KeyNotFound, ReferenceNotFound, TransactionOver
-from penstock.formats.delta.rows.arrow_types import pa, pq
 from penstock.formats.files.lake.calls import BeginJob, NewFile, WriteFiles
+from penstock.formats.rows.arrow_types import pa, pq
 from penstock.kernel import checks
 from penstock.lake.audits import installed
 from penstock.lake.copy import copy_lake

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.rows.arrow_types import pa, pq
 from penstock.formats.files.lake.answers import TableLayout
 from penstock.formats.files.lake.audit_rows import FileRows
+from penstock.formats.rows.arrow_types import pa, pq
 from penstock.lake.audits.rows import rows_at
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key

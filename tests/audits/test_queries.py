@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InvalidRequest, Unavailable
-from penstock.formats.delta.rows.arrow_types import pa
+from penstock.formats.rows.arrow_types import pa
 from penstock.lake.audits.asking import SAMPLE_MAX, ask
 from penstock.lake.audits.queries import Query, read_query
 from penstock.lake.audits.rows import TableRows

@@ -8,7 +8,7 @@ import lance
 import pytest
 
 from penstock.errors import CommitVetoed, InvalidRequest
-from penstock.formats.delta.rows.arrow_types import pa
+from penstock.formats.rows.arrow_types import pa
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from tests.audits.lakes import POSITIVE, ids, orders

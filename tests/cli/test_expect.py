@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import penstock
-from penstock.formats.delta.rows.arrow_types import pa
+from penstock.formats.rows.arrow_types import pa
 from tests.cli.conftest import Terminal, anywhere
 
 POSITIVE = "select * from sales.orders where amount < 0"

@@ -11,8 +11,8 @@ import pytest
 import penstock
 from penstock.errors import InvalidRequest, OutcomeUnknown, UnsupportedFormat
 from penstock.formats.delta.lake.answers import TableVersions
-from penstock.formats.delta.protocol.schema import Field
 from penstock.formats.lance.lake.jobs import Job, JobNamespace
+from penstock.formats.rows.schema import Field
 from penstock.lake.call import Said
 from penstock.model.keys import Key
 

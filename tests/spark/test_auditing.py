@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.errors import ChecksFailed
-from penstock.formats.delta.rows.arrow_types import pa
+from penstock.formats.rows.arrow_types import pa
 from penstock.lake.audits.audited import Audit, Audited
 from penstock.lake.lake import Lake
 

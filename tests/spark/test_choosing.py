@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.formats.delta.protocol.schema import Field, StructType, Type
+from penstock.formats.rows.schema import Field, StructType, Type
 from penstock.spark.rewrites.choosing import condition_of, necessary, necessary_of_target
 from penstock.spark.scan.columns import spark_schema
 

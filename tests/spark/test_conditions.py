@@ -10,8 +10,8 @@ import pytest
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.partition_conditions import condition_outcomes
-from penstock.formats.delta.protocol.schema import Field, StructType
 from penstock.formats.delta.rows.writing import partition_text
+from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.lake import Lake
 from penstock.spark.reading import read
 from penstock.spark.rewrites.choosing import analysing

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.actions import Cdc, parse_commit
-from penstock.formats.delta.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.spark.changing import delete, update

@@ -15,8 +15,8 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, Metadata, Remove
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.protocol.schema import write_schema
-from penstock.formats.delta.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.schema import write_schema
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.spark.feed import changes

@@ -15,8 +15,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
-from penstock.formats.delta.protocol.schema import parse_schema
 from penstock.formats.delta.rows.stats import Leaf, Statistics
+from penstock.formats.rows.schema import parse_schema
 from penstock.lake.lake import Lake
 from penstock.spark import write
 from penstock.spark.job import jobs

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.formats.delta.rows.arrow_types import pq
+from penstock.formats.rows.arrow_types import pq
 from penstock.lake.lake import Lake
 from penstock.spark import merge
 from penstock.spark.job.parquet_settings import (

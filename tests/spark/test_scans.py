@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog, UnsupportedFeature
-from penstock.formats.delta.protocol.schema import Field, StructType
-from penstock.formats.delta.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.lake import Lake
 from penstock.spark.scan import deletions, scans
 from tests.formats.delta.logs import protocol

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType, Type
+from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
 from penstock.lake.lake import Lake
 from penstock.spark import write
 from penstock.spark.writes.fitting import fitted

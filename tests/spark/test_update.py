@@ -9,7 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType
+from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.spark.changing import update

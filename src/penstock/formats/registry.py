@@ -1,7 +1,7 @@
 """The table formats that there are: each is a package that declares its parts by name.
 
 What is shared asks here and never names a format. A part is given as an entry point is, by ``module:name``,
-so that nothing of a format is loaded before it is needed: a command that has to do with no table imports none.
+so that nothing of a format is loaded before it is needed: a command that needs no table imports none.
 """
 
 from __future__ import annotations

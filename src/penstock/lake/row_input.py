@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.schema import StructType, parse_schema, write_schema
+from penstock.formats.rows.schema import StructType, parse_schema, write_schema
 
 UNNAMED_INDEX: Final = re.compile(r"__index_level_\d+__")
 """What pandas calls an index that has no name, where it has to call it something."""
@@ -50,7 +50,7 @@ def arrow_rows(data: Any) -> Any:
     for name, values in columns.items() if not is_frame else ():
         if isinstance(values, str | bytes | Mapping | Set):  # of which Arrow would make rows as well
             raise InvalidRequest(f"the column {name!r} is a {type(values).__name__}, not a list; {ROWS}")
-    from penstock.formats.delta.rows.arrow_types import pa
+    from penstock.formats.rows.arrow_types import pa
 
     try:
         return pa.table(data if is_frame else dict(columns))
@@ -66,7 +66,7 @@ def rows_of(data: Any) -> Any:
     ``InvalidRequest`` if the rows cannot be had as Arrow's, or are a stream that was read before: the rest of
     it, or nothing, must not be taken for all rows.
     """
-    from penstock.formats.delta.rows.arrow_types import pa
+    from penstock.formats.rows.arrow_types import pa
 
     data = arrow_rows(data)
     if _made.get(id(data)) is data:
@@ -127,7 +127,7 @@ def schema_text(schema: Any) -> str:
         return schema
     if isinstance(schema, StructType):
         return write_schema(schema)
-    from penstock.formats.delta.rows.arrow_types import pa, schema_of
+    from penstock.formats.rows.arrow_types import pa, schema_of
 
     if hasattr(schema, "__arrow_c_stream__") and isinstance(getattr(schema, "schema", None), pa.Schema):
         return write_schema(schema_of(schema.schema))
@@ -141,8 +141,8 @@ def schema_text(schema: Any) -> str:
 
 def check_fit(rows: Any, schema: str) -> None:
     """``InvalidRequest`` if rows have other columns than a schema, as far as their own schema tells."""
-    from penstock.formats.delta.rows.arrow_types import pa
     from penstock.formats.delta.rows.row_checks import check_columns
+    from penstock.formats.rows.arrow_types import pa
 
     if not isinstance(rows, pa.RecordBatchReader):
         raise InvalidRequest(f"{ROWS}; and this is a {type(rows).__name__}")

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from penstock.formats.delta.lake.snapshot import PastVersion, TableSnapshot
     from penstock.formats.delta.lake.table import Actions
     from penstock.formats.delta.protocol.actions import Metadata
-    from penstock.formats.delta.protocol.schema import StructType
     from penstock.formats.files.lake.answers import FilesWritten
     from penstock.formats.files.lake.table import Files
     from penstock.formats.lance.lake.answers import LanceAbout
+    from penstock.formats.rows.schema import StructType
     from penstock.lake.lake import Lake
 
 
@@ -149,7 +149,7 @@ class Table:
     @property
     def schema(self) -> StructType:
         """Its columns, as Delta describes them; Arrow's schema is that of ``to_arrow``, or ``to_lance``."""
-        from penstock.formats.delta.protocol.schema import parse_schema
+        from penstock.formats.rows.schema import parse_schema
 
         return parse_schema(self._metadata().schema_string)
 

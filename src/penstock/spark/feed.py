@@ -30,8 +30,8 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from penstock.formats.delta.protocol.durations import TOMBSTONE_RETENTION, duration_ms
 from penstock.formats.delta.protocol.properties import CHANGE_DATA_FEED, is_on
-from penstock.formats.delta.protocol.schema import Field
 from penstock.formats.delta.rows.inside import name_inside
+from penstock.formats.rows.schema import Field
 from penstock.lake.table import Table
 from penstock.model.clock import now_us, utc
 from penstock.model.keys import Key

@@ -14,10 +14,10 @@ from deltalake import DeltaTable
 
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import DeletionVector, Metadata, Protocol
-from penstock.formats.delta.protocol.schema import StructType, write_schema
-from penstock.formats.delta.rows.arrow_types import schema_of
 from penstock.formats.delta.rows.scan import to_arrow
 from penstock.formats.delta.rows.writing import write_files
+from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.schema import StructType, write_schema
 from tests.formats.delta.logs import Table, protocol
 
 VECTOR_ID = UUID("12345678-9abc-4def-8123-456789abcdef")

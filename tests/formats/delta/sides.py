@@ -29,8 +29,8 @@ from penstock.formats.delta.protocol.actions import (
     Txn,
     write_commit,
 )
-from penstock.formats.delta.protocol.schema import Field, StructType, write_schema
 from penstock.formats.delta.rows.writing import write_files
+from penstock.formats.rows.schema import Field, StructType, write_schema
 from penstock.lake.call import Said
 from penstock.model.keys import Key
 from penstock.model.merges import MergeResult

@@ -16,7 +16,7 @@ from penstock import Lake
 from penstock.errors import MergeConflict
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.added_columns import missing_columns, only_adds, unite
-from penstock.formats.delta.protocol.schema import Field, StructType, parse_schema, write_schema
+from penstock.formats.rows.schema import Field, StructType, parse_schema, write_schema
 from tests.formats.delta.sides import KEY, Side, create
 
 NOTE = Field(name="note", type="string", nullable=True)

@@ -10,8 +10,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.schema import parse_schema, write_schema
-from penstock.formats.delta.rows.arrow_types import arrow_schema, arrow_type, schema_of
+from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, schema_of
+from penstock.formats.rows.schema import parse_schema, write_schema
 
 PLAIN: list[tuple[Any, str]] = [
     (pa.int8(), "byte"),

@@ -36,7 +36,7 @@ from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
 from penstock.formats.delta.protocol.actions import Action, Add, DeletionVector, DomainMetadata, Remove, Txn
 from penstock.formats.delta.protocol.durations import DAY_MS
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, SIDECARS, ClassicName, CommitName
-from penstock.formats.delta.protocol.schema import Field, StructType, write_schema
+from penstock.formats.rows.schema import Field, StructType, write_schema
 from penstock.storage.places import Place, Places
 from tests.formats.delta.logs import Table, add, metadata, protocol, remove
 

@@ -20,7 +20,7 @@ from penstock.errors import InvalidLog, InvalidRequest, TableNotFound, Unsupport
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Add, Txn
 from penstock.formats.delta.protocol.names import CommitName, CompactionName
-from penstock.formats.delta.protocol.schema import Field, StructType, write_schema
+from penstock.formats.rows.schema import Field, StructType, write_schema
 from penstock.lake.lake import Lake
 from tests.formats.delta.logs import Table, add, metadata, protocol, remove
 from tests.formats.delta.rows import as_rows, duckdb_rows, metadata_for, ours, vector_data, z85

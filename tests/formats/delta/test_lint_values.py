@@ -32,7 +32,7 @@ from penstock.formats.delta.protocol.lint import (
 from penstock.formats.delta.protocol.lint_lines import UNREAD_MAX
 from penstock.formats.delta.protocol.lint_metadata import metadata_faults
 from penstock.formats.delta.protocol.paths import PATH_MAX, path_fault
-from penstock.formats.delta.protocol.schema import DEPTH_MAX, parse_schema
+from penstock.formats.rows.schema import DEPTH_MAX, parse_schema
 from tests.formats.delta.legal_commits import PREVIOUS_MS, metadata_of, numbered, protocol_of
 
 TABLE = State(version=7, protocol=protocol_of(), metadata=metadata_of(("n",)), timestamp_ms=PREVIOUS_MS)

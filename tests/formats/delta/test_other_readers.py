@@ -24,7 +24,7 @@ from penstock.formats.delta.protocol.actions import (
     write_commit,
 )
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, SIDECARS, ClassicName
-from penstock.formats.delta.protocol.schema import write_schema
+from penstock.formats.rows.schema import write_schema
 from tests.formats.delta.logs import UUIDS, Table, checkpoint_bytes, opening
 from tests.servers.s3 import S3Place
 

@@ -16,11 +16,11 @@ from penstock.formats.delta.protocol.partition_conditions import (
     condition_outcomes,
     partition_part,
 )
-from penstock.formats.delta.protocol.predicate_text import parse_predicate
 from penstock.formats.delta.protocol.predicate_writing import write_predicate
-from penstock.formats.delta.protocol.predicates import And, Column, Comparison, Like, Not, Or, Predicate
-from penstock.formats.delta.protocol.schema import Field, StructType, parse_schema, write_schema
 from penstock.formats.delta.protocol.transaction import Partitions, Region
+from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicates import And, Column, Comparison, Like, Not, Or, Predicate
+from penstock.formats.rows.schema import Field, StructType, parse_schema, write_schema
 from penstock.model.encoding import decoder, encode
 from tests.formats.delta.legal_commits import schema_string
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.formats.delta.protocol.outcomes import is_same_value, may_be_same_value
-from penstock.formats.delta.protocol.partition_values import Value, parse_value
+from penstock.formats.rows.partition_values import Value, parse_value
 
 TYPES = (
     "string", "binary", "boolean", "byte", "short", "integer", "long", "float", "double",

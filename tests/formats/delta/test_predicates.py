@@ -9,8 +9,8 @@ from decimal import Decimal
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.predicate_text import parse_predicate
-from penstock.formats.delta.protocol.predicates import (
+from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicates import (
     And,
     Column,
     Comparison,
@@ -22,7 +22,7 @@ from penstock.formats.delta.protocol.predicates import (
     Predicate,
     columns_of,
 )
-from penstock.formats.delta.protocol.schema import Field, StructType, Type
+from penstock.formats.rows.schema import Field, StructType, Type
 
 ADDRESS = StructType((Field(name="City", type="string", nullable=True),))
 TYPES: dict[str, Type] = {

@@ -16,8 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.formats.delta.protocol.predicate_text import parse_predicate
-from penstock.formats.delta.protocol.predicates import (
+from penstock.formats.delta.rows.pruning import Pruner
+from penstock.formats.delta.rows.stats import Statistics, indexed_leaves
+from penstock.formats.delta.rows.writing import partition_text
+from penstock.formats.rows.arrow_types import arrow_schema
+from penstock.formats.rows.filtering import rows_where
+from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicates import (
     And,
     Column,
     Comparison,
@@ -28,12 +33,7 @@ from penstock.formats.delta.protocol.predicates import (
     Or,
     Predicate,
 )
-from penstock.formats.delta.protocol.schema import Field, StructType, Type
-from penstock.formats.delta.rows.arrow_types import arrow_schema
-from penstock.formats.delta.rows.filtering import rows_where
-from penstock.formats.delta.rows.pruning import Pruner
-from penstock.formats.delta.rows.stats import Statistics, indexed_leaves
-from penstock.formats.delta.rows.writing import partition_text
+from penstock.formats.rows.schema import Field, StructType, Type
 from tests.chance import examples
 from tests.formats.delta.logs import add
 from tests.formats.delta.rows import metadata_for

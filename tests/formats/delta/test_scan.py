@@ -21,10 +21,10 @@ from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Add, DeletionVector, write_commit
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.protocol.schema import Field, StructType
 from penstock.formats.delta.rows import scan
-from penstock.formats.delta.rows.arrow_types import schema_of
 from penstock.formats.delta.rows.writing import write_files
+from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.schema import Field, StructType
 from penstock.storage.places import Place, Places
 from tests.formats.delta.logs import Table, add, protocol, remove
 from tests.formats.delta.rows import (

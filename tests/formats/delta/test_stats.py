@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.rows.arrow_types import schema_of
 from penstock.formats.delta.rows.stats import Statistics, cut_largest, cut_smallest, indexed_leaves
+from penstock.formats.rows.arrow_types import schema_of
 from tests.formats.delta.rows import metadata_for
 
 NAN, INF = float("nan"), float("inf")

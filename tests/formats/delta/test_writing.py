@@ -18,9 +18,9 @@ from penstock.errors import InvalidRequest, OutcomeUnknown, Unavailable
 from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.protocol.actions import Add, decode_path
 from penstock.formats.delta.protocol.paths import path_fault
-from penstock.formats.delta.protocol.schema import ArrayType, Field, StructType, Type
-from penstock.formats.delta.rows.arrow_types import arrow_schema, loosened, schema_of
 from penstock.formats.delta.rows.writing import partition_folder, partition_text, write_files
+from penstock.formats.rows.arrow_types import arrow_schema, loosened, schema_of
+from penstock.formats.rows.schema import ArrayType, Field, StructType, Type
 from penstock.storage.places import Place
 from tests.formats.delta.logs import Table
 from tests.formats.delta.rows import as_rows, deltalake, filled, metadata_for, ours, protocol_for

@@ -7,7 +7,7 @@ import pytest
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
 from penstock.formats.delta.protocol.paths import path_fault
-from penstock.formats.delta.protocol.schema import Field, StructType, write_schema
+from penstock.formats.rows.schema import Field, StructType, write_schema
 from penstock.spark.job.actions import file_actions
 from penstock.spark.job.jobs import WrittenFile
 

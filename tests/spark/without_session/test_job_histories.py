@@ -12,8 +12,8 @@ import pytest
 from penstock.errors import TableConflict
 from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.protocol.actions import Add, Txn
-from penstock.formats.delta.rows.arrow_types import schema_of
 from penstock.formats.delta.rows.writing import write_files
+from penstock.formats.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.spark.job.tables import JobTable

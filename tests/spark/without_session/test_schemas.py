@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.schema import ArrayType, Field, StructType, Type, write_schema
+from penstock.formats.rows.schema import ArrayType, Field, StructType, Type, write_schema
 from penstock.spark.writes.schemas import check_names, merged
 
 

@@ -15,8 +15,8 @@ import pytest
 from penstock.errors import ConflictError, InvalidRequest, KeyNotFound, OutcomeUnknown
 from penstock.formats.delta.lake.calls import CommitTables
 from penstock.formats.delta.protocol.actions import Metadata, Txn
-from penstock.formats.delta.protocol.schema import Field, StructType, parse_schema, write_schema
-from penstock.formats.delta.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.schema import Field, StructType, parse_schema, write_schema
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.call import Call
 from penstock.lake.catalogue import Catalogue

@@ -13,9 +13,9 @@ import pytest
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, TableCommit
 from penstock.formats.delta.protocol.actions import Action, Remove, write_commit
-from penstock.formats.delta.protocol.schema import Field, StructType, parse_schema, write_schema
-from penstock.formats.delta.rows.arrow_types import schema_of
 from penstock.formats.delta.rows.writing import write_files
+from penstock.formats.rows.arrow_types import schema_of
+from penstock.formats.rows.schema import Field, StructType, parse_schema, write_schema
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.keys import Key

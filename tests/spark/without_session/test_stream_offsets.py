@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import penstock
 from penstock.errors import InvalidRequest, VersionNotFound
 from penstock.formats.delta.protocol.actions import Add, Remove
-from penstock.formats.delta.rows.arrow_types import schema_of
+from penstock.formats.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
 from penstock.model.operations import Delete
 from penstock.spark.source.file_groups import rows

@@ -234,7 +234,7 @@ class _Watched:
         return found
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        from penstock.formats.delta.rows.arrow_types import pa
+        from penstock.formats.rows.arrow_types import pa
 
         reader, self._first = self._first or self._begun(), None
         watched = pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))

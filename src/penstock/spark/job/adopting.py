@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 from penstock.errors import PenstockError, Unavailable
 from penstock.formats.delta.protocol.paths import BRANCH_DATA
-from penstock.formats.delta.rows.arrow_types import pa, pq
+from penstock.formats.rows.arrow_types import pa, pq
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
 from penstock.spark.job import durable

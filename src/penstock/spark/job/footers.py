@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from penstock.formats.delta.protocol.schema import Type
 from penstock.formats.delta.rows.stats import Leaf, cut_largest, cut_smallest, stats_json, written_bound
+from penstock.formats.rows.schema import Type
 from penstock.spark.job.jobs import BOUND_MAX_BYTES, Column, WrittenFile
 
 _NUMBERS: Final = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d"}

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata, Values
-from penstock.formats.delta.protocol.partition_values import parse_value
-from penstock.formats.delta.protocol.schema import Field, StructType, parse_schema
 from penstock.formats.delta.rows.writing import NULL_FOLDER, partition_text
+from penstock.formats.rows.partition_values import parse_value
+from penstock.formats.rows.schema import Field, StructType, parse_schema
 from penstock.spark.scan.columns import quoted
 from penstock.spark.writes.refusals import refusal
 

@@ -14,7 +14,7 @@ from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Lo
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.lake.table import table_commit
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, Metadata
-from penstock.formats.delta.protocol.schema import StructType, parse_schema
+from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.lake.call import Said
 from penstock.lake.job_files import Began, removed_if_refused
 from penstock.lake.transactions.reading import is_serializable, note_reads

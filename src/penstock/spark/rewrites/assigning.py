@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType, Type
-from penstock.formats.delta.rows.arrow_types import loosened
+from penstock.formats.rows.arrow_types import loosened
+from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
 from penstock.spark.rewrites.choosing import analysing, check_of_one_row
 from penstock.spark.scan.columns import quoted, spark_schema
 from penstock.spark.writes.refusals import refusal

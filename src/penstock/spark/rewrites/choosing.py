@@ -19,7 +19,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.calls import Part
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.partition_conditions import partition_part
-from penstock.formats.delta.protocol.schema import Field, StructType
+from penstock.formats.rows.schema import Field, StructType
 from penstock.spark import jar
 from penstock.spark.job.partitions import fields_of
 from penstock.spark.scan.columns import spark_schema

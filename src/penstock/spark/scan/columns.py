@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
-from penstock.formats.delta.rows.arrow_types import loosened
 from penstock.formats.delta.rows.mapping import ID, Mapping, mapping_of
+from penstock.formats.rows.arrow_types import loosened
+from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -12,9 +12,9 @@ import re
 from typing import Final
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.predicate_text import parse_predicate
-from penstock.formats.delta.protocol.predicates import columns_of
-from penstock.formats.delta.protocol.schema import StructType, Type
+from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicates import columns_of
+from penstock.formats.rows.schema import StructType, Type
 
 UTC_NAMES: Final = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
 EXACT_DIGITS_MAX: Final = 18

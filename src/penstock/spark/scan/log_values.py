@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.outcomes import partition_value
-from penstock.formats.delta.protocol.partition_values import Value
-from penstock.formats.delta.protocol.schema import Type
+from penstock.formats.rows.partition_values import Value
+from penstock.formats.rows.schema import Type
 from penstock.storage.places import Place
 
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from penstock.errors import InvalidRequest, OutcomeUnknown, Unavailable
-from penstock.formats.delta.rows.arrow_types import arrow_type, pa
+from penstock.formats.rows.arrow_types import arrow_type, pa
 from penstock.model.clock import now_us
 from penstock.spark.addresses import spark_address
 from penstock.spark.scan.columns import quoted

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.schema import ArrayType, MapType, StructType, Type, parse_schema
-from penstock.formats.delta.rows.arrow_types import DECIMAL
 from penstock.formats.delta.rows.mapping import Mapping, mapping_of
+from penstock.formats.rows.arrow_types import DECIMAL
+from penstock.formats.rows.schema import ArrayType, MapType, StructType, Type, parse_schema
 
 _WIDER: Final = {
     "byte": frozenset({"short", "integer", "long", "double"}),

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from penstock.formats.delta.errors import InvalidLog, UnsupportedFeature
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.protocol.actions import Add, Cdc, Remove
-from penstock.formats.delta.protocol.schema import Field, StructType
 from penstock.formats.delta.rows.inside import name_inside
+from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.scan_files import STRICT, ScanFile, pack_scan_files
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address

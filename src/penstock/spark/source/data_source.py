@@ -47,7 +47,7 @@ class PenstockSource(DataSource):
 
     def schema(self) -> SparkSchema:
         with telling():
-            from penstock.formats.delta.protocol.schema import write_schema
+            from penstock.formats.rows.schema import write_schema
             from penstock.spark.source.file_groups import readable_schema
 
             schema = write_schema(readable_schema(self._pinned().metadata))

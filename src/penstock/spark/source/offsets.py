@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata, Remove
-from penstock.formats.delta.protocol.schema import parse_schema
+from penstock.formats.rows.schema import parse_schema
 from penstock.model import decoders
 
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
 from penstock.formats.delta.rows.mapping import mapping_of
+from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
 
 
 def read_as(version: int, was: Metadata, now: Metadata, columns: Sequence[str], name: str) -> Metadata:

@@ -10,9 +10,9 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.predicate_text import parse_predicate
-from penstock.formats.delta.protocol.predicates import columns_of
-from penstock.formats.delta.protocol.schema import parse_schema
+from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicates import columns_of
+from penstock.formats.rows.schema import parse_schema
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.model import decoders

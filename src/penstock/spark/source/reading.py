@@ -11,8 +11,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from penstock.errors import InvalidRequest, NotManaged
 from penstock.formats.delta.lake.calls import GetTableVersions
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.schema import StructType
-from penstock.formats.delta.rows.arrow_types import arrow_type
+from penstock.formats.rows.arrow_types import arrow_type
+from penstock.formats.rows.schema import StructType
 from penstock.lake.calls import Resolve
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table

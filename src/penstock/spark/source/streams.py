@@ -15,8 +15,8 @@ from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.calls import GetTableVersions
 from penstock.formats.delta.lake.snapshot import commits_of, pages
 from penstock.formats.delta.protocol.actions import Add, Metadata, parse_commit
-from penstock.formats.delta.protocol.schema import StructType
 from penstock.formats.delta.protocol.transaction import last
+from penstock.formats.rows.schema import StructType
 from penstock.lake.calls import Resolve
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table

@@ -26,10 +26,10 @@ from penstock.formats.delta.protocol.actions import (
     parse_action,
     write_action,
 )
-from penstock.formats.delta.protocol.schema import StructType, parse_schema
-from penstock.formats.delta.rows.arrow_types import arrow_schema, pa
 from penstock.formats.delta.rows.row_checks import conformed
 from penstock.formats.delta.rows.writing import check_features, write_files
+from penstock.formats.rows.arrow_types import arrow_schema, pa
+from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.lake.calls import GetOutcome, said
 from penstock.lake.job_files import Began, is_refusal, names_of, remove_files
 from penstock.lake.lake import Lake

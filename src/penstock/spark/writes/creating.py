@@ -14,8 +14,8 @@ from penstock.formats.delta.lake.calls import CommitTables, CreateTable, TableCo
 from penstock.formats.delta.lake.table import lines_of, sent
 from penstock.formats.delta.log.scratch import note_creation
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
-from penstock.formats.delta.protocol.schema import write_schema
 from penstock.formats.files.lake.saving import check_new_key
+from penstock.formats.rows.schema import write_schema
 from penstock.lake.answers import Landing
 from penstock.lake.job_files import Began, removed_if_refused
 from penstock.model.keys import Key

@@ -14,7 +14,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
 from penstock.formats.delta.protocol.added_columns import can_hold
 from penstock.formats.delta.protocol.features import complete_protocol
-from penstock.formats.delta.protocol.schema import StructType, parse_schema, write_schema
+from penstock.formats.rows.schema import StructType, parse_schema, write_schema
 from penstock.spark.writes.schemas import merged
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType, Type
-from penstock.formats.delta.rows.arrow_types import DECIMAL
+from penstock.formats.rows.arrow_types import DECIMAL
+from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
 from penstock.spark.scan.columns import quoted, spark_schema
 from penstock.spark.writes.refusals import refusal
 from penstock.spark.writes.schemas import described, folded, is_case_sensitive, joined, refuse

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.protocol.actions import Action, Metadata
-from penstock.formats.delta.protocol.schema import parse_schema
+from penstock.formats.rows.schema import parse_schema
 from penstock.spark.changing import find
 from penstock.spark.job.tables import JobTable
 from penstock.spark.rewrites import rewriting

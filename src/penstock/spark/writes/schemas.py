@@ -12,8 +12,8 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from penstock.formats.delta.protocol.properties import CHANGE_DATA_FEED, is_on
-from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
-from penstock.formats.delta.rows.arrow_types import DECIMAL, loosened
+from penstock.formats.rows.arrow_types import DECIMAL, loosened
+from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -89,7 +89,7 @@ def delta_create(
     TYPE is one of Delta's: string, long, integer, short, byte, double, float, boolean, date, timestamp,
     timestamp_ntz, binary, decimal(10,2).
     """
-    from penstock.formats.delta.protocol.schema import Field, StructType
+    from penstock.formats.rows.schema import Field, StructType
 
     fields = []
     for column in columns_:

@@ -9,9 +9,9 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.calls import Part
 from penstock.formats.delta.protocol.actions import Add, Metadata
 from penstock.formats.delta.protocol.partition_conditions import check_condition
-from penstock.formats.delta.protocol.partition_values import parse_value
-from penstock.formats.delta.protocol.schema import StructType, parse_schema
 from penstock.formats.delta.protocol.transaction import Partitions, Region
+from penstock.formats.rows.partition_values import parse_value
+from penstock.formats.rows.schema import StructType, parse_schema
 
 Values: TypeAlias = Mapping[str, Any]
 """Values of partition columns; several for one column as a list."""

@@ -25,7 +25,7 @@ from penstock.formats.delta.protocol.actions import (
     write_action,
 )
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.protocol.schema import StructType
+from penstock.formats.rows.schema import StructType
 from penstock.lake.calls import PAGE_MAX, Resolve
 from penstock.model.clock import utc
 from penstock.model.keys import Key
@@ -103,7 +103,7 @@ class TableSnapshot:
         """
         if self._note is not None:
             if where is not None:
-                from penstock.formats.delta.protocol.predicate_text import parse_predicate
+                from penstock.formats.rows.predicate_text import parse_predicate
 
                 parse_predicate(where, self._read.schema)
             self._note(where)

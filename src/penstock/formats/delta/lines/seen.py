@@ -19,10 +19,10 @@ from penstock.formats.delta.lines.ratifying import Known, known
 from penstock.formats.delta.lines.standing import noted, steps
 from penstock.formats.delta.protocol.actions import Add, CommitInfo, FileKey, Metadata, Remove
 from penstock.formats.delta.protocol.deeds import deed, some
-from penstock.formats.delta.protocol.predicate_text import parse_predicate
-from penstock.formats.delta.protocol.schema import parse_schema
 from penstock.formats.delta.protocol.transaction import last
 from penstock.formats.delta.rows.pruning import Pruner
+from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.schema import parse_schema
 from penstock.kernel.format import READ_AND_CHANGED, Refused, Table
 from penstock.model.content import DeltaTable
 

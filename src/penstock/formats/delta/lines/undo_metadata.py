@@ -10,7 +10,7 @@ import msgspec
 from penstock.formats.delta.protocol.actions import Add, Metadata
 from penstock.formats.delta.protocol.added_columns import can_hold, only_adds
 from penstock.formats.delta.protocol.deeds import some
-from penstock.formats.delta.protocol.schema import StructType, parse_schema, write_schema
+from penstock.formats.rows.schema import StructType, parse_schema, write_schema
 
 _COLUMN_IDS: Final = "delta.columnMapping.maxColumnId"
 """Ids of columns are never given again, so it never falls."""

@@ -20,7 +20,7 @@ from penstock.formats.delta.protocol.actions import (
     Sidecar,
     Txn,
 )
-from penstock.formats.delta.rows.arrow_types import pa
+from penstock.formats.rows.arrow_types import pa
 
 FILES: Final = (Add, Remove)
 STATE: Final = (Txn, Metadata, Protocol, DomainMetadata)

@@ -15,11 +15,11 @@ import msgspec
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.log.snapshot import Snapshot
 from penstock.formats.delta.protocol.actions import Add
-from penstock.formats.delta.protocol.partition_values import parse_value
-from penstock.formats.delta.protocol.schema import StructType
-from penstock.formats.delta.rows.arrow_types import DECIMAL, arrow_type, pa
 from penstock.formats.delta.rows.mapping import mapping_of
 from penstock.formats.delta.rows.stats import indexed_leaves
+from penstock.formats.rows.arrow_types import DECIMAL, arrow_type, pa
+from penstock.formats.rows.partition_values import parse_value
+from penstock.formats.rows.schema import StructType
 from penstock.model.decoders import json_decoder
 
 AS_JSON: Final = "delta.checkpoint.writeStatsAsJson"

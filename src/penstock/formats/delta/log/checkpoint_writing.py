@@ -34,7 +34,7 @@ from penstock.formats.delta.protocol.names import (
     UuidName,
     before_version,
 )
-from penstock.formats.delta.rows.arrow_types import pq
+from penstock.formats.rows.arrow_types import pq
 from penstock.storage.places import Place
 
 BATCH_ROWS: Final = 32_768

@@ -39,7 +39,7 @@ from penstock.formats.delta.protocol.names import (
     sidecar_name,
 )
 from penstock.formats.delta.protocol.properties import is_on
-from penstock.formats.delta.protocol.schema import StructType, parse_schema
+from penstock.formats.rows.schema import StructType, parse_schema
 
 HELD_MAX_BYTES: Final = 32 * 1024 * 1024
 """A checkpoint up to this size is held in memory after it has been read once."""

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.schema import (
+from penstock.formats.rows.schema import (
     ArrayType,
     Field,
     MapType,

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from penstock.formats.delta.protocol.schema import Field, plain_types
+from penstock.formats.rows.schema import Field, plain_types
 
 MANAGED_COMMITS: Final = "managedCommits"
 IN_COMMIT_TIMESTAMP: Final = "inCommitTimestamp"

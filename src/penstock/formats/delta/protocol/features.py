@@ -19,7 +19,7 @@ import msgspec
 
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
 from penstock.formats.delta.protocol.feature_table import BASIC, ENGINE, FEATURES, Feature, Support
-from penstock.formats.delta.protocol.schema import parse_schema
+from penstock.formats.rows.schema import parse_schema
 
 READER_FEATURES_VERSION: Final = 3
 """The version of the protocol from which a table lists its reader features, and the last one there is."""

@@ -34,7 +34,7 @@ from penstock.formats.delta.protocol.lint_files import Expected, Fault, Lookup, 
 from penstock.formats.delta.protocol.lint_lines import info_faults, read_lines
 from penstock.formats.delta.protocol.lint_metadata import metadata_faults
 from penstock.formats.delta.protocol.properties import APPEND_ONLY, is_on
-from penstock.formats.delta.protocol.schema import Field, StructType, parse_schema
+from penstock.formats.rows.schema import Field, StructType, parse_schema
 
 OWNER_NAME: Final = "delta.managedCommitOwnerName"
 TIMESTAMPS: Final = "delta.enableInCommitTimestamps"

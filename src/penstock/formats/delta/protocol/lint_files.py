@@ -9,9 +9,9 @@ from urllib.parse import quote
 import msgspec
 
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, DeletionVector, FileKey, Remove, Values
-from penstock.formats.delta.protocol.partition_values import parse_value
 from penstock.formats.delta.protocol.paths import path_fault
-from penstock.formats.delta.protocol.schema import Field
+from penstock.formats.rows.partition_values import parse_value
+from penstock.formats.rows.schema import Field
 
 Lookup: TypeAlias = Callable[[Collection[str]], Mapping[str, str | None]]
 """Of some decoded paths, those that are files of the table, each with the identity of its deletion vector."""

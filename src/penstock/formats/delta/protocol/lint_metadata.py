@@ -22,7 +22,7 @@ from penstock.formats.delta.protocol.durations import (
     duration_ms,
 )
 from penstock.formats.delta.protocol.isolation import ISOLATION_PROPERTY, table_isolation
-from penstock.formats.delta.protocol.schema import (
+from penstock.formats.rows.schema import (
     ArrayType,
     MapType,
     StructType,

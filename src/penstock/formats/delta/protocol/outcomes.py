@@ -16,8 +16,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from penstock.formats.delta.protocol.partition_values import Value, parse_value
-from penstock.formats.delta.protocol.predicates import (
+from penstock.formats.rows.partition_values import Value, parse_value
+from penstock.formats.rows.predicates import (
     And,
     Column,
     Comparison,
@@ -30,7 +30,7 @@ from penstock.formats.delta.protocol.predicates import (
     as_float,
     in_utc,
 )
-from penstock.formats.delta.protocol.schema import Type
+from penstock.formats.rows.schema import Type
 
 Outcome: TypeAlias = bool | None
 Outcomes: TypeAlias = frozenset[Outcome]

@@ -7,10 +7,10 @@ from functools import lru_cache
 
 from penstock.errors import InvalidRequest, MalformedAction
 from penstock.formats.delta.protocol.outcomes import Known, Outcomes, outcomes, partition_known
-from penstock.formats.delta.protocol.predicate_text import parse_predicate
 from penstock.formats.delta.protocol.predicate_writing import write_predicate
-from penstock.formats.delta.protocol.predicates import And, Column, Predicate, columns_of
-from penstock.formats.delta.protocol.schema import parse_schema
+from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicates import And, Column, Predicate, columns_of
+from penstock.formats.rows.schema import parse_schema
 
 
 def check_condition(where: str, schema_string: str, partition_columns: Sequence[str]) -> None:

@@ -6,8 +6,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from math import isfinite, isnan
 
-from penstock.formats.delta.protocol.partition_values import Value
-from penstock.formats.delta.protocol.predicates import (
+from penstock.formats.rows.partition_values import Value
+from penstock.formats.rows.predicates import (
     And,
     Column,
     Comparison,

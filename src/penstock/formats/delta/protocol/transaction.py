@@ -25,7 +25,7 @@ from penstock.formats.delta.protocol.outcomes import (
     may_be_same_value,
 )
 from penstock.formats.delta.protocol.partition_conditions import condition_outcomes
-from penstock.formats.delta.protocol.schema import parse_schema
+from penstock.formats.rows.schema import parse_schema
 
 
 class Partitions(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.schema import Field, StructType
+from penstock.formats.rows.schema import Field, StructType
 
 MODE: Final = "delta.columnMapping.mode"
 ID: Final = "delta.columnMapping.id"

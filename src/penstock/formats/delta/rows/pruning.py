@@ -21,9 +21,9 @@ from typing import Any, Final
 
 from penstock.formats.delta.protocol.actions import Add, Metadata
 from penstock.formats.delta.protocol.outcomes import Known, outcomes, partition_known
-from penstock.formats.delta.protocol.predicates import Column, Predicate, as_float, columns_of, in_utc
-from penstock.formats.delta.protocol.schema import Type
 from penstock.formats.delta.rows.mapping import mapping_of
+from penstock.formats.rows.predicates import Column, Predicate, as_float, columns_of, in_utc
+from penstock.formats.rows.schema import Type
 
 TYPE_CHANGES: Final = "delta.typeChanges"
 """In the metadata of a column whose type was widened."""

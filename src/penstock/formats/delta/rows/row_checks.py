@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType, Type
-from penstock.formats.delta.rows.arrow_types import (
+from penstock.formats.rows.arrow_types import (
     DECIMAL_DIGITS_MAX,
     arrow_schema,
     arrow_type,
@@ -20,6 +19,7 @@ from penstock.formats.delta.rows.arrow_types import (
     reshaped,
     spelled,
 )
+from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
 
 
 def check_columns(given: Any, schema: StructType) -> None:

@@ -26,15 +26,15 @@ from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.log.snapshot import Snapshot
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.outcomes import partition_value
-from penstock.formats.delta.protocol.predicate_text import parse_predicate
-from penstock.formats.delta.protocol.predicates import columns_of
-from penstock.formats.delta.protocol.schema import Field, StructType
-from penstock.formats.delta.rows.arrow_types import arrow_schema, arrow_type, loosened, pa, pc, pq, reshaped
-from penstock.formats.delta.rows.filtering import rows_where
 from penstock.formats.delta.rows.inside import name_inside
 from penstock.formats.delta.rows.mapping import Mapping, mapping_of
 from penstock.formats.delta.rows.pruning import Pruner
 from penstock.formats.delta.rows.vectors import deleted_rows
+from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, loosened, pa, pc, pq, reshaped
+from penstock.formats.rows.filtering import rows_where
+from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicates import columns_of
+from penstock.formats.rows.schema import Field, StructType
 from penstock.storage.places import Place
 
 FILES_AHEAD: Final = 4

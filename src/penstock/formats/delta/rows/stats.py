@@ -21,8 +21,8 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.schema import Field, StructType, Type, parse_schema
-from penstock.formats.delta.rows.arrow_types import pa, pc
+from penstock.formats.rows.arrow_types import pa, pc
+from penstock.formats.rows.schema import Field, StructType, Type, parse_schema
 
 INDEXED: Final = "delta.dataSkippingNumIndexedCols"
 """Of how many columns statistics are noted, counted over the parts of structs; -1 for all."""

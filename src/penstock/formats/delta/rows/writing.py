@@ -26,11 +26,11 @@ from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.protocol.actions import Add, Metadata, Values
 from penstock.formats.delta.protocol.feature_table import FEATURES, Support
 from penstock.formats.delta.protocol.features import in_use
-from penstock.formats.delta.protocol.predicates import in_utc
-from penstock.formats.delta.protocol.schema import Field, StructType, Type, parse_schema
-from penstock.formats.delta.rows.arrow_types import arrow_schema, loosened, pa, pc, pq
 from penstock.formats.delta.rows.row_checks import check_columns, conformed
 from penstock.formats.delta.rows.stats import Leaf, Statistics, indexed_leaves
+from penstock.formats.rows.arrow_types import arrow_schema, loosened, pa, pc, pq
+from penstock.formats.rows.predicates import in_utc
+from penstock.formats.rows.schema import Field, StructType, Type, parse_schema
 from penstock.storage.places import Place
 
 TARGET_FILE_BYTES: Final = 128 * 1024 * 1024

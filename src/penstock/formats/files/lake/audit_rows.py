@@ -46,7 +46,7 @@ class FileRows:
     def begin(self) -> Any:
         """The rows as a ``pyarrow.RecordBatchReader``; without columns if there is neither a file nor a word
         of them. ``InvalidRequest`` if a file cannot be read, or files do not go together."""
-        from penstock.formats.delta.rows.arrow_types import pa
+        from penstock.formats.rows.arrow_types import pa
 
         return pa.RecordBatchReader.from_batches(self._schema, self._batches())
 
@@ -68,11 +68,11 @@ class FileRows:
     @cached_property
     def _schema(self) -> Any:
         """All columns, those of paths last if only they tell of them."""
-        from penstock.formats.delta.rows.arrow_types import pa
+        from penstock.formats.rows.arrow_types import pa
 
         if self._layout.schema:
-            from penstock.formats.delta.protocol.schema import parse_schema
-            from penstock.formats.delta.rows.arrow_types import arrow_schema
+            from penstock.formats.rows.arrow_types import arrow_schema
+            from penstock.formats.rows.schema import parse_schema
 
             return arrow_schema(parse_schema(self._layout.schema).fields)
         inside, told = self._inside(), [_told(path) for path in self._paths]
@@ -82,7 +82,7 @@ class FileRows:
 
     def _inside(self) -> Any:
         """The columns that are in the files, each of a type that holds the values of all of them."""
-        from penstock.formats.delta.rows.arrow_types import pa
+        from penstock.formats.rows.arrow_types import pa
 
         found = []
         for path in self._paths:
@@ -103,7 +103,7 @@ class FileRows:
     @contextmanager
     def _telling(self, path: str) -> Iterator[None]:
         """What Arrow says of a file that it cannot read, with the file's name."""
-        from penstock.formats.delta.rows.arrow_types import pa
+        from penstock.formats.rows.arrow_types import pa
 
         try:
             yield
@@ -113,7 +113,7 @@ class FileRows:
             ) from None
 
     def _fragment(self, path: str, schema: Any) -> Any:
-        from penstock.formats.delta.rows.arrow_types import pa
+        from penstock.formats.rows.arrow_types import pa
 
         dataset = import_module("pyarrow.dataset")
 
@@ -158,7 +158,7 @@ def _told(path: str) -> Mapping[str, str | None]:
 
 
 def _type(values: list[str | None]) -> Any:
-    from penstock.formats.delta.rows.arrow_types import pa
+    from penstock.formats.rows.arrow_types import pa
 
     are_whole = all(_WHOLE.fullmatch(one) for one in values if one is not None)
     return pa.int64() if are_whole else pa.string()

@@ -16,7 +16,6 @@ from uuid import uuid4
 import msgspec
 
 from penstock.errors import InvalidRequest, KeyNotFound, RequestError
-from penstock.formats.delta.rows.arrow_types import pa
 from penstock.formats.files.intents import When
 from penstock.formats.files.lake import saving
 from penstock.formats.files.lake.answers import FilesAbout, FilesWritten, TableLayout
@@ -26,6 +25,7 @@ from penstock.formats.files.lake.reader import TableBytes
 from penstock.formats.files.lake.rows_reading import DataFile, read_rows
 from penstock.formats.files.lake.saving import FilesJob, SaveMode
 from penstock.formats.files.lake.writing import Changes, commit
+from penstock.formats.rows.arrow_types import pa
 from penstock.lake.call import Said
 from penstock.lake.calls import GetChanges, GetCommit, GetOutcome, GetReference, Resolve
 from penstock.lake.row_input import rows_of, schema_text

@@ -7,12 +7,12 @@ from typing import Any, BinaryIO, Final, NamedTuple
 from urllib.parse import unquote
 
 from penstock.errors import InvalidRequest, RequestError
-from penstock.formats.delta.protocol.predicate_text import parse_predicate
-from penstock.formats.delta.protocol.schema import StructType, parse_schema
-from penstock.formats.delta.rows.arrow_types import arrow_schema, loosened, pa, pq, schema_of
-from penstock.formats.delta.rows.filtering import rows_where
 from penstock.formats.files.lake.answers import TableLayout
 from penstock.formats.files.lake.data_files import NO_VALUE
+from penstock.formats.rows.arrow_types import arrow_schema, loosened, pa, pq, schema_of
+from penstock.formats.rows.filtering import rows_where
+from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.schema import StructType, parse_schema
 
 _CSV_OPTIONS: Final = frozenset({"header", "sep", "delimiter", "quote", "nullvalue"})
 """Options of Spark's CSV that Arrow's reader has too."""

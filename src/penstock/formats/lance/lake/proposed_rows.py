@@ -23,12 +23,12 @@ from lance_namespace import (
 )
 from lance_namespace_urllib3_client.models.table_version import TableVersion
 
-from penstock.formats.delta.rows.arrow_types import pa
 from penstock.formats.lance.lake.paths import from_root
 from penstock.formats.lance.names import MAIN, staged_name
 from penstock.formats.lance.plugin import LancePlugin
 from penstock.formats.lance.reading import is_of
 from penstock.formats.lance.state import Version, Versions, folder_at, state_of
+from penstock.formats.rows.arrow_types import pa
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:

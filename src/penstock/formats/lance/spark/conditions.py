@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.formats.delta.protocol.partition_values import Value
-from penstock.formats.delta.protocol.predicate_text import parse_predicate
-from penstock.formats.delta.protocol.predicates import (
+from penstock.formats.rows.partition_values import Value
+from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicates import (
     And,
     Column,
     Comparison,

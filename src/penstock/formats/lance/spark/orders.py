@@ -100,7 +100,7 @@ def check_storage_version(order: LanceOrder) -> None:
         return
     import lance
 
-    from penstock.formats.delta.rows.arrow_types import pa
+    from penstock.formats.rows.arrow_types import pa
 
     none = pa.table({"id": pa.array([], pa.int64())})
     try:

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import InvalidRequest, VersionNotFound
-from penstock.formats.delta.rows.arrow_types import pa
 from penstock.formats.lance.lake.calls import ListLanceVersions
 from penstock.formats.lance.lake.failures import gone
 from penstock.formats.lance.lake.rows import newest, to_lance
@@ -20,6 +19,7 @@ from penstock.formats.lance.spark.arrow import mapped
 from penstock.formats.lance.spark.conditions import lance_condition
 from penstock.formats.lance.spark.schemas import readable
 from penstock.formats.lance.spark.travelling import travelling
+from penstock.formats.rows.arrow_types import pa
 from penstock.model.names import parse_time
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.rows.arrow_types import pa
+from penstock.formats.rows.arrow_types import pa
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType, Type
+from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
 
 try:
     import pyarrow as pa  # type: ignore[import-untyped]

@@ -12,8 +12,9 @@ from functools import reduce
 from math import isnan
 from typing import Any, Final
 
-from penstock.formats.delta.protocol.partition_values import Value
-from penstock.formats.delta.protocol.predicates import (
+from penstock.formats.rows.arrow_types import arrow_type, pa, pc
+from penstock.formats.rows.partition_values import Value
+from penstock.formats.rows.predicates import (
     And,
     Column,
     Comparison,
@@ -24,7 +25,6 @@ from penstock.formats.delta.protocol.predicates import (
     Or,
     Predicate,
 )
-from penstock.formats.delta.rows.arrow_types import arrow_type, pa, pc
 
 _COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": pc.equal,

@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from penstock.formats.delta.protocol.partition_values import Value
-from penstock.formats.delta.protocol.schema import Field, Type
+from penstock.formats.rows.partition_values import Value
+from penstock.formats.rows.schema import Field, Type
 
 
 class Column(msgspec.Struct, frozen=True):

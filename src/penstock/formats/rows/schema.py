@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from penstock.formats.delta.errors import MalformedAction
+from penstock.errors import MalformedAction
 from penstock.model.decoders import json_decoder
 
 DEPTH_MAX: Final = 60

@@ -16,8 +16,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple, NoReturn
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.partition_values import Value, parse_value
-from penstock.formats.delta.protocol.predicates import (
+from penstock.formats.rows.partition_values import Value, parse_value
+from penstock.formats.rows.predicates import (
     And,
     Column,
     Comparison,
@@ -30,7 +30,7 @@ from penstock.formats.delta.protocol.predicates import (
     as_float,
     in_utc,
 )
-from penstock.formats.delta.protocol.schema import ArrayType, Field, MapType, StructType
+from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType
 
 DEPTH_MAX: Final = 64
 """How deeply conditions may be nested."""

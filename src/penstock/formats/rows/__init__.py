@@ -1,0 +1,1 @@
+"""Columns, conditions and rows, as all formats share them."""
