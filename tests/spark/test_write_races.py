@@ -19,10 +19,10 @@ from penstock.errors import (
     PenstockError,
     TableConflict,
 )
-from penstock.formats.delta.lake.answers import Ratified
 from penstock.formats.delta.lake.calls import CommitTables, CreateTable
 from penstock.kernel.reachable import silent
 from penstock.kernel.settings import Settings
+from penstock.lake.answers import Ratified
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key

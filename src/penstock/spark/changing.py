@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.lake.answers import Ratified
 from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.protocol.actions import Add
+from penstock.lake.answers import Ratified
 from penstock.lake.calls import said
 from penstock.model.keys import Key
 from penstock.spark.arguments import check_values

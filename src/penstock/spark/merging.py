@@ -7,8 +7,8 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.lake.answers import Ratified
 from penstock.formats.delta.rows.writing import check_features
+from penstock.lake.answers import Ratified
 from penstock.lake.calls import said
 from penstock.model.keys import Key
 from penstock.spark import jar

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from deltalake import DeltaTable as ForeignTable
 
 from penstock import Lake
-from penstock.formats.delta.lake.answers import Ratified
 from penstock.formats.delta.lake.calls import CommitTables, Looked, Part, TableCommit
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.lines.difference import union
@@ -31,6 +30,7 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.rows.writing import write_files
 from penstock.formats.rows.schema import Field, StructType, write_schema
+from penstock.lake.answers import Ratified
 from penstock.lake.call import Said
 from penstock.model.keys import Key
 from penstock.model.merges import MergeResult

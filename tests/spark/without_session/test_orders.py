@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.lake.saving import SaveMode
 from penstock.lake.call import Said
+from penstock.lake.write_jobs import SaveMode
 from penstock.spark.writes.orders import Order, check, is_dynamic, mode_of
 
 

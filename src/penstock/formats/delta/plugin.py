@@ -11,7 +11,7 @@ from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.plugin import NeededFolder, PublishingPlugin, Rows, WorkerTable
 from penstock.kernel.format import Format
 from penstock.lake.call import Call
-from penstock.lake.on_demand import delta_on_demand
+from penstock.lake.on_demand import OnDemand
 from penstock.model.content import AnyContent, DeltaTable
 from penstock.model.keys import Key
 from penstock.stores import place_of
@@ -41,7 +41,9 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
 
     @cached_property
     def rules(self) -> Format:
-        return delta_on_demand(lambda: self.parts.format)
+        return OnDemand(
+            self.name, DeltaTable, lambda: self.parts.format, repeats_states=True, may_lose_files=True
+        )
 
     def make_parts(self) -> DeltaParts:
         from penstock.formats.delta.lake.parts import DeltaParts

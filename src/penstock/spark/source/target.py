@@ -13,7 +13,7 @@ import msgspec
 from pyspark.sql.datasource import WriterCommitMessage
 
 from penstock.errors import InvalidRequest, KeyNotFound, PenstockError
-from penstock.formats.delta.lake.answers import Ratified, TableVersions
+from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, Part
 from penstock.formats.delta.lake.replaced_parts import check_inside, parts_of
 from penstock.formats.delta.lake.table import data_folder, table_commit
@@ -30,6 +30,7 @@ from penstock.formats.delta.rows.row_checks import conformed
 from penstock.formats.delta.rows.writing import check_features, write_files
 from penstock.formats.rows.arrow_types import arrow_schema, pa
 from penstock.formats.rows.schema import StructType, parse_schema
+from penstock.lake.answers import Ratified
 from penstock.lake.calls import GetOutcome, said
 from penstock.lake.job_files import Began, is_refusal, names_of, remove_files
 from penstock.lake.lake import Lake

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from penstock.errors import InvalidRequest, TableConflict
-from penstock.formats.delta.lake.answers import Ratified
 from penstock.formats.delta.lake.calls import Looked, Part
 from penstock.formats.delta.lake.replaced_parts import check_inside, parts_of
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata
 from penstock.formats.delta.protocol.partition_conditions import condition_columns
 from penstock.formats.delta.rows.writing import check_features
-from penstock.formats.files.lake.saving import SaveMode
 from penstock.formats.rows.schema import parse_schema
+from penstock.lake.answers import Ratified
 from penstock.lake.job_files import removed_if_refused
+from penstock.lake.write_jobs import SaveMode
 from penstock.spark.job.tables import JobTable
 from penstock.spark.rewrites.rewriting import check_changeable
 from penstock.spark.scan.conditions import means_the_same

@@ -9,8 +9,8 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Txn
-from penstock.formats.files.lake.saving import SaveMode
 from penstock.lake.call import Said
+from penstock.lake.write_jobs import SaveMode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,39 +8,10 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import UnsupportedFormat
-from penstock.model.commits import Commit
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
     from penstock.formats.delta.protocol.actions import Metadata, Protocol
-
-
-class RatifiedTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A version that a table got."""
-
-    key: Key
-    version: int
-    name: str
-    """Of a file that holds it, relative to the table's root; empty as long as only the lake does."""
-    timestamp_ms: int
-    """Its in-commit timestamp; 0 of one that landed before, if nobody knows it any more."""
-    repeated: bool = False
-    """Whether the table had it already: this attempt, or this batch of an application, landed before."""
-
-
-class Ratified(msgspec.Struct, frozen=True, kw_only=True):
-    """What a commit of Delta tables came to."""
-
-    commit: Commit
-    """The lake's commit that holds all of them."""
-    tables: tuple[RatifiedTable, ...]
-    """In the order of the request."""
-
-    @property
-    def version(self) -> int:
-        """Of the only table."""
-        (only,) = self.tables
-        return only.version
 
 
 class TableVersion(msgspec.Struct, frozen=True, kw_only=True):

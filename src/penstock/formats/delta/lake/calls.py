@@ -14,8 +14,6 @@ import msgspec
 from penstock.formats.delta.lake.answers import (
     CleanedLog,
     PublishedTable,
-    Ratified,
-    RatifiedTable,
     RecoveredTable,
     TableMade,
     TablePlace,
@@ -23,7 +21,7 @@ from penstock.formats.delta.lake.answers import (
     TableVersions,
     WrittenFile,
 )
-from penstock.lake.answers import Landing
+from penstock.lake.answers import Landing, Ratified, RatifiedTable
 from penstock.lake.call import PAGE_MAX, Ask, Call, ReadAt, Retry, Said, Write
 from penstock.lake.outcomes import branch_of, landed_commit
 from penstock.lake.read_calls import GetChanges

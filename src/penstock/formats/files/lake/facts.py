@@ -15,7 +15,8 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.formats.files.lake import saving as files_saving
 from penstock.formats.files.lake.answers import TableLayout
-from penstock.formats.files.lake.saving import FilesJob, SaveMode
+from penstock.formats.files.lake.saving import FilesJob
+from penstock.lake.write_jobs import SaveMode
 from penstock.model.decoders import json_decoder
 from penstock.model.keys import Key
 from penstock.storage.hadoop import HadoopPath, hadoop_path
