@@ -181,6 +181,8 @@ class FormatPlugin:
     """What a lake stores of a table of the format."""
     calls: ClassVar[tuple[type[Call[Any]], ...]] = ()
     """The calls that the format answers."""
+    usage: ClassVar[str]
+    """What a table of the format is and how it is used, for who takes it for one of another format."""
     record_folders: ClassVar[tuple[str, ...]] = ()
     """Folders inside of a table's folder that hold its records. No other table may lie in one."""
     folder_notes: ClassVar[tuple[str, ...]] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import ClassVar
 
 import msgspec
 
@@ -17,6 +18,8 @@ from penstock.storage.moved_roots import MovedRoot
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """What a lake is."""
+
+    location_fields: ClassVar[tuple[str, ...]] = ("warehouse", "roots")
 
     id: str
     """The lake's own id, which stays when it moves to another store."""
@@ -134,6 +137,8 @@ class Landing(msgspec.Struct, frozen=True, kw_only=True):
 
 class SweptTable(msgspec.Struct, frozen=True, kw_only=True):
     """What a sweep found among the files of a Delta or Lance table, and did."""
+
+    location_fields: ClassVar[tuple[str, ...]] = ("location",)
 
     key: Key
     location: str

@@ -30,6 +30,12 @@ def find_plugin(content: AnyContent | None) -> type[FormatPlugin] | None:
     return next((plugin for plugin in plugin_types() if plugin.manages(content)), None)
 
 
+def describe_usage(content: AnyContent | None) -> str:
+    """What a table is and how it is used, also of one that a key only points at; empty for anything else."""
+    usages = (plugin.usage for plugin in plugin_types() if isinstance(content, plugin.content_type))
+    return next(usages, "")
+
+
 def find_format(content: AnyContent | None) -> TableFormat | None:
     """The format of a table, also of one that a key only points at; ``None`` for anything else."""
     formats = zip(table_formats(), plugin_types(), strict=True)

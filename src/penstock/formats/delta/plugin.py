@@ -37,6 +37,7 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
     name = "delta"
     content_type = DeltaTable
     calls = CALLS
+    usage = "a Delta table: use lake.table(…)"
     record_folders = (LOG.rstrip("/"),)
 
     @cached_property

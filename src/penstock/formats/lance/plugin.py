@@ -40,6 +40,9 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
     name = "lance"
     content_type = LanceTable
     calls = CALLS
+    usage = (
+        "a Lance table: use to_lance() or lake.lance(), and format='lance' in penstock.spark's read and write"
+    )
     folder_notes = (OWNER,)
 
     @cached_property

@@ -12,11 +12,12 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.answers import TableMade
 from penstock.formats.delta.lake.calls import CommitTables, CreateTable, TableCommit
 from penstock.formats.delta.lake.table import lines_of, sent
+from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.log.scratch import note_creation
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
 from penstock.formats.rows.schema import write_schema
 from penstock.lake.answers import Landing, Ratified
-from penstock.lake.job_files import Began, removed_if_refused
+from penstock.lake.job_files import Began
 from penstock.lake.write_jobs import check_new_key
 from penstock.model.keys import Key
 from penstock.spark.job.durable import make_root

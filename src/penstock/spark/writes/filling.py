@@ -9,12 +9,12 @@ from uuid import UUID
 from penstock.errors import InvalidRequest, TableConflict
 from penstock.formats.delta.lake.calls import Looked, Part
 from penstock.formats.delta.lake.replaced_parts import check_inside, parts_of
+from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata
 from penstock.formats.delta.protocol.partition_conditions import condition_columns
 from penstock.formats.delta.rows.writing import check_features
 from penstock.formats.rows.schema import parse_schema
 from penstock.lake.answers import Ratified
-from penstock.lake.job_files import removed_if_refused
 from penstock.lake.write_jobs import SaveMode
 from penstock.spark.job.tables import JobTable
 from penstock.spark.rewrites.rewriting import check_changeable

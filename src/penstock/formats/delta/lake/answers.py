@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 from uuid import UUID
 
 import msgspec
@@ -29,6 +29,8 @@ class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 class TableVersions(msgspec.Struct, frozen=True, kw_only=True):
     """What a reader needs to read a Delta table at a commit of the lake."""
+
+    location_fields: ClassVar[tuple[str, ...]] = ("location",)
 
     key: Key
     id: UUID
@@ -69,6 +71,8 @@ class PublishedTable(msgspec.Struct, frozen=True, kw_only=True):
 class TableMade(msgspec.Struct, frozen=True, kw_only=True):
     """A table that was created, adopted or released."""
 
+    location_fields: ClassVar[tuple[str, ...]] = ("location",)
+
     key: Key
     id: UUID
     location: str
@@ -83,6 +87,8 @@ class TableMade(msgspec.Struct, frozen=True, kw_only=True):
 class RecoveredTable(msgspec.Struct, frozen=True, kw_only=True):
     """A table that was taken back."""
 
+    location_fields: ClassVar[tuple[str, ...]] = ("location",)
+
     key: Key
     location: str
     version: int
@@ -93,6 +99,8 @@ class RecoveredTable(msgspec.Struct, frozen=True, kw_only=True):
 
 class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A table of the default branch, and how far it is published."""
+
+    location_fields: ClassVar[tuple[str, ...]] = ("location",)
 
     key: Key
     location: str
@@ -110,6 +118,8 @@ class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 class TablePlace(msgspec.Struct, frozen=True, kw_only=True):
     """Where in a lake a table is."""
+
+    location_fields: ClassVar[tuple[str, ...]] = ("location",)
 
     key: Key
     location: str

@@ -176,6 +176,7 @@ class CreateTable(Write[TableMade], frozen=True, kw_only=True):
     counted = ()
     unhashed = ("branch",)
     revisions = ()
+    location_fields = ("location",)
 
     key: Key
     schema: str
@@ -220,6 +221,7 @@ class AdoptTable(Write[TableMade], frozen=True, kw_only=True):
     makes_lake = True
     unhashed = ("branch",)
     revisions = ()
+    location_fields = ("location",)
 
     location: str
     """Where it is."""
@@ -268,6 +270,7 @@ class RecoverTable(Call[RecoveredTable], frozen=True, kw_only=True):
     answer = RecoveredTable
     retry = Retry.ONCE  # the table is this lake's then
     makes_lake = True
+    location_fields = ("location",)
 
     location: str
     """Where it is."""

@@ -14,9 +14,10 @@ import msgspec
 from penstock.formats.delta.lake.answers import TableMade
 from penstock.formats.delta.lake.calls import CreateTable
 from penstock.formats.delta.lake.table import data_folder, lines_of, sent
+from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
 from penstock.lake.calls import GetChanges, GetContents, GetOutcome
-from penstock.lake.job_files import Began, removed_if_refused
+from penstock.lake.job_files import Began
 from penstock.lake.table_writing import exists_already
 from penstock.model.content import DeltaTable
 from penstock.storage.locations import own_place

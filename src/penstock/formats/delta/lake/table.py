@@ -25,8 +25,8 @@ from penstock.formats.delta.lake.calls import (
     TableCommit,
 )
 from penstock.formats.delta.lake.replaced_parts import Values, check_inside, parts_of
+from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.lines.line import FOLDER
-from penstock.formats.delta.owner.tables import LANCE
 from penstock.formats.delta.protocol.actions import (
     Action,
     CommitInfo,
@@ -36,12 +36,12 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.agreement import agree
 from penstock.formats.delta.protocol.paths import BRANCH_DATA
-from penstock.formats.files.files import is_managed as is_managed_files
 from penstock.lake.answers import Ratified
 from penstock.lake.call import Said
 from penstock.lake.calls import GetChanges, GetOutcome
-from penstock.lake.job_files import Began, removed_if_refused
-from penstock.model.content import DeltaTable, FilesTable, LanceTable
+from penstock.lake.job_files import Began
+from penstock.lake.plugins import describe_usage
+from penstock.model.content import DeltaTable
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.snapshot import TableSnapshot
@@ -276,13 +276,8 @@ def done_before(
 def require_managed(table: Table) -> DeltaTable:
     """What a Delta table is whose commits the lake decides; ``NotManaged`` for any other."""
     content = table.unnoted.content
-    if isinstance(content, FilesTable) and is_managed_files(content):
-        raise NotManaged(
-            f"'{table.key}' is a table of files, which has no rows of its own: its files are in .files",
-            key=str(table.key),
-        )
-    if isinstance(content, LanceTable):
-        raise NotManaged(LANCE.format(key=table.key), key=str(table.key))
+    if not isinstance(content, DeltaTable) and (usage := describe_usage(content)):
+        raise NotManaged(f"'{table.key}' is {usage}", key=str(table.key))
     if not isinstance(content, DeltaTable):
         raise NotManaged(
             f"'{table.key}' is {content.type}: its commits are not decided by the lake\n"
