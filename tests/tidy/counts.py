@@ -12,11 +12,46 @@ from tests.tidy.source import Module, Source
 
 PARAMETERS_MAX: Final = 10
 VAGUE: Final = frozenset(
-    ["one", "found", "told", "said", "known", "wanted", "there", "asked", "taken", "given", "done", "left", "kept", "was"]
+    [
+        "one",
+        "found",
+        "told",
+        "said",
+        "known",
+        "wanted",
+        "there",
+        "asked",
+        "taken",
+        "given",
+        "done",
+        "left",
+        "kept",
+        "was",
+    ]
 )
 """Names of variables that do not say what they hold."""
 PARTICIPLES: Final = frozenset(
-    ["told", "said", "found", "known", "given", "taken", "kept", "left", "had", "seen", "made", "done", "written", "gone", "brought", "begun", "sent", "held", "meant"]
+    [
+        "told",
+        "said",
+        "found",
+        "known",
+        "given",
+        "taken",
+        "kept",
+        "left",
+        "had",
+        "seen",
+        "made",
+        "done",
+        "written",
+        "gone",
+        "brought",
+        "begun",
+        "sent",
+        "held",
+        "meant",
+    ]
 )
 NAMED_AFTER_A_FORMAT: Final = re.compile(r"(?:^|[._])(?:delta|lance)(?:[._]|$)|(?:^|\.)files(?:[._]|$)")
 NAMES_A_FORMAT: Final = re.compile(r"\b(?:Delta|Files|Lance)Table\b|\bformats\.(?:delta|files|lance)\b")
