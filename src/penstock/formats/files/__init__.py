@@ -10,6 +10,7 @@ FORMAT: Final = TableFormat(
     name="files",
     plugin="penstock.formats.files.plugin:FilesPlugin",
     access_rules="penstock.formats.files.access:RULES",
+    cli="penstock.formats.files.cli.format_cli:FilesCli",
     table_view="penstock.formats.files.lake.view:FilesView",
     row_formats=("parquet", "csv"),
     members={

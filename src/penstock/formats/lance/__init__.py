@@ -10,6 +10,7 @@ FORMAT: Final = TableFormat(
     name="lance",
     plugin="penstock.formats.lance.plugin:LancePlugin",
     access_rules="penstock.formats.lance.access:RULES",
+    cli="penstock.formats.lance.cli.format_cli:LanceCli",
     table_view="penstock.formats.lance.lake.view:LanceView",
     row_formats=("lance",),
     members={

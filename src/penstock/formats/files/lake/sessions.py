@@ -21,11 +21,12 @@ from penstock.formats.files.lake import beside as files_beside
 from penstock.formats.files.lake import saving as files_saving
 from penstock.formats.files.lake.answers import FilesAbout, FilesWritten, JobBegun, JobInfo
 from penstock.formats.files.lake.calls import AbortJob, GetFilesTable, ListJobs, ListOfFiles
-from penstock.formats.files.lake.facts import OPTION, Facts, job_of
+from penstock.formats.files.lake.facts import Facts, job_of
 from penstock.formats.files.lake.saving import FilesJob, Output, TaskFile
 from penstock.formats.files.lake.writing import SENT_MAX
 from penstock.lake.call import Call
 from penstock.lake.calls import GetAbout
+from penstock.lake.session_settings import OPTION
 from penstock.lake.write_jobs import SaveMode, check_new_key, job_id
 from penstock.model.jobs import JobState, check_job_id
 from penstock.storage.hadoop import hadoop_address

@@ -11,7 +11,7 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.lake.write_jobs import SaveMode, check_properties, job_id
 from penstock.model.keys import Key
-from penstock.spark.writes.orders import check_columns, check_ours
+from penstock.spark.write_arguments import check_columns, check_ours
 
 DELTA: Final = "delta"
 

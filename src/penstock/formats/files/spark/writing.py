@@ -17,14 +17,15 @@ from penstock.formats.files.lake.answers import FilesAbout, FilesWritten, TableL
 from penstock.formats.files.lake.calls import GetFilesTable
 from penstock.formats.files.lake.saving import FilesJob
 from penstock.formats.files.spark import output
-from penstock.formats.files.spark.attempts import Attempt, tell_of_others
+from penstock.formats.files.spark.attempts import Attempt
 from penstock.formats.files.spark.orders import FilesOrder, check
-from penstock.formats.files.spark.reading import reads_of
 from penstock.lake.write_jobs import SaveMode, check_new_key
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
 from penstock.spark import jar
-from penstock.spark.writes.schemas import is_case_sensitive
+from penstock.spark.job.concurrent_jobs import tell_of_others
+from penstock.spark.scan.origins import reads_of
+from penstock.spark.schemas import is_case_sensitive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -35,7 +35,7 @@ from penstock.lake.job_files import Began, is_refusal
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
-from penstock.spark.writes.schemas import is_case_sensitive
+from penstock.spark.schemas import is_case_sensitive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
