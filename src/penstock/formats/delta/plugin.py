@@ -106,7 +106,7 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
     def erasure(self, call: EraseTable) -> DeltaErasure:
         from penstock.formats.delta.lake.erase import DeltaErasure
 
-        return DeltaErasure(self.lake, call.key, call.who)
+        return DeltaErasure(self.lake, self.parts, call.key, call.who)
 
     def dropped_erasure(self, call: EraseTable, content: DeltaTable) -> DroppedDelta:
         from penstock.formats.delta.lake.dropped_erase import DroppedDelta

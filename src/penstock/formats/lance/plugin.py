@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.formats.lance.lake.calls import CALLS
 from penstock.formats.lance.lake.installed import require_lance
-from penstock.formats.lance.names import OWNER
+from penstock.formats.lance.names import OWNER, USAGE
 from penstock.formats.plugin import Flaws, NeededFolder, PublishingPlugin, Rows, RowSource, WorkerTable
 from penstock.kernel.format import Format
 from penstock.kernel.fsck import Damage
@@ -40,9 +40,7 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
     name = "lance"
     content_type = LanceTable
     calls = CALLS
-    usage = (
-        "a Lance table: use to_lance() or lake.lance(), and format='lance' in penstock.spark's read and write"
-    )
+    usage = USAGE
     folder_notes = (OWNER,)
 
     @cached_property
@@ -96,7 +94,7 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
         require_lance()
         from penstock.formats.lance.lake.proposed_rows import LanceRows
 
-        return LanceRows(self.lake, proposal, key, content)
+        return LanceRows(self.lake, self.parts, proposal, key, content)
 
     def table_sync(self, call: Resync) -> LanceSync:
         from penstock.formats.lance.lake.resync import LanceSync
@@ -122,7 +120,7 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
     def erasure(self, call: EraseTable) -> LanceErasure:
         from penstock.formats.lance.lake.erase import LanceErasure
 
-        return LanceErasure(self.lake, call.key, call.who, all_references=call.all_references)
+        return LanceErasure(self.lake, self.parts, call.key, call.who, all_references=call.all_references)
 
     def dropped_erasure(self, call: EraseTable, content: LanceTable) -> DroppedLance:
         from penstock.formats.lance.lake.dropped_erase import DroppedLance

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
 from penstock.errors import (
@@ -38,7 +38,7 @@ from penstock.kernel.bring import MergeOptions
 from penstock.kernel.rows import live
 from penstock.lake.asked import asked
 from penstock.lake.call import Call
-from penstock.lake.embedded import Embedded, first
+from penstock.lake.handling import first
 from penstock.model.commits import Commit, CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.jobs import (
@@ -52,6 +52,9 @@ from penstock.model.jobs import (
 )
 from penstock.model.operations import Change
 from penstock.model.references import Kind
+
+if TYPE_CHECKING:
+    from penstock.lake.embedded import Embedded
 
 logger = logging.getLogger("penstock")
 
@@ -202,8 +205,6 @@ class JobAnswers:
         return FilesWritten(commit=commit, head=head.hex())
 
     def _told(self, outcome: Outcome) -> FilesWritten:
-        from penstock.formats.files.lake.handlers import written
-
         return written(self._lake, outcome)
 
     def _drop(self, branches: Iterable[str]) -> None:
@@ -355,3 +356,14 @@ def _is_beside(job: Job, mine: Job) -> bool:
 def _text(text: str) -> str:
     """What is told for people, in a form that can be stored."""
     return text[:TEXT_MAX_CHARS].encode(errors="replace").decode()
+
+
+def written(lake: Embedded, outcome: Outcome) -> FilesWritten:
+    """What a write came to, as it is answered."""
+    if not outcome.commits:
+        return FilesWritten(head=outcome.head.hex())
+    commit = outcome.commits[-1]
+    return FilesWritten(
+        commit=Commit.of(commit, outcome.newest or lake.kernel.history.commit(commit)),
+        head=outcome.head.hex(),
+    )
