@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.plugins import plugin_of
+
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -68,9 +70,7 @@ def declare(lake: Lake, writers: int, tables: int) -> dict[Key, str]:
 @contextmanager
 def held_back(lake: Lake) -> Iterator[None]:
     """Nothing is promoted while the block runs, nor is what was decided in it afterwards."""
-    catalogue = lake.catalogue
-    assert isinstance(catalogue, Embedded)
-    promoter = catalogue.plugin(LancePlugin).parts.promoter
+    promoter = plugin_of(lake.catalogue, LancePlugin).parts.promoter
     promoter.told = lambda *_, **__: None  # type: ignore[method-assign]
     try:
         yield

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.plugins import plugin_of
+
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -169,10 +171,9 @@ class Ground:
     def _wait(self) -> None:
         """Until nothing is left to be published, so that no way leaves work to the other one."""
         catalogue = self.lake.catalogue
-        assert isinstance(catalogue, Embedded)
         while (
-            catalogue.plugin(DeltaPlugin).parts.publisher.backlog()
-            or catalogue.plugin(LancePlugin).parts.promoter.backlog()
+            plugin_of(catalogue, DeltaPlugin).parts.publisher.backlog()
+            or plugin_of(catalogue, LancePlugin).parts.promoter.backlog()
         ):
             sleep(LOOK_S)
 

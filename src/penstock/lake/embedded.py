@@ -91,7 +91,6 @@ logger = logging.getLogger("penstock")
 
 R = TypeVar("R")
 T = TypeVar("T")
-P = TypeVar("P", bound=FormatPlugin)
 
 STATES_KEPT: Final = 256
 """How many commits can be read without gathering their recent changes again; a few hundred of these each."""
@@ -226,17 +225,17 @@ class Embedded:
         handlers = (one.long_handlers.get(type(call)) for one in self.plugins)
         return next((one for one in handlers if one is not None), None)
 
-    def plugin(self, kind: type[P]) -> P:
-        """The plugin of a format, for the modules of that format."""
-        return next(one for one in self.plugins if isinstance(one, kind))
+    def find_plugin(
+        self, content: AnyContent | ManagedTable | None, *, was_dropped: bool = False
+    ) -> FormatPlugin | None:
+        """The plugin whose table a content is; ``None`` if it is no table that a format keeps.
 
-    def plugin_for(self, content: ManagedTable) -> FormatPlugin:
-        """The plugin of a table's format, also of one that was dropped, of which less is stored."""
-        return next(one for one in self.plugins if isinstance(content, one.content_type))
-
-    def managing(self, content: AnyContent | ManagedTable | None) -> FormatPlugin | None:
-        """The plugin whose table a content is; ``None`` if it is no table that a format keeps."""
-        return next((one for one in self.plugins if one.manages(content)), None)
+        One that was dropped is known by its type alone: less is stored of it.
+        """
+        for plugin in self.plugins:
+            if plugin.manages(content) or (was_dropped and isinstance(content, plugin.content_type)):
+                return plugin
+        return None
 
     # -- tables that formats manage ------------------------------------------------------------------------
 
