@@ -16,9 +16,9 @@ import pytest
 import penstock
 from penstock import Settings
 from penstock.errors import AdministratorError, CommitConflict, InvalidRequest, PenstockError
+from penstock.formats.delta.branch_log.intents import Create, change
 from penstock.formats.delta.lake import table as delta
 from penstock.formats.delta.lake.calls import ActionsFile, CommitTables, Looked, Part, TableCommit
-from penstock.formats.delta.lines.intents import Create, change
 from penstock.lake.lake import Lake
 from penstock.lake.row_input import schema_text
 from penstock.model.keys import Key

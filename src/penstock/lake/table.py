@@ -176,7 +176,7 @@ class Table:
 
     def _metadata(self) -> Metadata:
         """What is said of the table as a whole. In a transaction, none of its rows are read by that."""
-        from penstock.formats.delta.lines.seen import NO_ROWS
+        from penstock.formats.delta.branch_log.seen import NO_ROWS
 
         try:
             found = self._latest()

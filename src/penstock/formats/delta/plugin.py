@@ -44,8 +44,8 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
         return delta_on_demand(lambda: self.parts.format)
 
     def make_parts(self) -> DeltaParts:
+        from penstock.formats.delta.branch_log.ownership import OwnerIdentity
         from penstock.formats.delta.lake.parts import DeltaParts
-        from penstock.formats.delta.owner.ownership import OwnerIdentity
 
         identity = OwnerIdentity(self.lake.id, place_of(self.lake.kernel.store))
         return DeltaParts(self.lake.kernel, self.lake.places, identity, self.lake.checked_location)
@@ -103,7 +103,7 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
     def erasure(self, call: EraseTable) -> DeltaErasure:
         from penstock.formats.delta.lake.erase import DeltaErasure
 
-        return DeltaErasure(self.lake, call.key, call.who)
+        return DeltaErasure(self.lake, self.parts, call.key, call.who)
 
     def dropped_erasure(self, call: EraseTable, content: DeltaTable) -> DroppedDelta:
         from penstock.formats.delta.lake.dropped_erase import DroppedDelta

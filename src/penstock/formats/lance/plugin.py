@@ -93,7 +93,7 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
         require_lance()
         from penstock.formats.lance.lake.proposed_rows import LanceRows
 
-        return LanceRows(self.lake, proposal, key, content)
+        return LanceRows(self.lake, self.parts, proposal, key, content)
 
     def table_sync(self, call: Resync) -> LanceSync:
         from penstock.formats.lance.lake.resync import LanceSync
@@ -119,7 +119,7 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
     def erasure(self, call: EraseTable) -> LanceErasure:
         from penstock.formats.lance.lake.erase import LanceErasure
 
-        return LanceErasure(self.lake, call.key, call.who, all_references=call.all_references)
+        return LanceErasure(self.lake, self.parts, call.key, call.who, all_references=call.all_references)
 
     def dropped_erasure(self, call: EraseTable, content: LanceTable) -> DroppedLance:
         from penstock.formats.lance.lake.dropped_erase import DroppedLance

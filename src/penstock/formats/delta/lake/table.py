@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 import msgspec
 
 from penstock.errors import InvalidRequest, NotManaged, OutcomeUnknown, TableConflict, Unavailable
+from penstock.formats.delta.branch_log.line import FOLDER
 from penstock.formats.delta.lake.answers import Ratified
 from penstock.formats.delta.lake.calls import (
     ActionsFile,
@@ -26,8 +27,7 @@ from penstock.formats.delta.lake.calls import (
     TableCommit,
 )
 from penstock.formats.delta.lake.replaced_parts import Values, check_inside, parts_of
-from penstock.formats.delta.lines.line import FOLDER
-from penstock.formats.delta.owner.tables import LANCE
+from penstock.formats.delta.ownership.tables import LANCE
 from penstock.formats.delta.protocol.actions import (
     Action,
     CommitInfo,
