@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tests.plugins import plugin_of
-
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,11 +19,11 @@ from penstock.formats.lance.manifests import Manifest, Operation, transaction
 from penstock.formats.lance.names import manifest_name
 from penstock.formats.lance.plugin import LancePlugin
 from penstock.formats.lance.wire import Message
-from penstock.lake.embedded import Embedded
 from penstock.model.clock import now_us
 from penstock.model.keys import Key
 from penstock.stores.port import Store
 from tests.lance.collecting import Collecting
+from tests.plugins import plugin_of
 
 if TYPE_CHECKING:
     from lance.namespace import DirectoryNamespace

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tests.plugins import plugin_of
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,10 +17,10 @@ from benchmarks.counting import KindCountingStore, counted_syncs
 from penstock import IcebergTable, Lake, Settings
 from penstock.formats.delta.plugin import DeltaPlugin
 from penstock.formats.lance.plugin import LancePlugin
-from penstock.lake.embedded import Embedded
 from penstock.spark import write
 from penstock.stores import DATABASE_FILE
 from penstock.stores.sqlite import SqliteStore
+from tests.plugins import plugin_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

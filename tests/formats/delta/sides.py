@@ -13,10 +13,10 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from deltalake import DeltaTable as ForeignTable
 
 from penstock import Lake
+from penstock.formats.delta.branch_log.difference import union
+from penstock.formats.delta.branch_log.replacing import removal
 from penstock.formats.delta.lake.calls import CommitTables, Looked, Part, TableCommit
 from penstock.formats.delta.lake.snapshot import TableSnapshot
-from penstock.formats.delta.lines.difference import union
-from penstock.formats.delta.lines.replacing import removal
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,

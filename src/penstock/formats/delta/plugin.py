@@ -47,8 +47,8 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
         )
 
     def make_parts(self) -> DeltaParts:
+        from penstock.formats.delta.branch_log.ownership import OwnerIdentity
         from penstock.formats.delta.lake.parts import DeltaParts
-        from penstock.formats.delta.owner.ownership import OwnerIdentity
 
         identity = OwnerIdentity(self.lake.id, place_of(self.lake.kernel.store))
         return DeltaParts(self.lake.kernel, self.lake.places, identity, self.lake.checked_location)

@@ -32,7 +32,7 @@ def create_with(lake: Lake, call: CreateTable, rows: Any) -> TableMade:
     If that is refused, the files that were written for it are removed again, as far as possible; not if
     nobody knows whether it was done.
     """
-    from penstock.formats.delta.log.scratch import note_creation
+    from penstock.formats.delta.publishing.scratch import note_creation
     from penstock.formats.delta.rows.writing import write_files
 
     if (known := _done_before(lake, call)) is not None:

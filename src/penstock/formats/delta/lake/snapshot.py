@@ -153,19 +153,19 @@ class TableSnapshot:
 
     def files(self, where: str | None = None) -> Iterator[Add]:
         """The files of the table; with a condition, those that may hold rows for which it is true."""
-        from penstock.formats.delta.rows.scan import files
+        from penstock.formats.delta.log.scan import files
 
         return files(self._noted(where), where)
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: str | None = None) -> Any:
         """The rows as a ``pyarrow.Table``: all columns or some, all rows or those for which it is true."""
-        from penstock.formats.delta.rows.scan import to_arrow
+        from penstock.formats.delta.log.scan import to_arrow
 
         return to_arrow(self._noted(where), self.place, columns=columns, where=where)
 
     def to_batches(self, columns: Sequence[str] | None = None, where: str | None = None) -> Any:
         """The rows as a ``pyarrow.RecordBatchReader``, which never holds all of them in memory."""
-        from penstock.formats.delta.rows.scan import batches
+        from penstock.formats.delta.log.scan import batches
 
         return batches(self._noted(where), self.place, columns=columns, where=where)
 

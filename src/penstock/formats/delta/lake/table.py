@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 import msgspec
 
 from penstock.errors import InvalidRequest, NotManaged, OutcomeUnknown, TableConflict, Unavailable
+from penstock.formats.delta.branch_log.line import FOLDER
 from penstock.formats.delta.lake.calls import (
     ActionsFile,
     CommitTables,
@@ -26,7 +27,6 @@ from penstock.formats.delta.lake.calls import (
 )
 from penstock.formats.delta.lake.replaced_parts import Values, check_inside, parts_of
 from penstock.formats.delta.lake.written_files import removed_if_refused
-from penstock.formats.delta.lines.line import FOLDER
 from penstock.formats.delta.protocol.actions import (
     Action,
     CommitInfo,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from penstock.errors import CommitConflict, IdempotencyKeyReused, InvalidRequest, RequestError
+from penstock.formats.delta.branch_log.seen import NO_ROWS
 from penstock.formats.delta.lake import table as delta
 from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.calls import GetTableVersions
 from penstock.formats.delta.lake.snapshot import load, pages
-from penstock.formats.delta.lines.seen import NO_ROWS
 from penstock.lake.answers import Ratified, RatifiedTable
 from penstock.lake.calls import GetCommit
 from penstock.lake.row_input import are_had_once, rows_of

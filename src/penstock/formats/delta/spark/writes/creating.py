@@ -13,8 +13,8 @@ from penstock.formats.delta.lake.answers import TableMade
 from penstock.formats.delta.lake.calls import CommitTables, CreateTable, TableCommit
 from penstock.formats.delta.lake.table import lines_of, sent
 from penstock.formats.delta.lake.written_files import removed_if_refused
-from penstock.formats.delta.log.scratch import note_creation
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
+from penstock.formats.delta.publishing.scratch import note_creation
 from penstock.formats.delta.spark.job.files import write_files
 from penstock.formats.delta.spark.writes.evolving import partition_names
 from penstock.formats.delta.spark.writes.fitting import fitted
