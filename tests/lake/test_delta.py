@@ -39,7 +39,8 @@ import sys, threading, penstock
 with penstock.open(sys.argv[1]) as lake:
     lake.branch().create_namespace("a")
     lake.log()
-    print(threading.active_count(), any(name.startswith("penstock.formats.delta") for name in sys.modules),
+    parts = tuple("penstock.formats.delta." + one for one in ("log", "rows", "lines", "owner"))
+    print(threading.active_count(), any(name.startswith(parts) for name in sys.modules),
           "pyarrow" in sys.modules)
 """
     ran = subprocess.run(

@@ -14,7 +14,7 @@ from penstock.kernel.format import Format
 from penstock.kernel.fsck import Damage
 from penstock.kernel.objects import Objects
 from penstock.lake.call import Call
-from penstock.lake.on_demand import lance_on_demand
+from penstock.lake.on_demand import OnDemand
 from penstock.model.content import LanceTable
 from penstock.model.keys import Key
 
@@ -40,11 +40,14 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
     name = "lance"
     content_type = LanceTable
     calls = CALLS
+    usage = (
+        "a Lance table: use to_lance() or lake.lance(), and format='lance' in penstock.spark's read and write"
+    )
     folder_notes = (OWNER,)
 
     @cached_property
     def rules(self) -> Format:
-        return lance_on_demand(lambda: self.parts.format)
+        return OnDemand(self.name, LanceTable, lambda: self.parts.format, takes_any_base=True)
 
     def make_parts(self) -> LanceParts:
         from penstock.formats.lance.lake.parts import LanceParts

@@ -25,8 +25,6 @@ from penstock.formats.delta.branch_log.ownership import NewTable
 from penstock.formats.delta.lake import calls as delta_calls
 from penstock.formats.delta.lake.answers import (
     PublishedTable,
-    Ratified,
-    RatifiedTable,
     RecoveredTable,
     TableMade,
     TablePlace,
@@ -34,7 +32,6 @@ from penstock.formats.delta.lake.answers import (
     TableVersion,
     TableVersions,
 )
-from penstock.formats.delta.lake.creation import EXISTS
 from penstock.formats.delta.lake.log_maintenance import Upkeep
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
@@ -44,10 +41,12 @@ from penstock.formats.delta.ownership.status import Status
 from penstock.formats.delta.ownership.tables import Asked
 from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from penstock.kernel.table_horizons import find_horizon
+from penstock.lake.answers import Ratified, RatifiedTable
 from penstock.lake.asked import asked
 from penstock.lake.call import Call, Said
 from penstock.lake.embedded import Embedded, commit_meta, first
 from penstock.lake.table_places import check_apart, check_new_place
+from penstock.lake.table_writing import EXISTS
 from penstock.model.commits import Commit
 from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId, digest

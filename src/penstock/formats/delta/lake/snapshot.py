@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
 
 import msgspec
@@ -67,6 +67,9 @@ class TableSnapshot:
     Of the newest version in a transaction it is remembered what is looked at: all, or what a condition holds
     for.
     """
+
+    is_read_anew: ClassVar[bool] = True
+    """Whether its rows can be read as often as somebody asks for them."""
 
     def __init__(
         self,

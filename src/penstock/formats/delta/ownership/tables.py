@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from penstock.errors import Damaged, KeyNotFound, NotManaged
@@ -15,17 +15,13 @@ from penstock.kernel.format import Table
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.ledger import LEDGER, find_table, holder, last_content, whereabouts
 from penstock.kernel.state import prefix_end
+from penstock.lake.plugins import describe_usage
 from penstock.model.commits import CommitMeta
-from penstock.model.content import AnyContent, DeltaTable, FilesTable, LanceTable, decode_content
+from penstock.model.content import AnyContent, DeltaTable, decode_content
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.objects import Blob, Holder
 from penstock.model.operations import Operation
-
-LANCE: Final = (
-    "'{key}' is a Lance table, and this is for Delta tables: use to_lance() or lake.lance(), and "
-    "format='lance' in penstock.spark's read and write"
-)
 
 
 class Asked(NamedTuple):
@@ -64,13 +60,8 @@ class Tables:
                 "  lake.create_table() makes a Delta table; a Lance table is made by lake.lance().",
                 key=str(key),
             )
-        if isinstance(found, FilesTable) and found.state:
-            raise NotManaged(
-                f"'{key}' is a table of files, which has no rows of its own: its files are in .files",
-                key=str(key),
-            )
-        if isinstance(found, LanceTable):
-            raise NotManaged(LANCE.format(key=key), key=str(key))
+        if not isinstance(found, DeltaTable) and (usage := describe_usage(found)):
+            raise NotManaged(f"'{key}' is {usage}", key=str(key))
         if not isinstance(found, DeltaTable) or not found.state:
             raise NotManaged(
                 f"'{key}' is no Delta table that this lake manages\n"
