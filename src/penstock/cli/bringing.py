@@ -16,10 +16,10 @@ from penstock.cli.rendering.merges import NEEDED_AS_NAMESPACE, Done, Sides, merg
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.via import commit_of, if_readable, reference_in
 from penstock.errors import ConflictError, MergeConflict
+from penstock.formats.files.content import FilesTable
 from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.conflicts import ConflictKind
-from penstock.model.content import FilesTable
 from penstock.model.keys import Key
 from penstock.model.merges import MergedKey, MergeResult
 

@@ -11,9 +11,10 @@ from penstock.lake.calls import GetContents
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.commits import Commit
-from penstock.model.content import AnyContent, DeltaTable
+from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 from penstock.model.merges import MergedKey, MergeResult
+from penstock.model.nessie import DeltaTable
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lines.line import Line

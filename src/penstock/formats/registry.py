@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from penstock.model.content import Content
 
 BUILT_IN: Final = (
     "penstock.formats.delta:FORMAT",
@@ -35,8 +38,13 @@ class TableFormat:
     """How changes and programs name the format."""
     plugin: str
     """What an open lake asks: a ``penstock.formats.plugin.FormatPlugin``."""
+    content_type: str
+    """The name of the type of content that its tables have."""
     access_rules: str
     """The rule of each of its calls: a mapping from the call's class, as in ``penstock.server.access``."""
+    content: str = ""
+    """The class of that content, if the type has a number of its own: only Penstock gives numbers. Tables of
+    other formats are stored as ``penstock.model.content.Unknown``, with the name of the type."""
     commands: Mapping[str, Command] = field(default_factory=dict)
     """Commands by name."""
     apis: tuple[str, ...] = ()
@@ -47,6 +55,12 @@ class TableFormat:
 def table_formats() -> tuple[TableFormat, ...]:
     """All formats. Nothing of them is loaded but their declarations."""
     return tuple(load(path) for path in BUILT_IN)
+
+
+def content_types() -> tuple[type[Content], ...]:
+    """The types of content that formats bring, in the order of their numbers."""
+    brought = (load(declared.content) for declared in table_formats() if declared.content)
+    return tuple(sorted(brought, key=lambda kind: kind.__struct_config__.tag))
 
 
 def load(path: str) -> Any:

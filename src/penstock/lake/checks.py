@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import is_managed, state_of
 from penstock.formats.files.lake.proposed_files import ProposedFiles
 from penstock.kernel import checks
 from penstock.lake.audits.rows import TableRows, rows_proposed
 from penstock.lake.embedded import Embedded
 from penstock.lake.moved_locations import answer_outside
-from penstock.model.content import AnyContent, FilesTable
+from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:

@@ -21,14 +21,16 @@ from penstock.formats.delta.lake.answers import (
     TableVersions,
 )
 from penstock.formats.delta.lake.calls import AdoptTable, CreateTable, RecoverTable
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.lake.answers import FileEntry, JobBegun
 from penstock.formats.files.lake.calls import WriteFiles
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.answers import LanceAbout, LanceDone, LanceStatus, LanceVersion
 from penstock.formats.lance.lake.calls import CreateLanceVersion, DeclareLance, RegisterLance
 from penstock.lake import calls
 from penstock.lake.answers import About, SweptTable
 from penstock.lake.resync_calls import ResyncedTable
-from penstock.model.content import DeltaTable, FilesTable, LanceTable
+from penstock.model.nessie import DeltaTable
 from penstock.storage.moved_roots import MovedRoots
 
 T = TypeVar("T")

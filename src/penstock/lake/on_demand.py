@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from penstock.formats.lance.content import LanceTable
 from penstock.kernel.format import Applied, Format, Since, Table
-from penstock.model.content import AnyContent, DeltaTable, LanceTable, ManagedTable
+from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.merges import ChangeSummary
+from penstock.model.nessie import DeltaTable
 from penstock.model.operations import Change
 
 DELTA: Final = "delta"

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, RequestError, VersionNotFound
+from penstock.formats.files.content import FilesTable
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.installed import require_lance
 from penstock.lake import calls
 from penstock.lake.transactions.reading import note_reads
 from penstock.model.commits import Commit
-from penstock.model.content import AnyContent, FilesTable, LanceTable
+from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 from penstock.model.merges import MergeResult
 from penstock.model.names import revision_at

@@ -28,8 +28,8 @@ from penstock.formats.delta.owner.ownership import owner_of
 from penstock.formats.delta.owner.tables import Asked
 from penstock.formats.delta.protocol.actions import write_commit
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.operations import Delete, Put
 from penstock.storage.places import Place
 from penstock.stores.memory import MemoryStore

@@ -12,9 +12,12 @@ from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import counted, size
 from penstock.errors import Damaged
-from penstock.model.content import AnyContent, Content, DeltaTable, FilesTable, LanceTable
+from penstock.formats.files.content import FilesTable
+from penstock.formats.lance.content import LanceTable
+from penstock.model.content import AnyContent, Content
 from penstock.model.keys import Key
 from penstock.model.merges import ChangeSummary
+from penstock.model.nessie import DeltaTable
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lines.line import Line

@@ -9,6 +9,7 @@ from penstock.formats.registry import Command, TableFormat
 FORMAT: Final = TableFormat(
     name="delta",
     plugin="penstock.formats.delta.plugin:DeltaPlugin",
+    content_type="DELTA_LAKE_TABLE",
     access_rules="penstock.formats.delta.access:RULES",
     commands={
         "delta": Command(

@@ -11,8 +11,9 @@ from penstock.formats.plugin import NeededFolder, PublishingPlugin, Rows, Worker
 from penstock.kernel.format import Format
 from penstock.lake.call import Call
 from penstock.lake.on_demand import delta_on_demand
-from penstock.model.content import AnyContent, DeltaTable
+from penstock.model.content import AnyContent
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.stores import place_of
 
 if TYPE_CHECKING:

@@ -9,6 +9,8 @@ from penstock.formats.registry import Command, TableFormat
 FORMAT: Final = TableFormat(
     name="files",
     plugin="penstock.formats.files.plugin:FilesPlugin",
+    content_type="FILES_TABLE",
+    content="penstock.formats.files.content:FilesTable",
     access_rules="penstock.formats.files.access:RULES",
     commands={
         "files": Command(

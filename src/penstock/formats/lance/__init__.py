@@ -9,6 +9,8 @@ from penstock.formats.registry import Command, TableFormat
 FORMAT: Final = TableFormat(
     name="lance",
     plugin="penstock.formats.lance.plugin:LancePlugin",
+    content_type="LANCE_TABLE",
+    content="penstock.formats.lance.content:LanceTable",
     access_rules="penstock.formats.lance.access:RULES",
     commands={
         "lance": Command(

@@ -19,7 +19,7 @@ from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
 from penstock.lake.calls import GetChanges, GetContents, GetOutcome
 from penstock.lake.job_files import Began, removed_if_refused
 from penstock.model.conflicts import Conflict, ConflictKind
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 from penstock.storage.locations import own_place
 
 if TYPE_CHECKING:

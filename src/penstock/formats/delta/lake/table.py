@@ -37,11 +37,13 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.agreement import agree
 from penstock.formats.delta.protocol.paths import BRANCH_DATA
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import is_managed as is_managed_files
+from penstock.formats.lance.content import LanceTable
 from penstock.lake.call import Said
 from penstock.lake.calls import GetChanges, GetOutcome
 from penstock.lake.job_files import Began, removed_if_refused
-from penstock.model.content import DeltaTable, FilesTable, LanceTable
+from penstock.model.nessie import DeltaTable
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.snapshot import TableSnapshot

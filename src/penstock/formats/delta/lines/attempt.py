@@ -24,8 +24,8 @@ from penstock.formats.delta.lines.replacements import naming, new_replacements
 from penstock.formats.delta.lines.replacing import check_partitions
 from penstock.formats.delta.protocol.actions import CommitInfo
 from penstock.kernel.format import PrepareAgain, Refused, Table
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
+from penstock.model.nessie import DeltaTable
 
 
 class Attempt(msgspec.Struct, frozen=True):

@@ -9,6 +9,8 @@ from uuid import UUID
 from penstock.errors import Damaged, KeyNotFound, NotManaged
 from penstock.formats.delta.lines.line import Line, declared_of, line_of
 from penstock.formats.delta.protocol.actions import Metadata, Protocol, parse_action
+from penstock.formats.files.content import FilesTable
+from penstock.formats.lance.content import LanceTable
 from penstock.kernel.batch import Outcome
 from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Table
@@ -16,9 +18,10 @@ from penstock.kernel.kernel import Kernel
 from penstock.kernel.ledger import LEDGER, find_table, holder, last_content, whereabouts
 from penstock.kernel.state import prefix_end
 from penstock.model.commits import CommitMeta
-from penstock.model.content import AnyContent, DeltaTable, FilesTable, LanceTable, decode_content
+from penstock.model.content import AnyContent, decode_content
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.objects import Blob, Holder
 from penstock.model.operations import Operation
 

@@ -18,7 +18,7 @@ from penstock.formats.delta.lines.line import line_of
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.owner.ownership import Owner, owner_of
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Place
 
 

@@ -32,9 +32,9 @@ from penstock.formats.rows.arrow_types import pa
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
+    from penstock.formats.lance.content import LanceTable
     from penstock.kernel.checks import Proposal
     from penstock.lake.embedded import Embedded
-    from penstock.model.content import LanceTable
     from penstock.model.keys import Key
 
 
