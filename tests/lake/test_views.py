@@ -113,7 +113,7 @@ def test_a_put_creates_the_namespaces_above_it(lake: Lake) -> None:
     assert lake.at().namespaces() == [Key("a"), Key("a", "b")]
     lake.branch().create_namespace("x.y", {"owner": "anna"})
     assert lake.at().namespaces("x") == [Key("x"), Key("x", "y")]
-    assert lake.at().get("x.y").properties == {"owner": "anna"}  # type: ignore[attr-defined]
+    assert lake.at().get("x.y").properties == {"owner": "anna"}  # type: ignore[union-attr]
     with pytest.raises(CommitConflict, match="'n' does not exist"):
         lake.branch().commit([Put(Key("n", "t"), table())])
     lake.branch().commit([Put(Key("n", "t"), table())], create_namespaces=True)
@@ -161,7 +161,7 @@ def test_a_snapshot_stays_while_the_branch_moves(lake: Lake) -> None:
         main.put("a", table(str(number)))
     main.drop("a")
     assert pinned.id == head
-    assert pinned.get("a").metadata_location == "1"  # type: ignore[attr-defined]
+    assert pinned.get("a").metadata_location == "1"  # type: ignore[union-attr]
     assert tables.content.metadata_location == "1"  # type: ignore[attr-defined]
     assert [commit.id for commit in pinned.log()] == [head]
     assert not main.table("a").exists
@@ -282,7 +282,7 @@ def test_a_revert_undoes_one_commit(lake: Lake) -> None:
     main.put("a", table("2"), message="a mistake")
     main.put("b", table())
     lake.revert("main~1")
-    assert lake.at().get("a").metadata_location == "1"  # type: ignore[attr-defined]
+    assert lake.at().get("a").metadata_location == "1"  # type: ignore[union-attr]
     assert lake.at().get("b") is not None
     assert lake.show().message.startswith("revert ")
     assert lake.show().message.endswith(": a mistake")

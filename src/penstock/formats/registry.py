@@ -42,11 +42,19 @@ class TableFormat:
     """The name of the type of content that its tables have."""
     access_rules: str
     """The rule of each of its calls: a mapping from the call's class, as in ``penstock.server.access``."""
+    cli: str
+    """What the command line says of its tables: a ``penstock.cli.format_cli.FormatCli``."""
     content: str = ""
     """The class of that content, if the type has a number of its own: only Penstock gives numbers. Tables of
     other formats are stored as ``penstock.model.content.Unknown``, with the name of the type."""
     commands: Mapping[str, Command] = field(default_factory=dict)
     """Commands by name."""
+    routes: str = ""
+    """Routes beside those of its calls in the lake's own API: a tuple of ``penstock.server.routes.Route``."""
+    server_imports: tuple[str, ...] = ()
+    """Modules that a server imports before the first request needs them."""
+    row_work_imports: tuple[str, ...] = ()
+    """Modules that processes which read rows import before they are given work."""
     apis: tuple[str, ...] = ()
     """Further APIs by which a server offers tables of the format: each a ``penstock.server.routes.Api``."""
 

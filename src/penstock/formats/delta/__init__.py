@@ -11,6 +11,8 @@ FORMAT: Final = TableFormat(
     plugin="penstock.formats.delta.plugin:DeltaPlugin",
     content_type="DELTA_LAKE_TABLE",
     access_rules="penstock.formats.delta.access:RULES",
+    cli="penstock.formats.delta.cli.format_cli:DeltaCli",
+    server_imports=("penstock.formats.delta.lake.handlers",),
     commands={
         "delta": Command(
             "penstock.formats.delta.cli.commands:delta",

@@ -12,6 +12,9 @@ FORMAT: Final = TableFormat(
     content_type="FILES_TABLE",
     content="penstock.formats.files.content:FilesTable",
     access_rules="penstock.formats.files.access:RULES",
+    cli="penstock.formats.files.cli.format_cli:FilesCli",
+    routes="penstock.formats.files.routes:ROUTES",
+    server_imports=("penstock.formats.files.lake.handlers",),
     commands={
         "files": Command(
             "penstock.formats.files.cli.commands:files", summary="List, read, write and copy files of tables."

@@ -41,6 +41,7 @@ class FilesPlugin(FormatPlugin):
     name = NAME
     content_type = FilesTable
     calls = (*CALLS, *CARE_CALLS)
+    sweep_call = SweepFiles
 
     @cached_property
     def rules(self) -> Format:

@@ -12,11 +12,17 @@ FORMAT: Final = TableFormat(
     content_type="LANCE_TABLE",
     content="penstock.formats.lance.content:LanceTable",
     access_rules="penstock.formats.lance.access:RULES",
+    cli="penstock.formats.lance.cli.format_cli:LanceCli",
     commands={
         "lance": Command(
             "penstock.formats.lance.cli.commands:lance",
             summary="List, promote, import and export Lance tables.",
         ),
     },
+    row_work_imports=(
+        "penstock.formats.lance.rest.client_package",  # before Lance
+        "penstock.formats.lance.rest.row_work",
+        "lance",
+    ),
     apis=("penstock.formats.lance.rest.api:LANCE",),
 )
