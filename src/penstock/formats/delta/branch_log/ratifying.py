@@ -58,8 +58,8 @@ from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, Problem, Rules, S
 from penstock.formats.delta.protocol.lint_files import VECTORS
 from penstock.formats.delta.protocol.transaction import Reads, Transaction, Winner, last
 from penstock.kernel.format import PrepareAgain, Refused, Table
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
+from penstock.model.nessie import DeltaTable
 
 
 class Known(msgspec.Struct, frozen=True):

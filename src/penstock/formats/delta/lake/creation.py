@@ -19,7 +19,7 @@ from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
 from penstock.lake.calls import GetChanges, GetContents, GetOutcome
 from penstock.lake.job_files import Began
 from penstock.lake.table_writing import exists_already
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 from penstock.storage.locations import own_place
 
 if TYPE_CHECKING:

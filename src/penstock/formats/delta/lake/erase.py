@@ -31,9 +31,10 @@ from penstock.lake.calls import SweepTables
 from penstock.lake.erase import Holder, Leftovers, Settled, left_of
 from penstock.lake.fork_notes import ForkNotes
 from penstock.model.clock import utc
-from penstock.model.content import DeltaTable, ManagedTable
+from penstock.model.content import ManagedTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.fates import Fate
 from penstock.storage.places import SCRATCH, Place
 

@@ -41,7 +41,7 @@ from penstock.lake.call import Said
 from penstock.lake.calls import GetChanges, GetOutcome
 from penstock.lake.job_files import Began
 from penstock.lake.plugins import describe_usage
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.snapshot import TableSnapshot

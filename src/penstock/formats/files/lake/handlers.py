@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.errors import FileNotFound, InvalidRequest, KeyNotFound, NotManaged
 from penstock.formats.files import trees
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import (
     File,
     FilesState,
@@ -36,7 +37,6 @@ from penstock.kernel.table_horizons import find_horizon
 from penstock.lake.asked import asked
 from penstock.lake.call import Call
 from penstock.lake.handling import commit_meta, first, inside
-from penstock.model.content import FilesTable
 from penstock.model.decoders import msgpack_decoder
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
