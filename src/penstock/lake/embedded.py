@@ -233,7 +233,7 @@ class Embedded:
         One that was dropped is known by its type alone: less is stored of it.
         """
         for plugin in self.plugins:
-            if plugin.manages(content) or (was_dropped and isinstance(content, plugin.content_type)):
+            if plugin.manages(content) or (was_dropped and plugin.has_type(content)):
                 return plugin
         return None
 
