@@ -479,12 +479,44 @@ def metrics_page() -> Iterator[str]:
     )
 
 
+# -- modules -----------------------------------------------------------------------------------------------
+
+MODULES_INTRODUCTION = """
+# Modules
+
+What each module of `src/penstock` is, for those who change it: the first sentences of their own texts. How
+they hang together: [architecture](../../ARCHITECTURE.md).
+"""
+
+
+def modules_page() -> Iterator[str]:
+    yield from MODULES_INTRODUCTION.strip().splitlines()
+    source = Path(errors.__file__).parent
+    for folder in sorted({source, *(path.parent for path in source.rglob("__init__.py"))}):
+        names = sorted(path for path in folder.glob("*.py") if path.stem != "__init__")
+        if not names:
+            continue
+        yield ""
+        yield f"## {folder.relative_to(source.parent).as_posix().removeprefix('penstock/')}"
+        yield ""
+        yield _first_paragraph(folder / "__init__.py")
+        yield ""
+        yield from table(("module", "is"), ((f"`{path.stem}`", _first_paragraph(path)) for path in names))
+
+
+def _first_paragraph(path: Path) -> str:
+    """What the docstring of a module begins with."""
+    text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+    return " ".join(text.partition("\n\n")[0].split()).replace("``", "`")
+
+
 PAGES: dict[Path, Callable[[], Iterator[str]]] = {
     REFERENCE / "api.md": api_page,
     REFERENCE / "cli.md": commands_page,
     REFERENCE / "errors.md": errors_page,
     REFERENCE / "configuration.md": configuration_page,
     REFERENCE / "metrics.md": metrics_page,
+    REFERENCE / "modules.md": modules_page,
 }
 
 

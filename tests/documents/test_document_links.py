@@ -14,7 +14,7 @@ DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FILE = re.compile(r"`((?:src|tests|docs|benchmarks|examples)/[\w./-]+\.(?:py|md))(?:::([\w:]+))?`")
-MODULE = re.compile(r"`((?:cli|lake|kernel|stores|storage|model)/\w+\.py)`")
+MODULE = re.compile(r"`([a-z]\w*(?:/\w+)*/(?:\w+\.py)?)`")
 FENCED = re.compile(r"^(```+|~~~+).*?^\1", re.MULTILINE | re.DOTALL)
 
 
@@ -76,12 +76,23 @@ def _moved_to(test: str) -> str:
     return f" (there is one in {', '.join(found)})" if found else " (there is none of that name)"
 
 
-def test_the_architecture_names_the_modules_that_there_are() -> None:
-    page, package = (ROOT / "ARCHITECTURE.md").read_text("utf-8"), ROOT / "src" / "penstock"
-    assert [name for name in MODULE.findall(page) if not (package / name).exists()] == []
-    (picture,) = re.findall(r"^```\nsrc/penstock/\n(.+?)^```", page, re.MULTILINE | re.DOTALL)
-    kernel = {path.stem for path in (package / "kernel").glob("[a-z]*.py")}
-    assert kernel - set(re.findall(r"\w+", picture)) == set()
+INSIDE = [ROOT / "ARCHITECTURE.md", *(ROOT / "docs" / "internals").glob("*.md")]
+
+
+@pytest.mark.parametrize("document", INSIDE, ids=_name)
+def test_a_page_about_the_code_names_modules_that_there_are(document: Path) -> None:
+    package = ROOT / "src" / "penstock"
+    named = MODULE.findall(document.read_text("utf-8"))
+    assert named
+    assert [one for one in named if not (package / one).exists() and not (ROOT / one).exists()] == []
+
+
+def test_the_picture_of_the_architecture_has_every_layer() -> None:
+    (picture,) = re.findall(
+        r"^```\n(.+?)^```", (ROOT / "ARCHITECTURE.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    packages = {path.parent.name for path in (ROOT / "src" / "penstock").glob("*/__init__.py")}
+    assert packages - set(re.findall(r"\w+", picture)) == {"testing"}
 
 
 def test_every_decision_is_listed() -> None:

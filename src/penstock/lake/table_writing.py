@@ -16,11 +16,11 @@ from penstock.formats.delta.lake.calls import GetTableVersions
 from penstock.formats.delta.lake.creation import EXISTS
 from penstock.formats.files.files import is_managed as is_managed_files
 from penstock.formats.files.lake.answers import FilesWritten
-from penstock.formats.files.lake.saving import SaveMode, check_new_key
 from penstock.formats.lance.lake.installed import require_lance
 from penstock.lake.call import Said
 from penstock.lake.calls import GetCommit, GetContents
 from penstock.lake.row_input import are_had_once, arrow_rows, rows_of
+from penstock.lake.write_jobs import SaveMode, check_new_key
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import AnyContent, DeltaTable, FilesTable, LanceTable
 

@@ -10,6 +10,7 @@ FORMAT: Final = TableFormat(
     name="delta",
     plugin="penstock.formats.delta.plugin:DeltaPlugin",
     access_rules="penstock.formats.delta.access:RULES",
+    cli="penstock.formats.delta.cli.format_cli:DeltaCli",
     commands={
         "delta": Command(
             "penstock.formats.delta.cli.commands:delta",

@@ -10,6 +10,7 @@ FORMAT: Final = TableFormat(
     name="files",
     plugin="penstock.formats.files.plugin:FilesPlugin",
     access_rules="penstock.formats.files.access:RULES",
+    cli="penstock.formats.files.cli.format_cli:FilesCli",
     commands={
         "files": Command(
             "penstock.formats.files.cli.commands:files", summary="List, read, write and copy files of tables."

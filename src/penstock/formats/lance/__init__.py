@@ -10,6 +10,7 @@ FORMAT: Final = TableFormat(
     name="lance",
     plugin="penstock.formats.lance.plugin:LancePlugin",
     access_rules="penstock.formats.lance.access:RULES",
+    cli="penstock.formats.lance.cli.format_cli:LanceCli",
     commands={
         "lance": Command(
             "penstock.formats.lance.cli.commands:lance",

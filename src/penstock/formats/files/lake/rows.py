@@ -23,12 +23,13 @@ from penstock.formats.files.lake.calls import GetFilesTable, ListFiles
 from penstock.formats.files.lake.data_files import is_data
 from penstock.formats.files.lake.reader import TableBytes
 from penstock.formats.files.lake.rows_reading import DataFile, read_rows
-from penstock.formats.files.lake.saving import FilesJob, SaveMode
+from penstock.formats.files.lake.saving import FilesJob
 from penstock.formats.files.lake.writing import Changes, commit
 from penstock.formats.rows.arrow_types import pa
 from penstock.lake.call import Said
 from penstock.lake.calls import GetChanges, GetCommit, GetOutcome, GetReference, Resolve
 from penstock.lake.row_input import rows_of, schema_text
+from penstock.lake.write_jobs import SaveMode
 from penstock.model.encoding import digest
 
 if TYPE_CHECKING:
