@@ -17,6 +17,7 @@ import pytest
 import penstock
 from penstock.cli.commands import doctor
 from penstock.errors import Denied, Unavailable
+from penstock.formats.delta.cli import format_cli
 from penstock.model.clock import now_us
 from penstock.model.content import IcebergTable
 from penstock.spark import jar
@@ -171,7 +172,7 @@ def test_delta_tables_to_repair_are_told_and_the_advice_helps(terminal: Terminal
 def test_the_search_for_repairs_ends_in_time(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     with penstock.open(terminal.place) as lake:
         lake.create_table("sales.new", schema=pa.schema([("id", pa.int64())]))
-    monkeypatch.setattr(doctor, "REPAIRS_MAX_S", -1.0)
+    monkeypatch.setattr(format_cli, "REPAIRS_MAX_S", -1.0)
     assert checks(terminal)["Delta repairs"]["finding"] == "none needed by 0 tables of 1"
 
 

@@ -622,10 +622,16 @@ def send_the_commit_of_a_job(store: FaultyStore) -> Prepared:
     return Prepared("@job/" + ID, change)
 
 
-@writer("kernel.jobs:Jobs._end")
+@writer("kernel.jobs:Jobs.change_committing")
 def note_that_the_commit_of_a_job_has_landed(store: FaultyStore) -> Prepared:
     jobs, job = _sent_job(store)
-    return Prepared("@job/" + ID, lambda: (jobs.landed(job, NO_COMMIT), jobs.get(ID)))
+
+    def change() -> object:
+        return jobs.change_committing(
+            job, lambda found, now_us: found.as_landed(NO_COMMIT, now_us)
+        ), jobs.get(ID)
+
+    return Prepared("@job/" + ID, change)
 
 
 @writer("kernel.jobs:Jobs.abort")

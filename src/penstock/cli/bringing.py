@@ -12,6 +12,7 @@ import click
 from penstock.cli import shapes
 from penstock.cli.call import Call
 from penstock.cli.deeds import Deeds
+from penstock.cli.format_cli import find_format_cli
 from penstock.cli.rendering.merges import NEEDED_AS_NAMESPACE, Done, Sides, merge_page
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.via import commit_of, if_readable, reference_in
@@ -19,7 +20,6 @@ from penstock.errors import ConflictError, MergeConflict
 from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.conflicts import ConflictKind
-from penstock.model.content import FilesTable
 from penstock.model.keys import Key
 from penstock.model.merges import MergedKey, MergeResult
 
@@ -124,8 +124,13 @@ class Bringing:
         if keys:
             text = f"To take one side: --take {self.target}={keys[0]} or --take {self.source}={keys[0]}"
             ways.append(f"{text}." if len(keys) == 1 else f"{text}, and so on for the others.")
-        of_files = {one.key for one in result.keys if isinstance(one.before or one.after, FilesTable)}
-        by_path = [one for one in result.conflicts if "/" in one.path and one.key in of_files]
+        by_path = [
+            conflict
+            for merged in result.keys
+            if (format_cli := find_format_cli(merged.before or merged.after)) and format_cli.merges_folders
+            for conflict in merged.conflicts
+            if "/" in conflict.path
+        ]
         if by_path:
             folder = shlex.quote(f"{by_path[0].key}/{by_path[0].path.rpartition('/')[0]}/")
             ways.append(f"To take one side of a folder: --ours {folder} or --theirs {folder}.")

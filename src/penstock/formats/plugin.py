@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from penstock.kernel.checks import Proposal
     from penstock.kernel.fsck import Damage
     from penstock.kernel.reachable import Progress
+    from penstock.lake.answers import SweptTable
     from penstock.lake.call import Call
-    from penstock.lake.calls import EraseTable
+    from penstock.lake.calls import EraseTable, SweepTables
     from penstock.lake.embedded import Embedded
     from penstock.lake.erase import Erasure
     from penstock.lake.resync_calls import Resync, ResyncedTable
@@ -123,6 +124,22 @@ class TableSync(Protocol):
         """
 
 
+class TableSweep(Protocol):
+    """Sweeps the tables of a format that have folders of their own, as one call asks for it."""
+
+    def locations(self) -> list[str]:
+        """Where there is something to sweep, as the call chooses it, sorted."""
+
+    def run(self, locations: Iterable[str]) -> Iterator[SweptTable]:
+        """Sweep some of these places, and say of each what came of it.
+
+        ``Damaged`` if history cannot be walked: then nothing was removed of tables that are not told.
+        """
+
+    def run_unlanded(self, limit: int | None) -> Iterator[SweptTable]:
+        """Sweep folders that no commit has, unless they are among the locations; at most so many."""
+
+
 class FormatPlugin:
     """A table format, for one open lake. What a format does not have, it leaves as it is here."""
 
@@ -132,6 +149,10 @@ class FormatPlugin:
     """What a lake stores of a table of the format."""
     calls: ClassVar[tuple[type[Call[Any]], ...]] = ()
     """The calls that the format answers."""
+    record_folders: ClassVar[tuple[str, ...]] = ()
+    """Folders inside of a table's folder that hold its records. No other table may lie in one."""
+    folder_notes: ClassVar[tuple[str, ...]] = ()
+    """Files by which a folder is known to be that of a table of the format, also if no commit has it."""
 
     def __init__(self, find_lake: Callable[[], Embedded]) -> None:
         """The lake is made of its plugins' rules, and there when anything else is asked of them."""
@@ -218,6 +239,10 @@ class FormatPlugin:
         return None
 
     # -- files -------------------------------------------------------------------------------------------
+
+    def table_sweep(self, call: SweepTables, progress: Progress) -> TableSweep | None:  # noqa: ARG002
+        """What removes files that nothing needs; ``None`` if tables have no folders of their own."""
+        return None
 
     def needed_folders(self, problems: list[str], progress: Progress) -> Iterator[NeededFolder]:  # noqa: ARG002
         """The folders in which retained states of tables have files. What stands against knowing what one

@@ -37,6 +37,10 @@ class TableFormat:
     """What an open lake asks: a ``penstock.formats.plugin.FormatPlugin``."""
     access_rules: str
     """The rule of each of its calls: a mapping from the call's class, as in ``penstock.server.access``."""
+    cli: str
+    """What the command line says of its tables: a ``penstock.cli.format_cli.FormatCli``."""
+    spark: str | None = None
+    """What Spark does with its tables: a ``penstock.spark.format.SparkFormat``."""
     commands: Mapping[str, Command] = field(default_factory=dict)
     """Commands by name."""
     apis: tuple[str, ...] = ()

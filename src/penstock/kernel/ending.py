@@ -30,23 +30,24 @@ from penstock.errors import (
 )
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.checks import require_able
+from penstock.kernel.hand_off import HandOff
 from penstock.kernel.reads import ReadEntry, Reads, noted
 from penstock.kernel.records import Keep
 from penstock.kernel.references import Move
 from penstock.kernel.rows import over, present
-from penstock.kernel.sent import Dispatch, Sent
+from penstock.kernel.sent import Dispatch
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.state import prefix_end
 from penstock.kernel.transaction_rows import (
     Known,
     TransactionRows,
-    aborted,
+    digest_of,
     expired,
     fitting,
     known_in_row,
 )
 from penstock.model.commits import CommitMeta
-from penstock.model.encoding import NO_COMMIT, ObjectId, digest
+from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED
 from penstock.model.references import Event
 from penstock.model.transactions import Policy, Transaction, TransactionState
@@ -58,8 +59,6 @@ if TYPE_CHECKING:
 LEFT_AFTER_US: Final = 10 * 60 * 1_000_000
 """So long after its merge was last sent, others finish a transaction that is still committing; and so long
 after it was first sent, it can be aborted all the same."""
-LANDS_WITHIN_US: Final = 2 * 3600 * 1_000_000
-"""A merge lands within this time of being sent, or never; more than clocks are apart."""
 STUCK: Final = (
     "  Transaction {id} is still being committed: once that is mended, 'penstock tx commit {id}' finishes\n"
     "  it. 10 minutes after it was first sent, 'penstock tx abort {id}' ends it without that."
@@ -77,17 +76,15 @@ class Ending(TransactionRows):
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
-        self._dispatch = Dispatch(kernel)
+        self._hand_off: HandOff[Transaction, Known] = HandOff(self, Dispatch(kernel))
 
     def seen(self, known: Known) -> Known:
         """A transaction that is committing, as its target's log says it ended. Who looks changes nothing."""
         if known.state is TransactionState.COMMITTING:
-            commit = self._dispatch.commit_of(self._sent(known))
+            commit = self._hand_off.find_commit(known)
             if commit is not None:
-                landed = msgspec.structs.replace(
-                    known.transaction, state=TransactionState.COMMITTED, commit=commit
-                )
-                return known._replace(transaction=landed)
+                found = known.transaction
+                return known._replace(transaction=found.as_landed(commit, found.changed_us))
         return known
 
     def abort(self, id: str, why: str = "") -> Known:  # noqa: A002
@@ -97,11 +94,11 @@ class Ending(TransactionRows):
         """
 
         def decide(found: Transaction, now_us: int) -> Transaction | None:
-            return aborted(found, why, now_us) if found.state is TransactionState.OPEN else None
+            return found.as_aborted(why, now_us) if found.state is TransactionState.OPEN else None
 
         known = self._move(id, decide)
         if known.state is TransactionState.COMMITTING and self._is_stuck(known.transaction):
-            return self._call_off(known, why)
+            return self._hand_off.call_off(known, why)
         return known
 
     def _is_stuck(self, found: Transaction) -> bool:
@@ -202,7 +199,7 @@ class Ending(TransactionRows):
         if known.state is TransactionState.COMMITTING:
             raise _unchecked(id, lacking.names)
         is_landed = known.state is TransactionState.COMMITTED
-        return self._landed(known, known.transaction.commit) if is_landed else known
+        return self._hand_off.note_landed(known, known.transaction.commit) if is_landed else known
 
     def _land(self, known: Known) -> Known:
         """Send the merge of a transaction that is committing, and note what comes of it."""
@@ -212,7 +209,13 @@ class Ending(TransactionRows):
         except LakeMoved:
             raise
         except (RequestError, ConflictError, InvalidLog, UnsupportedFormat) as refused:
-            ended = self._refused(known, refused)
+            # Nothing lands under a key that is another's. What is damaged may have come up later.
+            ended = self._hand_off.note_refused(
+                known,
+                refused.message,
+                is_alone=isinstance(refused, IdempotencyKeyReused),
+                is_certain=isinstance(refused, RequestError | ConflictError),
+            )
             if ended.state is TransactionState.COMMITTED:
                 return ended
             if isinstance(refused, IdempotencyKeyReused | JobOver):  # another sending of it was refused
@@ -223,7 +226,7 @@ class Ending(TransactionRows):
             stuck.message += "\n" + STUCK.format(id=found.id)
             stuck.args = (stuck.message,)
             raise stuck from problem
-        return self._landed(known, commit)
+        return self._hand_off.note_landed(known, commit)
 
     def _has_changes(self, known: Known) -> bool:
         """Whether it has anything to land. What it has only read is as it was at the instant it began."""
@@ -252,57 +255,11 @@ class Ending(TransactionRows):
             incarnation=found.incarnation,
             doubt_from=found.position if found.sends > 1 else None,
             key=found.id,
-            asked=lambda: _digest(known),
+            asked=lambda: digest_of(known),
             is_held=True,
         )
         # Without a commit the target has all of it already: then that is what it landed as.
         return ObjectId(bytes.fromhex(merged.commits[-1])) if merged.commits else known.head
-
-    def _sent(self, known: Known) -> Sent:
-        found = known.transaction
-        until_us = found.changed_us + LANDS_WITHIN_US
-        return Sent(
-            found.id, found.target, found.incarnation, found.position, until_us, found.who, _digest(known)
-        )
-
-    def _landed(self, known: Known, commit: ObjectId) -> Known:
-        def decide(found: Transaction, now_us: int) -> Transaction | None:
-            if found.state is not TransactionState.COMMITTING:
-                return None  # somebody else has noted it
-            return msgspec.structs.replace(
-                found, state=TransactionState.COMMITTED, commit=commit, changed_us=now_us
-            )
-
-        return self._move(known.transaction.id, decide)
-
-    def _refused(self, known: Known, refused: PenstockError) -> Known:
-        """Note that the merge was refused. Where it was sent several times, another sending may be under
-        way: that is called off first, or found to have landed. So where the reason may have come up later."""
-        is_alone = isinstance(refused, IdempotencyKeyReused)  # nothing lands under a key that is another's
-        is_plain = isinstance(refused, RequestError | ConflictError)
-
-        def decide(found: Transaction, now_us: int) -> Transaction | Keep[None] | None:
-            if found.state is not TransactionState.COMMITTING:
-                return None
-            if not is_alone and (found.sends > 1 or not is_plain):
-                return Keep(None)
-            return aborted(found, refused.message, now_us)
-
-        ended = self._move(known.transaction.id, decide)
-        return self._call_off(known, refused.message) if ended is None else ended
-
-    def _call_off(self, known: Known, why: str) -> Known:
-        """End a transaction that is committing: as committed if it has landed, or else so that it never
-        will, whoever is sending it."""
-        commit = self._dispatch.call_off(self._sent(self.get(known.transaction.id)))
-        if commit is not None:
-            return self._landed(known, commit)
-
-        def decide(found: Transaction, now_us: int) -> Transaction | None:
-            is_committing = found.state is TransactionState.COMMITTING
-            return aborted(found, why, now_us) if is_committing else None
-
-        return self._move(known.transaction.id, decide)
 
     def _noted(self, known: Known) -> dict[bytes, ReadEntry]:
         state = self._kernel.state(known.head)
@@ -319,8 +276,3 @@ def _unchecked(id: str, lacking: Sequence[str]) -> TransactionOver:  # noqa: A00
     names = " and ".join(f"'{name}'" for name in lacking)
     state = TransactionState.COMMITTING.value
     return TransactionOver(UNCHECKED.format(id=id, checks=names), transaction=id, state=state)
-
-
-def _digest(known: Known) -> bytes:
-    """What tells the merge of a transaction from one of another transaction that had its id before."""
-    return digest("transaction", known.transaction.id, known.reference.incarnation)

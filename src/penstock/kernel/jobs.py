@@ -20,9 +20,17 @@ from penstock.kernel.description import require_unmoved
 from penstock.kernel.grace import Graces
 from penstock.kernel.records import Decision, Keep, RecordType, RemoveRow, ReplaceRow, Subject, rows_of_kind
 from penstock.kernel.reflog import receipt_id
+from penstock.kernel.sent import Sent
 from penstock.kernel.settings import DAY_US, Settings
-from penstock.model.encoding import ObjectId
-from penstock.model.jobs import EARLIER_MAX, Job, JobState, decode_job, encode_job, own_branch
+from penstock.model.jobs import (
+    ABANDONED_AFTER_US,
+    EARLIER_MAX,
+    Job,
+    JobState,
+    decode_job,
+    encode_job,
+    own_branch,
+)
 from penstock.model.references import Kind
 from penstock.stores.port import Row, Store
 
@@ -163,44 +171,30 @@ class Jobs:
 
         return self._update(id, decide)
 
-    def landed(self, job: Job, commit: ObjectId) -> Job | None:
-        """Note that an attempt's commit has landed; returns the row."""
+    def change_committing(self, job: Job, change: Callable[[Job, int], Job | Keep[A]]) -> Job | A:
+        """Change the row of an attempt that is committing; any other one stays as it is.
+
+        It is returned as it is then; the given one if there is none any more.
+        """
         now_us = self._clock()
 
-        def end(found: Job) -> ReplaceRow[Job]:
-            return ReplaceRow(
-                msgspec.structs.replace(found, changed_us=now_us, state=JobState.COMMITTED, commit=commit)
-            )
-
-        return self._end(job, end)
-
-    def refused(self, job: Job, why: str) -> Job | JobInDoubt | None:
-        """Note that an attempt's commit was refused; returns the row.
-
-        Nothing is changed if it was sent more than once: another sending of it may still land.
-        """
-        abort = self._abort(job, why)
-        return self._end(job, lambda found: Keep(JobInDoubt(found)) if found.sends > 1 else abort(found))
-
-    def called_off(self, job: Job, why: str) -> Job | None:
-        """Note that an attempt's commit was refused, and never lands; returns the row."""
-        return self._end(job, self._abort(job, why))
-
-    def _abort(self, job: Job, why: str) -> Callable[[Job], ReplaceRow[Job]]:
-        now_us, spent = self._clock(), job.spent + 1
-        return lambda found: ReplaceRow(
-            msgspec.structs.replace(found, changed_us=now_us, state=JobState.ABORTED, why=why, spent=spent)
-        )
-
-    def _end(self, job: Job, end: Callable[[Job], ReplaceRow[Job] | Keep[A]]) -> Job | A | None:
-        """Change the row of an attempt that is committing; any other one stays as it is."""
-
-        def decide(found: Job | None) -> ReplaceRow[Job] | Keep[Job | A | None]:
+        def decide(found: Job | None) -> ReplaceRow[Job] | Keep[Job | A]:
             if found is None or found.fence != job.fence or found.state is not JobState.COMMITTING:
-                return Keep(found)  # a newer attempt has taken over, or somebody else has noted it
-            return end(found)
+                return Keep(found or job)  # a newer attempt has taken over, or somebody else has noted it
+            changed = change(found, now_us)
+            return changed if isinstance(changed, Keep) else ReplaceRow(changed)
 
         return self._update(job.id, decide)
+
+    def read_again(self, job: Job) -> Job:
+        """The same attempt as its row has it now."""
+        found = self.find(job.id)
+        return job if found is None or found.fence != job.fence else found
+
+    def describe_sent(self, job: Job) -> Sent:
+        """The commit that an attempt sends."""
+        until_us = job.changed_us + ABANDONED_AFTER_US
+        return Sent(job.commit_key, job.branch, job.incarnation, job.position, until_us, job.who)
 
     def abort(self, id: str, why: str, fence: str | None = None) -> Job:  # noqa: A002
         """Let a job never land, and return it. One that is committing, or has, stays as it is."""
@@ -211,9 +205,7 @@ class Jobs:
                 raise _not_found(id)
             if found.state is not JobState.RUNNING or fence not in (None, found.fence):
                 return Keep(found)
-            return ReplaceRow(
-                msgspec.structs.replace(found, state=JobState.ABORTED, why=why, changed_us=now_us)
-            )
+            return ReplaceRow(found.as_aborted(why, now_us))
 
         return self._update(id, decide)
 

@@ -12,11 +12,11 @@ from penstock.errors import InvalidRequest, PenstockError
 from penstock.kernel.records import PAGE, Keep, rows_of_kind
 from penstock.kernel.references import NOTE_MAX_BYTES, Decide, Move
 from penstock.kernel.rows import decoded_reference, no_transaction, over
-from penstock.model.encoding import ObjectId
+from penstock.kernel.sent import Sent
+from penstock.model.encoding import ObjectId, digest
 from penstock.model.references import Event, Kind, Reference
 from penstock.model.transactions import (
     PREFIX,
-    TEXT_MAX_CHARS,
     Transaction,
     TransactionState,
     check_transaction_id,
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("penstock")
 
+LANDS_WITHIN_US: Final = 2 * 3600 * 1_000_000
+"""A merge lands within this time of being sent, or never; more than clocks are apart."""
 OUT_OF_TIME: Final = "its lease ran out"
 GIVEN_MAX_BYTES: Final = 6 * 1024
 """Of the note of an open transaction. Its commit says the same once more."""
@@ -129,6 +131,28 @@ class TransactionRows:
 
         return self._swapped(id, decide_row, "")
 
+    def change_committing(
+        self, known: Known, change: Callable[[Transaction, int], Transaction | Keep[A]]
+    ) -> Known | A:
+        """Change the row of one that is committing; any other stays. It is returned as it is then."""
+
+        def decide(found: Transaction, now_us: int) -> Transaction | Keep[A] | None:
+            return change(found, now_us) if found.state is TransactionState.COMMITTING else None
+
+        return self._move(known.transaction.id, decide)
+
+    def read_again(self, known: Known) -> Known:
+        """The same as its row has it now."""
+        return self.get(known.transaction.id)
+
+    def describe_sent(self, known: Known) -> Sent:
+        """The merge that it sends."""
+        found = known.transaction
+        until_us = found.changed_us + LANDS_WITHIN_US
+        return Sent(
+            found.id, found.target, found.incarnation, found.position, until_us, found.who, digest_of(known)
+        )
+
     def _swapped(self, id: str, decide: Decide[A], who: str) -> Known | A:  # noqa: A002
         """Move the row of a transaction, or keep it, which has the answer that is decided."""
         moved = self._kernel.references.swap(PREFIX + id, decide, who)
@@ -146,6 +170,11 @@ def known_in(reference: Reference) -> Known:
     return Known(found, reference)
 
 
+def digest_of(known: Known) -> bytes:
+    """What tells the merge of a transaction from one of another transaction that had its id before."""
+    return digest("transaction", known.transaction.id, known.reference.incarnation)
+
+
 def fitting(transaction: Transaction) -> Transaction:
     """Refuse what a caller gives if it is too much for a row. How it ends always fits."""
     whose, most = "a transaction", GIVEN_MAX_BYTES
@@ -160,11 +189,6 @@ def fitting(transaction: Transaction) -> Transaction:
     return transaction
 
 
-def aborted(found: Transaction, why: str, now_us: int) -> Transaction:
-    why = why[:TEXT_MAX_CHARS].encode(errors="replace").decode()
-    return msgspec.structs.replace(found, state=TransactionState.ABORTED, why=why, changed_us=now_us)
-
-
 def expired(found: Transaction, now_us: int) -> Transaction | None:
     """Aborted, if its lease has run out; ``None`` if it stays."""
-    return aborted(found, OUT_OF_TIME, now_us) if found.is_expired(now_us) else None
+    return found.as_aborted(OUT_OF_TIME, now_us) if found.is_expired(now_us) else None

@@ -83,6 +83,15 @@ class Job(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         """The idempotency key of its commit: the job's id, or another one if that was used in vain."""
         return f"{self.id}.{self.spent}" if self.spent else self.id
 
+    def as_landed(self, commit: ObjectId, now_us: int) -> Job:
+        return msgspec.structs.replace(self, state=JobState.COMMITTED, commit=commit, changed_us=now_us)
+
+    def as_aborted(self, why: str, now_us: int) -> Job:
+        """If it was committing, nothing lands under its key any more, and the next attempt has another."""
+        spent = self.spent + (self.state is JobState.COMMITTING)
+        why = why[:TEXT_MAX_CHARS]
+        return msgspec.structs.replace(self, state=JobState.ABORTED, why=why, changed_us=now_us, spent=spent)
+
     @property
     def has_ended(self) -> bool:
         return self.state in (JobState.COMMITTED, JobState.ABORTED)

@@ -93,6 +93,15 @@ class Transaction(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         """What reads and writes in it name as their branch."""
         return PREFIX + self.id
 
+    def as_landed(self, commit: ObjectId, now_us: int) -> Transaction:
+        return msgspec.structs.replace(
+            self, state=TransactionState.COMMITTED, commit=commit, changed_us=now_us
+        )
+
+    def as_aborted(self, why: str, now_us: int) -> Transaction:
+        why = why[:TEXT_MAX_CHARS].encode(errors="replace").decode()
+        return msgspec.structs.replace(self, state=TransactionState.ABORTED, why=why, changed_us=now_us)
+
     @property
     def has_ended(self) -> bool:
         return self.state in (TransactionState.COMMITTED, TransactionState.ABORTED)

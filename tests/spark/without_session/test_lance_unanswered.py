@@ -15,7 +15,7 @@ from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, G
 from penstock.formats.lance.lake.jobs import Committed
 from penstock.formats.lance.spark import committing, creating, writing
 from penstock.formats.lance.spark.earlier import earlier
-from penstock.formats.lance.spark.orders import LanceOrder, LanceWritten
+from penstock.formats.lance.spark.orders import LanceOrder
 from penstock.formats.lance.spark.output import Output
 from penstock.lake.call import Call, Said
 from penstock.lake.calls import CommitOperations, GetOutcome
@@ -24,6 +24,7 @@ from penstock.lake.transactions.calls import CommitTransaction
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.keys import Key
 from penstock.model.transactions import TransactionState
+from penstock.spark.requests import WriteResult
 from tests.lance.tables import ids_at, rows, written
 from tests.sweep.tables import LateClock
 
@@ -54,7 +55,7 @@ def lake(tmp_path: Path, clock: LateClock) -> Iterator[Lake]:
         yield opened
 
 
-def run(lake: Lake, branch: str, fails: BaseException | None = None) -> LanceWritten | Committed:
+def run(lake: Lake, branch: str, fails: BaseException | None = None) -> WriteResult | Committed:
     """What a driver does for a job that creates a table; its tasks are one file. It may fail after them."""
     from lance.fragment import write_fragments
 

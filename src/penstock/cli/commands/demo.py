@@ -21,10 +21,10 @@ from penstock.cli import shapes
 from penstock.cli.call import Call, pass_call
 from penstock.cli.commands.demo_spark import tell_of_spark, what_is_missing
 from penstock.cli.declaration import command
+from penstock.cli.format_cli import format_clis
 from penstock.cli.progress import Waiting
 from penstock.cli.rendering.screen import Screen
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.cli.demo import tell_of_rows
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.model.content import DeltaTable, FilesTable, IcebergTable, LanceTable
@@ -52,8 +52,8 @@ def demo(call: Call, directory: Path | None, no_spark: bool) -> None:
     missing = "" if no_spark else what_is_missing()
     if no_spark or missing:
         tell(story)
-        if tell_of_rows(story):
-            story.also = "delta log shop.orders"
+        for format_cli in format_clis():
+            story.also = format_cli.tell_demo(story) or story.also
         if missing:
             story.say(f"With Spark and Lance there is more to see: {missing}")
     else:

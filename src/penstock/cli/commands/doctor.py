@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from time import monotonic
-from typing import NamedTuple, TypeAlias
 from uuid import uuid4
 
 import click
@@ -19,38 +17,24 @@ from penstock.cli import shapes
 from penstock.cli.advice import MOVED_BEHIND_SERVER, RESTORE, advice
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command
+from penstock.cli.format_cli import DoctorCheck, Finding, format_clis
 from penstock.cli.installation import build_check, check_installation
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import ago, counted, iso, size
 from penstock.cli.via import commit_of
 from penstock.errors import Denied, PenstockError
-from penstock.formats.delta.lake.calls import GetTableStatus
 from penstock.kernel.format import blob
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID
-from penstock.model.encoding import NO_COMMIT
 from penstock.model.references import Kind
 from penstock.stores.directory import exposed_files
 
 DISK_LOW_BYTES = 1024**3
 DISK_FULL_BYTES = 64 * 1024**2
-REPAIRS_MAX_S = 10.0
-"""How long logs are read to find Delta tables to repair."""
-REPAIRS_NAMED_MAX = 3
+NAMED_MAX = 3
 _STYLES = {"ok": "good", "warning": "warning", "failed": "bad"}
-
-
-class Finding(NamedTuple):
-    """What a look at one thing found."""
-
-    state: str
-    finding: str
-    advice: str = ""
-
-
-Look: TypeAlias = Callable[[Lake], Finding]
 
 
 @command("doctor", prints="Doctor", examples="$ penstock doctor --lake ./other")
@@ -180,12 +164,11 @@ def _default_branch(lake: Lake) -> Finding:
     return Finding("ok", f"{lake.default_branch}")
 
 
-def _looks(lake: Lake) -> list[tuple[str, Look]]:
+def _looks(lake: Lake) -> list[DoctorCheck]:
     """What to look at, and how."""
-    delta: list[tuple[str, Look]] = [("Delta tables", _delta)] if _may_have_delta(lake) else []
+    tables = [check for format_cli in format_clis() for check in format_cli.doctor_checks(lake)]
     if not lake.is_embedded:
-        return [("server", _server), ("clock", _clock), ("default branch", _default_branch), *delta]
-    lance: list[tuple[str, Look]] = [("Lance tables", _lance_tables)] if _has_lance(lake) else []
+        return [("server", _server), ("clock", _clock), ("default branch", _default_branch), *tables]
     roots = [("warehouse" if root == lake.warehouse else "root", partial(_root, root)) for root in lake.roots]
     return [
         ("store", _store),
@@ -195,37 +178,9 @@ def _looks(lake: Lake) -> list[tuple[str, Look]]:
         ("clock", _clock),
         ("default branch", _default_branch),
         *roots,
-        *delta,
-        *([("versions", _sync)] if delta or lance else []),
-        *([("Delta repairs", _delta_repairs)] if delta else []),
-        *lance,
+        *([("versions", _sync)] if tables else []),
+        *tables,
     ]
-
-
-def _may_have_delta(lake: Lake) -> bool:
-    """Whether there is a Delta table to look at."""
-    try:
-        return bool(lake.do(GetTableStatus(limit=1)))
-    except PenstockError:
-        return False  # as without a default branch, of which another look tells
-
-
-def _delta(lake: Lake) -> Finding:
-    """How far the lake's Delta tables are published."""
-    tables = lake.delta.status()
-    alarms = [f"{one.key}: {one.alarm.partition(chr(10))[0]}" for one in tables if one.alarm]
-    if alarms:
-        return Finding("failed", alarms[0], "'penstock delta status' tells more")
-    count = counted(len(tables), "table")
-    if behind := sum(one.backlog for one in tables):
-        oldest_s = max(one.oldest_s or 0.0 for one in tables)
-        waiting = counted(behind, "version is", "versions are")
-        return Finding(
-            "warning",
-            f"{count}, {waiting} not published yet, the oldest for {oldest_s:.0f} s",
-            "a server publishes them by itself; so does 'penstock delta publish'",
-        )
-    return Finding("ok", f"{count}, all published")
 
 
 def _sync(lake: Lake) -> Finding:
@@ -234,62 +189,13 @@ def _sync(lake: Lake) -> Finding:
     names = [str(one.key) for one in found.tables]
     if not names:
         return Finding("ok", f"{counted(found.in_sync, 'table')}, with the versions that the lake knows")
-    told = ", ".join(names[:REPAIRS_NAMED_MAX]) + (", …" if len(names) > REPAIRS_NAMED_MAX else "")
+    told = ", ".join(names[:NAMED_MAX]) + (", …" if len(names) > NAMED_MAX else "")
     count = counted(len(names), "table has", "tables have")
     return Finding(
         "failed",
         f"{count} versions that the lake does not know, or others: {told}",
         "'penstock resync --all' takes over what they have",
     )
-
-
-def _delta_repairs(lake: Lake) -> Finding:
-    """Which Delta tables of the default branch hold what other engines stumble over."""
-    until = monotonic() + REPAIRS_MAX_S
-    tables = lake.delta.status()
-    looked_at, wanting = 0, []
-    for table in tables:
-        if monotonic() > until:
-            break
-        looked_at += 1
-        if lake.delta.needs_repair(table.key):
-            wanting.append(str(table.key))
-    read = counted(looked_at, "table") + (f" of {len(tables)}" if looked_at < len(tables) else "")
-    if not wanting:
-        return Finding("ok", f"none needed by {read}")
-    names = ", ".join(wanting[:REPAIRS_NAMED_MAX]) + (", …" if len(wanting) > REPAIRS_NAMED_MAX else "")
-    return Finding(
-        "warning",
-        f"other engines misread what Penstock 0.1 wrote to {len(wanting)} of {read}: {names}",
-        f"'penstock delta repair {shlex.quote(wanting[0])}' adds a version that they read, without rows",
-    )
-
-
-def _has_lance(lake: Lake) -> bool:
-    """Whether there is a Lance table to look at, at any reference."""
-    from penstock.formats.lance.lake.kept import tables_at
-
-    heads = {one.head for kind in (Kind.BRANCH, Kind.TAG) for one in lake.kernel.references.all(kind)}
-    try:
-        return any(True for head in heads - {NO_COMMIT} for _ in tables_at(lake.kernel, head))
-    except PenstockError:
-        return False  # what is damaged is told by 'penstock fsck'
-
-
-def _lance_tables(lake: Lake) -> Finding:
-    """Whether Lance tables can be read at every reference, as far as their manifests tell."""
-    from penstock.formats.lance.lake.readability import LanceReadability
-
-    assert isinstance(lake.catalogue, Embedded)
-    readability = LanceReadability(lake.kernel, lake.catalogue.places, with_files=False)
-    gone = list(readability.unreadable())
-    if gone:
-        more = f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
-        return Finding(
-            "failed", f"at {gone[0].where} {gone[0]}{more}", "'penstock fsck' tells of all of them"
-        )
-    count = counted(len(readability.tables), "table")
-    return Finding("ok", f"{count}, with the manifests of all versions that branches and tags are at")
 
 
 def _root(root: str, lake: Lake) -> Finding:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
+from penstock.cli.format_cli import find_format_cli
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import counted, size
 from penstock.errors import Damaged
-from penstock.model.content import AnyContent, Content, DeltaTable, FilesTable, LanceTable
+from penstock.model.content import AnyContent, Content
 from penstock.model.keys import Key
 from penstock.model.merges import ChangeSummary
-
-if TYPE_CHECKING:
-    from penstock.formats.delta.lines.line import Line
-    from penstock.formats.files.files import FilesState
-    from penstock.formats.lance.state import LanceState
 
 
 class Changed(Protocol):
@@ -49,44 +45,12 @@ def place(content: Content) -> str:
 
 
 def version(content: Content | None) -> str:
-    """The version of a Delta or Lance table whose commits the lake decides, as ``v118``; how many files a
-    table of files has; empty for all others."""
-    line, files, lance = _line(content), _files(content), _lance(content)
-    if files is not None:
-        return counted(files.files, "file")
-    if lance is not None:
-        return f"v{lance.newest}" if lance.newest else ""
-    return f"v{line.latest}" if line is not None else ""
-
-
-def _line(content: Content | None) -> Line | None:
-    if not isinstance(content, DeltaTable) or not content.is_managed:
-        return None
-    from penstock.formats.delta.lines.line import line_of
-
-    with suppress(Damaged):  # 'fsck' tells of it; a list goes on
-        return line_of(content)
-    return None
-
-
-def _files(content: Content | None) -> FilesState | None:
-    if not isinstance(content, FilesTable) or not content.state:
-        return None
-    from penstock.formats.files.files import state_of
-
-    with suppress(Damaged):
-        return state_of(content)
-    return None
-
-
-def _lance(content: Content | None) -> LanceState | None:
-    if not isinstance(content, LanceTable) or not content.state:
-        return None
-    from penstock.formats.lance.state import state_of
-
-    with suppress(Damaged):
-        return state_of(content)
-    return None
+    """The version of a table that the lake manages, as its format tells it; empty for all others."""
+    format_cli = find_format_cli(content)
+    if format_cli is not None:
+        with suppress(Damaged):  # 'fsck' tells of it; a list goes on
+            return format_cli.describe_version(content)
+    return ""
 
 
 def summary(content: Content) -> str:
@@ -96,38 +60,10 @@ def summary(content: Content) -> str:
 
 def fields(content: Content) -> list[tuple[str, str]]:
     """What a content says, without what it leaves at its default."""
-    line = _line(content)
-    if isinstance(content, DeltaTable) and line is not None:
-        told = [
-            ("id", str(content.id)),
-            ("location", place(content)),
-            ("version", str(line.latest)),
-            ("published", f"version {line.published} or later" if line.published >= 0 else ""),
-            ("phase", "" if line.phase == "owned" else line.phase),
-        ]
-        return [(name, text) for name, text in told if text]
-    files = _files(content)
-    if files is not None:
-        told = [
-            ("id", str(content.id)),
-            ("files", f"{files.files:,}"),
-            ("size", size(files.size)),
-            ("format", printable(files.layout.format)),
-            ("partitions", printable(", ".join(files.layout.partition_by))),
-            ("tree", files.root.hex()),
-        ]
-        return [(name, text) for name, text in told if text]
-    lance = _lance(content)
-    if isinstance(content, LanceTable) and lance is not None:
-        told = [
-            ("id", str(content.id)),
-            ("location", place(content)),
-            ("version", str(lance.newest or "")),
-            ("line", printable(lance.chain)),
-            ("private", "yes" if lance.is_private else ""),
-            *((printable(name), printable(text)) for name, text in sorted(lance.properties.items())),
-        ]
-        return [(name, text) for name, text in told if text]
+    format_cli = find_format_cli(content)
+    if format_cli is not None:
+        with suppress(Damaged):
+            return [(name, text) for name, text in format_cli.describe_fields(content) if text]
     shown = []
     for field in msgspec.structs.fields(content):
         value = getattr(content, field.name)
@@ -153,15 +89,12 @@ def change(before: AnyContent | None, after: AnyContent | None) -> str:
         return summary(content) if content is not None else ""
     if before.type != after.type:
         return f"{summary(before)} → {summary(after)}"
+    format_cli = find_format_cli(after)
+    is_same_table = before.id == after.id and place(before) == place(after)
+    if format_cli is not None and format_cli is find_format_cli(before) and is_same_table:
+        with suppress(Damaged):
+            return format_cli.describe_change(before, after)
     changed = []
-    if before.id == after.id and _line(before) and _line(after) and place(before) == place(after):
-        return f"{version(before)} → {version(after)}"
-    if before.id == after.id and _files(before) and _files(after):
-        return (
-            f"{version(before)} → {version(after)}" if version(before) != version(after) else "files changed"
-        )
-    if before.id == after.id and _lance(before) and _lance(after) and place(before) == place(after):
-        return _lance_change(before, after)
     for field in msgspec.structs.fields(after):
         old, new = getattr(before, field.name), getattr(after, field.name)
         if old != new:
@@ -192,16 +125,6 @@ def _added_and_removed(added: int | None, removed: int | None, thing: str) -> li
     if removed:
         told.append(f"{removed:,} removed" if told else f"{counted(removed, thing)} removed")
     return told
-
-
-def _lance_change(before: Content, after: Content) -> str:
-    old, new = version(before) or "declared", version(after) or "declared"
-    was, becomes = _lance(before), _lance(after)
-    assert was is not None
-    assert becomes is not None
-    if old == new and was.chain != becomes.chain:
-        return f"{old} → {new} of another line, whose rows may be others"
-    return f"{old} → {new}" if old != new else "branches, tags, properties or older versions changed"
 
 
 def _changed(name: str, old: object, new: object) -> str:

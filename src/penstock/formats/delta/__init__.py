@@ -10,6 +10,8 @@ FORMAT: Final = TableFormat(
     name="delta",
     plugin="penstock.formats.delta.plugin:DeltaPlugin",
     access_rules="penstock.formats.delta.access:RULES",
+    cli="penstock.formats.delta.cli.format_cli:DeltaCli",
+    spark="penstock.formats.delta.spark.format:DeltaSpark",
     commands={
         "delta": Command(
             "penstock.formats.delta.cli.commands:delta",

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock.formats.delta.lake.calls import CALLS
+from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.plugin import NeededFolder, PublishingPlugin, Rows, WorkerTable
 from penstock.kernel.format import Format
 from penstock.lake.call import Call
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     from penstock.formats.delta.lake.missing_files import MissingDeltaFiles
     from penstock.formats.delta.lake.parts import DeltaParts
     from penstock.formats.delta.lake.resync import DeltaSync
+    from penstock.formats.delta.lake.sweep import DeltaSweep
     from penstock.kernel.checks import Proposal
     from penstock.kernel.reachable import Progress
-    from penstock.lake.calls import EraseTable
+    from penstock.lake.calls import EraseTable, SweepTables
     from penstock.lake.resync_calls import Resync
     from penstock.lake.table import Table
 
@@ -35,6 +37,7 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
     name = "delta"
     content_type = DeltaTable
     calls = CALLS
+    record_folders = (LOG.rstrip("/"),)
 
     @cached_property
     def rules(self) -> Format:
@@ -80,6 +83,12 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
         from penstock.formats.delta.lake.resync import DeltaSync
 
         return DeltaSync(self.parts, call)
+
+    def table_sweep(self, call: SweepTables, progress: Progress) -> DeltaSweep:
+        from penstock.formats.delta.lake.sweep import DeltaSweep
+
+        notes = {note for other in self.lake.plugins if other is not self for note in other.folder_notes}
+        return DeltaSweep(self.lake.kernel, self.parts, call, progress, notes)
 
     def needed_folders(self, problems: list[str], progress: Progress) -> Iterator[NeededFolder]:
         from penstock.formats.delta.lake.needed_files import needed_folders

@@ -10,6 +10,8 @@ FORMAT: Final = TableFormat(
     name="files",
     plugin="penstock.formats.files.plugin:FilesPlugin",
     access_rules="penstock.formats.files.access:RULES",
+    cli="penstock.formats.files.cli.format_cli:FilesCli",
+    spark="penstock.formats.files.spark.format:FilesSpark",
     commands={
         "files": Command(
             "penstock.formats.files.cli.commands:files", summary="List, read, write and copy files of tables."

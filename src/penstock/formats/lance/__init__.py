@@ -10,6 +10,8 @@ FORMAT: Final = TableFormat(
     name="lance",
     plugin="penstock.formats.lance.plugin:LancePlugin",
     access_rules="penstock.formats.lance.access:RULES",
+    cli="penstock.formats.lance.cli.format_cli:LanceCli",
+    spark="penstock.formats.lance.spark.format:LanceSpark",
     commands={
         "lance": Command(
             "penstock.formats.lance.cli.commands:lance",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.formats.lance.lake.calls import CALLS
 from penstock.formats.lance.lake.installed import require_lance
+from penstock.formats.lance.names import OWNER
 from penstock.formats.plugin import Flaws, NeededFolder, PublishingPlugin, Rows, RowSource, WorkerTable
 from penstock.kernel.format import Format
 from penstock.kernel.fsck import Damage
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     from penstock.formats.lance.lake.parts import LanceParts
     from penstock.formats.lance.lake.proposed_rows import LanceRows
     from penstock.formats.lance.lake.resync import LanceSync
+    from penstock.formats.lance.lake.sweep import LanceSweep
     from penstock.kernel.checks import Proposal
     from penstock.kernel.reachable import Progress
-    from penstock.lake.calls import EraseTable
+    from penstock.lake.calls import EraseTable, SweepTables
     from penstock.lake.resync_calls import Resync
     from penstock.lake.table import Table
 
@@ -38,6 +40,7 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
     name = "lance"
     content_type = LanceTable
     calls = CALLS
+    folder_notes = (OWNER,)
 
     @cached_property
     def rules(self) -> Format:
@@ -96,6 +99,12 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
         from penstock.formats.lance.lake.resync import LanceSync
 
         return LanceSync(self.lake, self.parts, call)
+
+    def table_sweep(self, call: SweepTables, progress: Progress) -> LanceSweep:
+        from penstock.formats.lance.lake.sweep import LanceSweep
+
+        lake = self.lake
+        return LanceSweep(lake.kernel, lake.places, lake.id, lake.warehouse, call, progress)
 
     def needed_folders(self, problems: list[str], progress: Progress) -> Iterator[NeededFolder]:
         from penstock.formats.lance.lake.needed_files import needed_folders

@@ -16,9 +16,9 @@ from penstock.cli.declaration import (
     key_option,
     message_option,
 )
-from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.statuses import StatusLine, statuses
 from penstock.cli.rendering.times import counted
 from penstock.errors import PenstockError
 from penstock.formats.delta.cli.reading import delta_cat, delta_log
@@ -213,29 +213,18 @@ def _say_status(call: Call, found: Sequence[TableStatus]) -> None:
 
 
 def _statuses(screen: Screen, found: Sequence[TableStatus]) -> Iterator[str]:
-    if not found:
-        yield "no Delta tables. 'penstock delta create' makes one, 'penstock delta adopt' takes one over"
-    rows: list[Row] = [
-        [
-            Cell(printable(str(one.key)), "strong"),
-            f"v{one.latest_version}",
-            _published(one),
-            Cell("" if one.phase == "owned" else one.phase, "warning"),
-            Cell(printable(one.location), "dim"),
-        ]
-        for one in found
+    lines = [
+        StatusLine(
+            table,
+            version=f"v{table.latest_version}",
+            done="published",
+            to_do="publish",
+            phase="" if table.phase == "owned" else table.phase,
+        )
+        for table in found
     ]
-    yield from columns(screen, rows, flexible=-1)
-    for one in found:
-        if one.alarm:
-            yield f"{screen.paint('!', 'bad')} {printable(str(one.key))}: {one.alarm}"
-
-
-def _published(one: TableStatus) -> Cell:
-    if not one.backlog:
-        return Cell("published", "good")
-    age = f", for {one.oldest_s:.0f} s" if one.oldest_s is not None else ""
-    return Cell(f"{one.backlog:,} to publish{age}", "warning")
+    nothing = "no Delta tables. 'penstock delta create' makes one, 'penstock delta adopt' takes one over"
+    return statuses(screen, lines, nothing)
 
 
 @delta.command(

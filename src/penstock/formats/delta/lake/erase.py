@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.errors import TableConflict, Unavailable
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, TableCommit
-from penstock.formats.delta.lake.sweep import TableSweep
+from penstock.formats.delta.lake.sweep import DeltaSweep
 from penstock.formats.delta.lake.table import lines_of, sent
 from penstock.formats.delta.lines.line import line_of
 from penstock.formats.delta.lines.replacing import removal
@@ -221,14 +221,15 @@ class DeltaErasure:
     def sweep(self, progress: Progress) -> SweptTable:
         """Remove data files that no retained version names and that nobody can be about to commit."""
         call = SweepTables(key=self._key, remove_data=True, limit=None)
-        (swept,) = TableSweep(self._kernel, self._parts, call, progress).run()
+        sweep = DeltaSweep(self._kernel, self._parts, call, progress)
+        (swept,) = sweep.run(sweep.locations())
         self._place.remove_empty_folders()
         return swept
 
     def left(self, horizon: TableHorizon) -> Leftovers:
         """Files that no retained version names and that are there still."""
         call = SweepTables(key=self._key, dry_run=True)
-        needs = TableSweep(self._kernel, self._parts, call).needs_of_one()
+        needs = DeltaSweep(self._kernel, self._parts, call).needs_of_one()
         entries = [*self._place.entries()]
         everything = msgspec.structs.replace(needs, data_us=FOREVER_US, scratch_us=FOREVER_US)
         judged = [*judge(entries, everything)]

@@ -39,15 +39,11 @@ from penstock.formats.delta.spark.scan.scans import Piece
 from penstock.formats.rows.schema import Field
 from penstock.lake.table import Table
 from penstock.model.clock import now_us, utc
-from penstock.model.keys import Key
-from penstock.spark.arguments import check_version
-from penstock.spark.sessions import lake_of
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.lake.lake import Lake
 
 _TYPE: Final = Field(name=CHANGE_TYPE, type="string", nullable=True)
 _ORIGIN: Final = (
@@ -60,33 +56,12 @@ Group: TypeAlias = tuple[bool, frozenset[str]]
 """Whether files hold ``CHANGE_TYPE``, and which columns they do not hold, by their names there."""
 
 
-def changes(
-    spark: SparkSession,
-    key: str | Key,
-    from_version: int,
-    to_version: int | None = None,
-    *,
-    ref: str | None = None,
-    lake: Lake | None = None,
-) -> DataFrame:
-    """The changes of a table from one version to another, both included; to the latest if none is named.
-
-    Rows have the columns that the table has at the last of these versions, and ``_change_type``,
-    ``_commit_version`` and ``_commit_timestamp`` beside them. ``ref`` says on which branch, at which tag or
-    commit the table is looked at.
-
-    ``InvalidRequest`` if the table did not record its changes at one of the versions, or if its columns were
-    others there that the last one cannot show; ``VersionNotFound`` if there is no such version, or if its
-    commit or its data is there no more.
-    """
-    found = lake_of(spark, lake)
-    check_version(from_version, "from_version")
-    check_version(to_version, "to_version")
-    table = found.at(ref).table(key)
+def read_changes(spark: SparkSession, table: Table, first: int, last: int | None) -> DataFrame:
+    """The changes of a table from one version to another, both included; to the latest if none is named."""
     log = table.get_commits()
-    wanted = _versions(log, from_version, to_version)
+    wanted = _versions(log, first, last)
     metadata = table.snapshot(wanted[-1]).metadata
-    feed = _Feed(table, log, found.places.at(log.location), metadata)
+    feed = _Feed(table, log, table.lake.places.at(log.location), metadata)
     groups: dict[Group, list[Piece]] = {}
     for piece in feed.pieces(wanted):
         held = piece.file.partition_values or {}

@@ -89,15 +89,15 @@ class EndedJobs:
         """
         if job.state is not JobState.COMMITTING:
             return job
-        commit = self._attempts.commit_of(job)
+        commit = self._attempts.hand_off.find_commit(job)
         if commit is None and not job.is_abandoned(self._now_us):
             return job
         self._settled += 1
         if self._dry_run:
             return job
         if commit is not None:
-            return self._attempts.jobs.landed(job, commit) or job
-        return self._attempts.settle(job, NEVER_LANDED) or job
+            return self._attempts.hand_off.note_landed(job, commit)
+        return self._attempts.hand_off.call_off(job, NEVER_LANDED)
 
     def _forget(self, jobs: Iterable[Job]) -> int:
         """Forget jobs that were over long ago: none of their messages is answered any more."""

@@ -13,8 +13,6 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID, uuid4
 
-import msgspec
-
 from penstock.errors import (
     ConflictError,
     HistoryExpired,
@@ -108,15 +106,17 @@ class JobAnswers:
             raise
         except (RequestError, ConflictError) as refused:
             return self._refused(job, refused)
-        self._jobs.landed(job, NO_COMMIT if written.commit is None else written.commit.object_id)
+        commit = NO_COMMIT if written.commit is None else written.commit.object_id
+        self._attempts.hand_off.note_landed(job, commit)
         self._drop(job.own_branches())
         return written
 
     def _refused(self, job: Job, refused: RequestError | ConflictError) -> FilesWritten:
         """Note that a commit was refused, and raise why; unless it has landed, sent by somebody else."""
         is_off = isinstance(refused, IdempotencyKeyReused | JobOver)
-        ended = self._attempts.refused(job, "it was called off" if is_off else refused.message)
-        if ended is not None and ended.fence == job.fence:
+        why = "it was called off" if is_off else refused.message
+        ended = self._attempts.hand_off.note_refused(job, why)
+        if ended.fence == job.fence:
             self._drop(ended.own_branches())
             if ended.state is JobState.COMMITTED:
                 return self._committed(ended)
@@ -292,7 +292,7 @@ class JobAnswers:
     def _end(self, job: Job) -> None:
         """End a job that its process has left in the middle."""
         if job.state is JobState.COMMITTING:
-            self._attempts.settle(job, OUT_OF_TIME)
+            self._attempts.hand_off.call_off(job, OUT_OF_TIME)
         else:
             self._jobs.abort(job.id, OUT_OF_TIME, job.fence)
         self._drop(job.own_branches())
@@ -317,9 +317,10 @@ class JobAnswers:
 
     def _seen(self, job: Job) -> Job:
         """A job that was committing, as its branch says it ended. Who only looks changes nothing."""
-        if job.state is not JobState.COMMITTING or (commit := self._attempts.commit_of(job)) is None:
+        if job.state is not JobState.COMMITTING:
             return job
-        return msgspec.structs.replace(job, state=JobState.COMMITTED, commit=commit)
+        commit = self._attempts.hand_off.find_commit(job)
+        return job if commit is None else job.as_landed(commit, job.changed_us)
 
     def _list(self, call: files_calls.ListJobs) -> tuple[JobInfo, ...]:
         now_us = self._kernel.clock()

@@ -21,6 +21,7 @@ from penstock.cli.declaration import (
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.statuses import StatusLine, statuses
 from penstock.cli.rendering.times import ago, counted, size
 from penstock.formats.lance.cli.shapes import (
     LanceExport,
@@ -109,7 +110,7 @@ def _tables(screen: Screen, found: Sequence[LanceAbout]) -> Iterator[str]:
     rows: list[Row] = [
         [
             Cell(printable(str(one.key)), "strong"),
-            _number(one),
+            _number(one.version),
             Cell("private" if one.is_private else "", "warning"),
             Cell(printable(one.folder), "dim"),
         ]
@@ -118,8 +119,8 @@ def _tables(screen: Screen, found: Sequence[LanceAbout]) -> Iterator[str]:
     yield from columns(screen, rows, flexible=-1)
 
 
-def _number(one: LanceAbout) -> str:
-    return "declared" if one.version is None else f"v{one.version}"
+def _number(version: int | None) -> str:
+    return "declared" if version is None else f"v{version}"
 
 
 @lance.command("show", prints="LanceWhole", examples="$ penstock lance show archive.a")
@@ -140,7 +141,7 @@ def lance_show(call: Call, key: str, ref: str | None) -> None:
             ["id", str(about.id)],
             ["location", printable(about.location)],
             ["open at", printable(about.folder) if about.folder != about.location else ""],
-            ["version", _number(about)],
+            ["version", _number(about.version)],
             ["private", "yes, only the lake tells of its versions" if about.is_private else ""],
             *([printable(name), printable(value)] for name, value in sorted(about.properties.items())),
             *([f"branch {one.name}", f"from v{one.version} of {one.parent or 'main'}"] for one in branches),
@@ -238,28 +239,16 @@ def lance_status(call: Call, key: str | None) -> None:
 
 
 def _statuses(screen: Screen, found: Sequence[LanceStatus]) -> Iterator[str]:
-    if not found:
-        yield "no Lance tables"
-    rows: list[Row] = [
-        [
-            Cell(printable(str(one.key)), "strong"),
-            "declared" if one.version is None else f"v{one.version}",
-            _promoted(one),
-            Cell(printable(one.location), "dim"),
-        ]
-        for one in found
+    lines = [
+        StatusLine(
+            table,
+            version=_number(table.version),
+            done="" if table.version is None else "promoted",
+            to_do="promote",
+        )
+        for table in found
     ]
-    yield from columns(screen, rows, flexible=-1)
-    for one in found:
-        if one.alarm:
-            yield f"{screen.paint('!', 'bad')} {printable(str(one.key))}: {one.alarm}"
-
-
-def _promoted(one: LanceStatus) -> Cell:
-    if not one.backlog:
-        return Cell("" if one.version is None else "promoted", "good")
-    age = f", for {one.oldest_s:.0f} s" if one.oldest_s is not None else ""
-    return Cell(f"{one.backlog:,} to promote{age}", "warning")
+    return statuses(screen, lines, "no Lance tables")
 
 
 @lance.command("promote", prints="LanceTables", examples="$ penstock lance promote archive.a")
@@ -381,7 +370,7 @@ def lance_export(call: Call, root: str, ref: str | None, dry_run: bool) -> None:
         rows: list[Row] = [
             [
                 Cell(printable(str(one.key)), "strong"),
-                "declared" if one.version is None else f"v{one.version}",
+                _number(one.version),
                 Cell(printable(one.folder), "dim"),
             ]
             for one in done.tables

@@ -23,7 +23,6 @@ from penstock.formats.lance.spark.committing import Proposal
 from penstock.formats.lance.spark.earlier import earlier
 from penstock.formats.lance.spark.orders import (
     LanceOrder,
-    LanceWritten,
     check_storage_version,
     said,
     told_to_lance,
@@ -35,6 +34,7 @@ from penstock.lake.job_files import Began, is_refusal
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
+from penstock.spark.requests import WriteResult
 from penstock.spark.schemas import is_case_sensitive
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ SENDS_MAX: Final = 20
 """How often its commit is made anew, for the table as it is then."""
 
 
-def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: LanceOrder) -> LanceWritten | None:
+def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: LanceOrder) -> WriteResult | None:
     """Write the rows of a DataFrame to a Lance table; ``None`` if that changes nothing.
 
     ``InvalidRequest`` if the rows do not fit the table, as far as types tell before anything is written.
@@ -101,7 +101,7 @@ def _folder(about: LanceAbout | None) -> tuple[str, bool] | None:
 
 def _created(
     df: DataFrame, lake: Lake, key: Key, branch: str, order: LanceOrder, given: Any
-) -> LanceWritten | None:
+) -> WriteResult | None:
     if not order.create:
         raise KeyNotFound(
             f"there is no '{key}' on '{branch}', and it is not to be created", key=str(key), ref=branch
@@ -122,7 +122,7 @@ def _created(
 
 def _filled(
     df: DataFrame, lake: Lake, about: LanceAbout, branch: str, order: LanceOrder, given: Any
-) -> LanceWritten | None:
+) -> WriteResult | None:
     key = about.key
     if about.version is not None and order.mode is SaveMode.IGNORE:
         return None
@@ -246,13 +246,12 @@ def _again(lake: Lake, about: LanceAbout, base: Any, proposal: Proposal) -> Any:
     return opened
 
 
-def _written(key: Key, branch: str, order: LanceOrder, done: Output, committed: Committed) -> LanceWritten:
-    return LanceWritten(
+def _written(key: Key, branch: str, order: LanceOrder, done: Output, committed: Committed) -> WriteResult:
+    return WriteResult(
         key=key,
         branch=branch,
         version=committed.version,
         commit=committed.commit,
         job=order.job,
         rows=done.rows,
-        fragments=len(done.fragments),
     )

@@ -30,12 +30,8 @@ if TYPE_CHECKING:
 CHANGES: Final = "__is_cdc"
 """A column of booleans: whether a row is one of the change data feed. It comes before the partition
 columns."""
-
-
 BOUND_MAX_BYTES: Final = 512
 """How much of a text is told as a bound: more than any statistics keep of it."""
-
-
 SETTINGS: Final = {
     **MICROSECONDS,
     # Lists and decimals as only old readers want them.
@@ -43,8 +39,6 @@ SETTINGS: Final = {
     "spark.sql.parquet.fieldId.write.enabled": "true",
 }
 """Of the session, while it writes files of a Delta table."""
-
-
 CALENDARS: Final = (
     "spark.sql.parquet.datetimeRebaseModeInWrite",
     "spark.sql.parquet.int96RebaseModeInWrite",

@@ -1,0 +1,86 @@
+"""What the command line asks of a table format: its tables in words, doctor's checks, a demonstration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+
+from penstock.formats.registry import load, table_formats
+from penstock.lake.plugins import find_plugin
+
+if TYPE_CHECKING:
+    from penstock.cli.commands.demo import Story
+    from penstock.lake.lake import Lake
+    from penstock.lake.table import Table
+    from penstock.model.content import AnyContent, Content
+
+
+class Finding(NamedTuple):
+    """What a check of the doctor found."""
+
+    state: str
+    """``ok``, ``warning`` or ``failed``."""
+    finding: str
+    advice: str = ""
+
+
+DoctorCheck: TypeAlias = tuple[str, Callable[["Lake"], Finding]]
+"""What is looked at, and how."""
+
+
+class FormatCli:
+    """A format on the command line. What a format does not have, it leaves as it is here.
+
+    The contents are tables of the format that the lake manages. ``Damaged`` is raised by whatever reads the
+    state of one that cannot be read.
+    """
+
+    merges_folders: ClassVar[bool] = False
+    """Whether a merge can take one side of a folder of a table."""
+
+    def describe_version(self, content: Any) -> str:
+        """The version of a table, as ``v118``, or what stands for one; empty if it has none yet."""
+        raise NotImplementedError
+
+    def describe_fields(self, content: Any) -> list[tuple[str, str]]:
+        """What a table is: names of facts and the facts. Empty facts are left out."""
+        raise NotImplementedError
+
+    def describe_change(self, before: Any, after: Any) -> str:
+        """What became of a table that stays where it is."""
+        return f"{self.describe_version(before)} → {self.describe_version(after)}"
+
+    def describe_commit(self, table: Table, before: AnyContent | None, after: Any) -> str | None:  # noqa: ARG002
+        """What a commit did to a table, read from the table; ``None`` if the contents tell all of it."""
+        return None
+
+    def describe_merge(self, table: Table, before: AnyContent | None, after: Any) -> str:  # noqa: ARG002
+        """What a merge that has landed brought to a table, read from the table."""
+        return ""
+
+    def doctor_checks(self, lake: Lake) -> Sequence[DoctorCheck]:  # noqa: ARG002
+        """What the doctor looks at, if the lake has tables of the format."""
+        return ()
+
+    def tell_demo(self, story: Story) -> str:  # noqa: ARG002
+        """Tell the part of the demonstration that is about the format, and return a command to try then."""
+        return ""
+
+
+@cache
+def format_clis() -> tuple[FormatCli, ...]:
+    """The part of every format for the command line, all of them loaded."""
+    return tuple(_load(declared.name) for declared in table_formats())
+
+
+def find_format_cli(content: Content | None) -> FormatCli | None:
+    """The part of the format of a table that the lake manages; ``None`` for whatever else a key may hold."""
+    plugin = find_plugin(content)  # type: ignore[arg-type]
+    return None if plugin is None else _load(plugin.name)
+
+
+@cache
+def _load(name: str) -> FormatCli:
+    part: FormatCli = load(next(declared.cli for declared in table_formats() if declared.name == name))()
+    return part

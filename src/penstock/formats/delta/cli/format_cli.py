@@ -1,0 +1,145 @@
+"""Delta tables in the words of the command line, and what the doctor looks at."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from penstock.cli.format_cli import DoctorCheck, Finding, FormatCli
+from penstock.cli.rendering.screen import printable
+from penstock.cli.rendering.times import counted
+from penstock.errors import PenstockError
+from penstock.formats.delta.cli.demo import tell_of_rows
+from penstock.formats.delta.lake.calls import GetTableStatus
+from penstock.formats.delta.lake.snapshot import commits_of
+from penstock.formats.delta.lines.line import Line, line_of
+from penstock.formats.delta.protocol.actions import Action, parse_commit
+from penstock.formats.delta.protocol.deeds import Files, deed
+from penstock.lake.lake import Lake
+from penstock.lake.table import Table
+from penstock.model.content import AnyContent, DeltaTable
+
+if TYPE_CHECKING:
+    from penstock.cli.commands.demo import Story
+
+REPAIRS_MAX_S: Final = 10.0
+"""How long logs are read to find tables to repair."""
+REPAIRS_NAMED_MAX: Final = 3
+
+
+class DeltaCli(FormatCli):
+    """A Delta table is told by its latest version; what was done to it, by its log."""
+
+    def describe_version(self, content: DeltaTable) -> str:
+        return f"v{line_of(content).latest}"
+
+    def describe_fields(self, content: DeltaTable) -> list[tuple[str, str]]:
+        line = line_of(content)
+        return [
+            ("id", str(content.id)),
+            ("location", printable(content.location)),
+            ("version", str(line.latest)),
+            ("published", f"version {line.published} or later" if line.published >= 0 else ""),
+            ("phase", "" if line.phase == "owned" else line.phase),
+        ]
+
+    def describe_commit(self, table: Table, before: AnyContent | None, after: DeltaTable) -> str:
+        commits = _read_commits(table, before, after)
+        version = self.describe_version(after)
+        return f"{version} {deed([action for one in commits for action in one])}" if commits else version
+
+    def describe_merge(self, table: Table, before: AnyContent | None, after: DeltaTable) -> str:
+        commits = _read_commits(table, before, after)
+        return str(Files.of(commits)) if commits else ""
+
+    def doctor_checks(self, lake: Lake) -> list[DoctorCheck]:
+        if not _has_tables(lake):
+            return []
+        repairs: list[DoctorCheck] = [("Delta repairs", check_repairs)] if lake.is_embedded else []
+        return [("Delta tables", check_publishing), *repairs]
+
+    def tell_demo(self, story: Story) -> str:
+        return "delta log shop.orders" if tell_of_rows(story) else ""
+
+
+def _read_commits(table: Table, before: AnyContent | None, after: DeltaTable) -> list[Sequence[Action]]:
+    """The commits of a table that led from one of its states to another; none if they cannot be told."""
+    first, last = _new_versions(before, after)
+    if last < first:
+        return []
+    log = table.get_commits(first, last)
+    files = list(commits_of(log, table.lake.places.at(log.location), range(first, last + 1)))
+    if any(one.data is None for one in files):
+        return []
+    return [[line.action for line in parse_commit(one.data or b"")] for one in files]
+
+
+def _new_versions(before: AnyContent | None, after: DeltaTable) -> tuple[int, int]:
+    """The first and the last version that one state of a table has and another has not.
+
+    None where the later one does not go on from the earlier one, as after a merge that put a branch on top of
+    another line.
+    """
+    line = line_of(after)
+    if not isinstance(before, DeltaTable) or not before.is_managed or before.id != after.id:
+        return 0, line.latest
+    was = line_of(before)
+    return (was.latest + 1, line.latest) if _goes_on(was, line) else (0, -1)
+
+
+def _goes_on(was: Line, line: Line) -> bool:
+    """Whether a line has another's latest version, as far as its newest entries tell."""
+    if was.tail is None:
+        return was.latest <= line.fork
+    back = line.latest - was.latest
+    return 0 <= back < len(line.entries) and line.entries[-1 - back].uuid == was.entries[-1].uuid
+
+
+def _has_tables(lake: Lake) -> bool:
+    """Whether there is a Delta table to look at."""
+    try:
+        return bool(lake.do(GetTableStatus(limit=1)))
+    except PenstockError:
+        return False  # as without a default branch, of which another check tells
+
+
+def check_publishing(lake: Lake) -> Finding:
+    """How far the lake's Delta tables are published."""
+    tables = lake.delta.status()
+    alarms = [f"{table.key}: {table.alarm.partition(chr(10))[0]}" for table in tables if table.alarm]
+    if alarms:
+        return Finding("failed", alarms[0], "'penstock delta status' tells more")
+    count = counted(len(tables), "table")
+    if behind := sum(table.backlog for table in tables):
+        oldest_s = max(table.oldest_s or 0.0 for table in tables)
+        waiting = counted(behind, "version is", "versions are")
+        return Finding(
+            "warning",
+            f"{count}, {waiting} not published yet, the oldest for {oldest_s:.0f} s",
+            "a server publishes them by itself; so does 'penstock delta publish'",
+        )
+    return Finding("ok", f"{count}, all published")
+
+
+def check_repairs(lake: Lake) -> Finding:
+    """Which Delta tables of the default branch hold what other engines stumble over."""
+    until = monotonic() + REPAIRS_MAX_S
+    tables = lake.delta.status()
+    looked_at, wanting = 0, []
+    for table in tables:
+        if monotonic() > until:
+            break
+        looked_at += 1
+        if lake.delta.needs_repair(table.key):
+            wanting.append(str(table.key))
+    read = counted(looked_at, "table") + (f" of {len(tables)}" if looked_at < len(tables) else "")
+    if not wanting:
+        return Finding("ok", f"none needed by {read}")
+    names = ", ".join(wanting[:REPAIRS_NAMED_MAX]) + (", …" if len(wanting) > REPAIRS_NAMED_MAX else "")
+    return Finding(
+        "warning",
+        f"other engines misread what Penstock 0.1 wrote to {len(wanting)} of {read}: {names}",
+        f"'penstock delta repair {shlex.quote(wanting[0])}' adds a version that they read, without rows",
+    )

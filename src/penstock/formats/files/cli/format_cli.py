@@ -1,0 +1,34 @@
+"""Tables of files in the words of the command line."""
+
+from __future__ import annotations
+
+from penstock.cli.format_cli import FormatCli
+from penstock.cli.rendering.screen import printable
+from penstock.cli.rendering.times import counted, size
+from penstock.formats.files.files import state_of
+from penstock.model.content import FilesTable
+
+
+class FilesCli(FormatCli):
+    """A table of files has no versions: how many files it has stands for one."""
+
+    merges_folders = True
+
+    def describe_version(self, content: FilesTable) -> str:
+        return counted(state_of(content).files, "file")
+
+    def describe_fields(self, content: FilesTable) -> list[tuple[str, str]]:
+        state = state_of(content)
+        return [
+            ("id", str(content.id)),
+            ("files", f"{state.files:,}"),
+            ("size", size(state.size)),
+            ("format", printable(state.layout.format)),
+            ("partitions", printable(", ".join(state.layout.partition_by))),
+            ("tree", state.root.hex()),
+        ]
+
+    def describe_change(self, before: FilesTable, after: FilesTable) -> str:
+        if self.describe_version(before) == self.describe_version(after):
+            return "files changed"
+        return super().describe_change(before, after)

@@ -1,0 +1,70 @@
+"""Lance tables in the words of the command line, and what the doctor looks at."""
+
+from __future__ import annotations
+
+from penstock.cli.format_cli import DoctorCheck, Finding, FormatCli
+from penstock.cli.rendering.screen import printable
+from penstock.cli.rendering.times import counted
+from penstock.errors import PenstockError
+from penstock.formats.lance.lake.kept import tables_at
+from penstock.formats.lance.lake.readability import LanceReadability
+from penstock.formats.lance.state import state_of
+from penstock.lake.embedded import Embedded
+from penstock.lake.lake import Lake
+from penstock.model.content import LanceTable
+from penstock.model.encoding import NO_COMMIT
+from penstock.model.references import Kind
+
+
+class LanceCli(FormatCli):
+    """A Lance table is told by its newest version."""
+
+    def describe_version(self, content: LanceTable) -> str:
+        newest = state_of(content).newest
+        return f"v{newest}" if newest else ""
+
+    def describe_fields(self, content: LanceTable) -> list[tuple[str, str]]:
+        state = state_of(content)
+        return [
+            ("id", str(content.id)),
+            ("location", printable(content.location)),
+            ("version", str(state.newest or "")),
+            ("line", printable(state.chain)),
+            ("private", "yes" if state.is_private else ""),
+            *((printable(name), printable(text)) for name, text in sorted(state.properties.items())),
+        ]
+
+    def describe_change(self, before: LanceTable, after: LanceTable) -> str:
+        old = self.describe_version(before) or "declared"
+        new = self.describe_version(after) or "declared"
+        if old != new:
+            return f"{old} → {new}"
+        if state_of(before).chain != state_of(after).chain:
+            return f"{old} → {new} of another line, whose rows may be others"
+        return "branches, tags, properties or older versions changed"
+
+    def doctor_checks(self, lake: Lake) -> list[DoctorCheck]:
+        return [("Lance tables", check_manifests)] if lake.is_embedded and has_tables(lake) else []
+
+
+def has_tables(lake: Lake) -> bool:
+    """Whether there is a Lance table to look at, at any reference."""
+    heads = {one.head for kind in (Kind.BRANCH, Kind.TAG) for one in lake.kernel.references.all(kind)}
+    try:
+        return any(True for head in heads - {NO_COMMIT} for _ in tables_at(lake.kernel, head))
+    except PenstockError:
+        return False  # what is damaged is told by 'penstock fsck'
+
+
+def check_manifests(lake: Lake) -> Finding:
+    """Whether Lance tables can be read at every reference, as far as their manifests tell."""
+    assert isinstance(lake.catalogue, Embedded)
+    readability = LanceReadability(lake.kernel, lake.catalogue.places, with_files=False)
+    gone = list(readability.unreadable())
+    if gone:
+        more = f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
+        return Finding(
+            "failed", f"at {gone[0].where} {gone[0]}{more}", "'penstock fsck' tells of all of them"
+        )
+    count = counted(len(readability.tables), "table")
+    return Finding("ok", f"{count}, with the manifests of all versions that branches and tags are at")

@@ -1,0 +1,98 @@
+"""The hand-off: how a job or a transaction sends its one commit to a branch, and learns what came of it.
+
+Both are a row that goes from open to committing, and from there to committed or aborted. A job has a fence
+as well, which says whose attempt counts; a transaction has a lease. The row and the branch's row are two
+rows. What holds them together is the idempotency key of the commit: the row says *committing* before the
+commit is sent, and from then on only the branch's log tells what came of it (see ``kernel.sent``). So what is
+said to be aborted never lands, and what has landed is never sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Generic, Protocol, Self, TypeVar
+
+from penstock.kernel.records import Keep
+from penstock.kernel.sent import Dispatch, Sent
+from penstock.model.encoding import ObjectId
+
+
+class Handed(Protocol):
+    """The value in the row of a job or a transaction."""
+
+    @property
+    def sends(self) -> int:
+        """How often its commit was sent."""
+
+    def as_landed(self, commit: ObjectId, now_us: int) -> Self: ...
+    def as_aborted(self, why: str, now_us: int) -> Self: ...
+
+
+class InDoubt:
+    """The answer that another sending of the same commit may still land."""
+
+
+IN_DOUBT: Final = InDoubt()
+
+V = TypeVar("V", bound=Handed)
+K = TypeVar("K")
+
+
+class CommittingRows(Protocol[V, K]):
+    """The rows of jobs, or of transactions, as far as they are committing."""
+
+    def change_committing(self, known: K, change: Callable[[V, int], V | Keep[InDoubt]]) -> K | InDoubt:
+        """Change the row of one that is committing, by a function that gets its value and the time.
+
+        A row that is not committing any more, or is another attempt's, stays. Returns it as it is then.
+        """
+
+    def read_again(self, known: K) -> K:
+        """The same as its row has it now."""
+
+    def describe_sent(self, known: K) -> Sent:
+        """The commit that it sends."""
+
+
+class HandOff(Generic[V, K]):
+    """Ends what is committing: as committed if its commit has landed, or so that it never will."""
+
+    def __init__(self, rows: CommittingRows[V, K], dispatch: Dispatch) -> None:
+        self._rows, self._dispatch = rows, dispatch
+
+    def find_commit(self, known: K) -> ObjectId | None:
+        """The commit that it has come to, by the log of its branch. Who looks changes nothing."""
+        return self._dispatch.commit_of(self._rows.describe_sent(known))
+
+    def note_landed(self, known: K, commit: ObjectId) -> K:
+        """Note that its commit has landed."""
+        return self._ended(known, lambda found, now_us: found.as_landed(commit, now_us))
+
+    def note_refused(self, known: K, why: str, *, is_alone: bool = False, is_certain: bool = True) -> K:
+        """Note that its commit was refused; it may have landed after all, by another sending.
+
+        Where it was sent several times, one of the others may still be under way: that is called off first,
+        unless the refusal holds for all of them (``is_alone``). So is one whose refusal may have come up
+        after it landed (not ``is_certain``).
+        """
+
+        def decide(found: V, now_us: int) -> V | Keep[InDoubt]:
+            if not is_alone and (found.sends > 1 or not is_certain):
+                return Keep(IN_DOUBT)
+            return found.as_aborted(why, now_us)
+
+        ended = self._rows.change_committing(known, decide)
+        return self.call_off(known, why) if isinstance(ended, InDoubt) else ended
+
+    def call_off(self, known: K, why: str) -> K:
+        """End it, whoever is sending it."""
+        known = self._rows.read_again(known)
+        commit = self._dispatch.call_off(self._rows.describe_sent(known))
+        if commit is not None:
+            return self.note_landed(known, commit)
+        return self._ended(known, lambda found, now_us: found.as_aborted(why, now_us))
+
+    def _ended(self, known: K, end: Callable[[V, int], V]) -> K:
+        ended = self._rows.change_committing(known, end)
+        assert not isinstance(ended, InDoubt)
+        return ended
