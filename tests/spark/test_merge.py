@@ -13,7 +13,7 @@ import pytest
 from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.merging import Merge, merge
+from penstock.spark.merging import MergeBuilder, merge
 from tests.spark.reading_tables import using
 from tests.spark.writing_cases import delta_table
 
@@ -55,7 +55,7 @@ def found(table: Table) -> Counter[Row]:
     return rows
 
 
-def having(one: Merge, on: str) -> Merge:
+def having(one: MergeBuilder, on: str) -> MergeBuilder:
     """A merge with another condition."""
     return one._replace(plan=one.plan._replace(on=on))
 
@@ -242,7 +242,7 @@ def found_where(table: Table, where: str) -> list[int]:
 def test_what_cannot_be_is_refused_before_a_job(
     create: Callable[..., Table],
     source: Callable[..., DataFrame],
-    describe: Callable[[Merge], Merge],
+    describe: Callable[[MergeBuilder], MergeBuilder],
     said: str,
 ) -> None:
     table = create([(1, "a", 1)])

@@ -15,8 +15,8 @@ from penstock.spark.requests import (
     NOT_MATCHED_BY_SOURCE,
     UPDATE,
     MergeClause,
-    MergePlan,
-    RowChange,
+    RowMerge,
+    TableChange,
     Values,
     WriteResult,
 )
@@ -38,7 +38,7 @@ def merge(
     message: str | None = None,
     author: str | None = None,
     idempotency_key: str | None = None,
-) -> Merge:
+) -> MergeBuilder:
     """Begin to merge rows into a table: name what is to be done, then ``commit``.
 
     ``on`` tells which rows of the two belong together, such as ``target.id = source.id``; nulls equal
@@ -46,7 +46,7 @@ def merge(
     the first applies whose condition is true; only the last may be without one.
     """
     check_frame(source)
-    change = RowChange(
+    change = TableChange(
         spark=source.sparkSession,
         lake=lake_of(source.sparkSession, lake),
         key=Key.parse(key),
@@ -55,32 +55,32 @@ def merge(
         author=author,
         idempotency_key=idempotency_key,
     )
-    return Merge(change, MergePlan(source, on))
+    return MergeBuilder(change, RowMerge(source, on))
 
 
-class Merge(NamedTuple):
+class MergeBuilder(NamedTuple):
     """A merge that is being described. Each step gives a new one; nothing is read before ``commit``."""
 
-    change: RowChange
-    plan: MergePlan
+    change: TableChange
+    plan: RowMerge
 
-    def when_matched_update(self, set: Values, condition: str | Column | None = None) -> Merge:  # noqa: A002
+    def when_matched_update(self, set: Values, condition: str | Column | None = None) -> MergeBuilder:  # noqa: A002
         """Give columns of rows that the source matches new values, as in ``update``."""
         return self._with(MergeClause(MATCHED, UPDATE, set, condition))
 
-    def when_matched_update_all(self, condition: str | Column | None = None) -> Merge:
+    def when_matched_update_all(self, condition: str | Column | None = None) -> MergeBuilder:
         """Put the source's row in the place of the one that it matches; it has all columns of the table."""
         return self._with(MergeClause(MATCHED, UPDATE, None, condition))
 
-    def when_matched_delete(self, condition: str | Column | None = None) -> Merge:
+    def when_matched_delete(self, condition: str | Column | None = None) -> MergeBuilder:
         """Delete rows that the source matches."""
         return self._with(MergeClause(MATCHED, DELETE, {}, condition))
 
-    def when_not_matched_insert(self, values: Values, condition: str | Column | None = None) -> Merge:
+    def when_not_matched_insert(self, values: Values, condition: str | Column | None = None) -> MergeBuilder:
         """Insert a row for one of the source that matches none; columns without a value are null."""
         return self._with(MergeClause(NOT_MATCHED, INSERT, values, condition))
 
-    def when_not_matched_insert_all(self, condition: str | Column | None = None) -> Merge:
+    def when_not_matched_insert_all(self, condition: str | Column | None = None) -> MergeBuilder:
         """Insert rows of the source that match none; they have all columns of the table."""
         return self._with(MergeClause(NOT_MATCHED, INSERT, None, condition))
 
@@ -88,11 +88,11 @@ class Merge(NamedTuple):
         self,
         set: Values,  # noqa: A002
         condition: str | Column | None = None,
-    ) -> Merge:
+    ) -> MergeBuilder:
         """Give columns of rows that the source does not match new values, made of the rows alone."""
         return self._with(MergeClause(NOT_MATCHED_BY_SOURCE, UPDATE, set, condition))
 
-    def when_not_matched_by_source_delete(self, condition: str | Column | None = None) -> Merge:
+    def when_not_matched_by_source_delete(self, condition: str | Column | None = None) -> MergeBuilder:
         """Delete rows that the source does not match."""
         return self._with(MergeClause(NOT_MATCHED_BY_SOURCE, DELETE, {}, condition))
 
@@ -105,5 +105,5 @@ class Merge(NamedTuple):
         change, plan = self.change, self.plan
         return ask_format(change.table, lambda one: one.merge(change, plan))
 
-    def _with(self, clause: MergeClause) -> Merge:
+    def _with(self, clause: MergeClause) -> MergeBuilder:
         return self._replace(plan=self.plan._replace(clauses=(*self.plan.clauses, clause)))

@@ -134,7 +134,7 @@ class ReadRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowChange:
+class TableChange:
     """A change of rows of a table: what a deletion, an update and a merge have in common."""
 
     spark: SparkSession
@@ -165,7 +165,7 @@ class MergeClause(NamedTuple):
     condition: str | Column | None = None
 
 
-class MergePlan(NamedTuple):
+class RowMerge(NamedTuple):
     """Which rows belong together, and what is done with them."""
 
     source: DataFrame

@@ -63,7 +63,7 @@ def after_writing(monkeypatch: pytest.MonkeyPatch, happen: Callable[[], Any]) ->
     """Have something happen whenever a job has written its fragments, and before it commits them."""
     original = output.run
 
-    def run(*given: Any) -> output.Output:
+    def run(*given: Any) -> output.LanceOutput:
         done = original(*given)
         happen()
         return done

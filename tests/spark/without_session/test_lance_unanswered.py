@@ -16,7 +16,7 @@ from penstock.formats.lance.lake.jobs import Committed
 from penstock.formats.lance.spark import committing, creating, writing
 from penstock.formats.lance.spark.earlier import earlier
 from penstock.formats.lance.spark.orders import LanceOrder
-from penstock.formats.lance.spark.output import Output
+from penstock.formats.lance.spark.output import LanceOutput
 from penstock.lake.call import Call, Said
 from penstock.lake.calls import CommitOperations, GetOutcome
 from penstock.lake.lake import Lake
@@ -64,10 +64,10 @@ def run(lake: Lake, branch: str, fails: BaseException | None = None) -> WriteRes
     with creating.declared(lake, ITEMS, branch, ORDER) as new:
         fragments = write_fragments(rows([1, 2, 3]), new.about.folder, mode="create")
         files = tuple(f"data/{file.path}" for one in fragments for file in one.files)
-        done = Output(fragments=tuple(one.to_json() for one in fragments), rows=3, files=files)
+        done = LanceOutput(fragments=tuple(one.to_json() for one in fragments), rows=3, files=files)
         if fails is not None:
             raise fails
-        proposal = committing.Proposal(
+        proposal = committing.LanceProposal(
             key=ITEMS,
             branch=new.branch,
             job=new.job,
@@ -232,7 +232,7 @@ def created(lake: Lake) -> None:
     with creating.declared(lake, ITEMS, "main", ORDER) as new:
         written(lake.lance(new.branch), "items", ids=[1, 2, 3])
         files = tuple(f"data/{one.name}" for one in Path(new.about.folder, "data").iterdir())
-        with writing._removed_if_refused(lake, new.about, Output(fragments=(), rows=3, files=files)):
+        with writing._removed_if_refused(lake, new.about, LanceOutput(fragments=(), rows=3, files=files)):
             new.land(Said(message="create"))
 
 

@@ -15,7 +15,7 @@ from penstock.formats.delta.spark.writes.row_writes import write_rows
 from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
 from penstock.spark.format import SparkFormat, TableSource
-from penstock.spark.requests import MergePlan, ReadRequest, RowChange, Values, WriteRequest, WriteResult
+from penstock.spark.requests import ReadRequest, RowMerge, TableChange, Values, WriteRequest, WriteResult
 from penstock.spark.scan.conditions import means_the_same
 from penstock.spark.scan.origins import origin_of
 from penstock.spark.source.options import Options
@@ -56,13 +56,13 @@ class DeltaSpark(SparkFormat):
         snapshot.note_read(condition)
         return scans.rows(spark, unnoted, unnoted.files(condition), origin=origin_of(table))
 
-    def delete(self, change: RowChange, where: str | Column | None) -> WriteResult | None:
+    def delete(self, change: TableChange, where: str | Column | None) -> WriteResult | None:
         return _rewritten(change, lambda table: plans.plan_delete(change.spark, table, where))
 
-    def update(self, change: RowChange, values: Values, where: str | Column | None) -> WriteResult | None:
+    def update(self, change: TableChange, values: Values, where: str | Column | None) -> WriteResult | None:
         return _rewritten(change, lambda table: plans.plan_update(change.spark, table, values, where))
 
-    def merge(self, change: RowChange, plan: MergePlan) -> WriteResult | None:
+    def merge(self, change: TableChange, plan: RowMerge) -> WriteResult | None:
         return _rewritten(change, lambda table: merges.plan_merge(table, plan))
 
     def changes(self, spark: SparkSession, table: Table, first: int, last: int | None) -> DataFrame:
@@ -75,7 +75,7 @@ class DeltaSpark(SparkFormat):
         return DeltaSource(options)
 
 
-def _rewritten(change: RowChange, plan: Callable[[JobTable], Rewrite | None]) -> WriteResult | None:
+def _rewritten(change: TableChange, plan: Callable[[JobTable], Rewrite | None]) -> WriteResult | None:
     table = JobTable(change.lake, change.key, change.branch)
     ratified = rewriting.done_before(table, change.idempotency_key)
     if ratified is None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("penstock.spark")
 
 
-class Attempt:
+class JobAttempt:
     """One try of a job to write a table."""
 
     def __init__(self, lake: Lake, order: FilesJob, job: str) -> None:

@@ -17,7 +17,7 @@ from penstock.formats.files.lake.answers import FilesAbout, TableLayout
 from penstock.formats.files.lake.calls import GetFilesTable
 from penstock.formats.files.lake.saving import FilesJob
 from penstock.formats.files.spark import output
-from penstock.formats.files.spark.attempts import Attempt
+from penstock.formats.files.spark.attempts import JobAttempt
 from penstock.formats.files.spark.orders import FilesOrder
 from penstock.lake.write_jobs import SaveMode, check_new_key
 from penstock.model.conflicts import Conflict, ConflictKind
@@ -49,7 +49,7 @@ def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: FilesO
     """
     lake.begin_write(makes_lake=order.create)
     job = _job(df.sparkSession, key, branch, order)
-    attempt = Attempt(lake, job, order.job)
+    attempt = JobAttempt(lake, job, order.job)
     if attempt.is_over:
         return attempt.earlier()
     with attempt.aborted_if_it_fails():
@@ -70,8 +70,8 @@ def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: FilesO
         return _committed(df, attempt, job, order)
 
 
-def _committed(df: DataFrame, attempt: Attempt, job: FilesJob, order: FilesOrder) -> WriteResult | None:
-    target = output.Target(
+def _committed(df: DataFrame, attempt: JobAttempt, job: FilesJob, order: FilesOrder) -> WriteResult | None:
+    target = output.OutputTarget(
         pool=attempt.pool,
         folder=attempt.folder,
         format=order.format,

@@ -18,7 +18,7 @@ from penstock.spark.write_arguments import job_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.formats.lance.spark.output import Output
+    from penstock.formats.lance.spark.output import LanceOutput
 
 LANCE: Final = "lance"
 VECTOR: Final = "vector."
@@ -117,7 +117,7 @@ def _number(name: str, value: str) -> int:
 # -- what is told ------------------------------------------------------------------------------------------
 
 
-def said(spark: SparkSession, key: Key, order: LanceOrder, done: Output) -> Said:
+def said(spark: SparkSession, key: Key, order: LanceOrder, done: LanceOutput) -> Said:
     """What the commit says of itself, so that the history tells what ran."""
     told: dict[str, tuple[str, ...]] = {name: (value,) for name, value in order.properties.items()}
     told |= {

@@ -14,13 +14,13 @@ from penstock.formats.delta.spark.rewrites.pairs import Pairs
 from penstock.formats.delta.spark.rewrites.rewriting import Rewrite
 from penstock.spark import jar
 from penstock.spark.analysis import analysing, condition_of
-from penstock.spark.requests import NOT_MATCHED, UPDATE, MergeClause, MergePlan
+from penstock.spark.requests import NOT_MATCHED, UPDATE, MergeClause, RowMerge
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def plan_merge(table: JobTable, plan: MergePlan) -> Rewrite | None:
+def plan_merge(table: JobTable, plan: RowMerge) -> Rewrite | None:
     """Write the files that a merge takes; ``None`` if there is nothing to do."""
     _check_clauses(plan.clauses)
     only_inserts = all(one.kind == NOT_MATCHED for one in plan.clauses)

@@ -112,12 +112,12 @@ class Pairs:
         actions_all = [*rewriting.removals(goes), *actions]
         return Rewrite(self._table, "MERGE", self._told(), actions_all, rewriting.looked(self._region, stays))
 
-    def _look(self) -> _Found:
+    def _look(self) -> _TouchedFiles:
         """The first look: which files hold rows to be changed, and which hold rows that are only matched."""
         from pyspark.sql import functions as f
 
         if not self._candidates:
-            return _Found([], [], False)
+            return _TouchedFiles([], [], False)
         how = "left_outer" if self._looks_everywhere else "inner"
         pairs = self._with_clause(self._rows(self._candidates).join(self._source, self._on.column, how))
         by_row = pairs.groupBy(FILE, ROW).agg(
@@ -137,7 +137,7 @@ class Pairs:
                 table=str(self._table.key),
                 rows=several,
             )
-        return _Found(
+        return _TouchedFiles(
             changed=[one[0] for one in files if one[2]],
             matched=[one[0] for one in files if one[1] and not one[2]],
             has_several=any(one[3] for one in files),
@@ -254,7 +254,7 @@ class Pairs:
         return {"predicate": self._on.told}
 
 
-class _Found(NamedTuple):
+class _TouchedFiles(NamedTuple):
     """What the first look has seen: files by their numbers among the candidates."""
 
     changed: list[int]

@@ -19,7 +19,7 @@ from penstock.formats.delta.protocol.actions import Action, Add, Remove
 from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE
 from penstock.formats.delta.protocol.properties import APPEND_ONLY, CHANGE_DATA_FEED, is_on
 from penstock.formats.delta.rows.writing import check_features
-from penstock.formats.delta.spark.job.jobs import CHANGES
+from penstock.formats.delta.spark.job.outputs import CHANGES
 from penstock.lake.call import Said
 from penstock.spark.requests import DELETE, INSERT, UPDATE
 
