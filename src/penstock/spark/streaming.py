@@ -61,15 +61,14 @@ def sink(
     parsed = Key.parse(key)
     if (chosen := MODES.get(str(mode).lower())) is None:
         raise InvalidRequest(f"a stream's mode is one of {', '.join(MODES)}, not {mode!r}")
-
     options = cast("WriteOptions", {"partition_overwrite": "static", **more})
     check_known(more, TableOptions.__optional_keys__, "a stream into a table")
     check_write_options(default_format(), "", options)
 
     def write_batch(rows: DataFrame, batch: int) -> None:
-        query = app_id if app_id is not None else _query_id(rows.sparkSession)
-        numbered = cast("WriteOptions", {**options, "app_id": query, "batch": batch})
         with telling():
+            query = app_id if app_id is not None else _query_id(rows.sparkSession)
+            numbered = cast("WriteOptions", {**options, "app_id": query, "batch": batch})
             result = write(
                 rows,
                 parsed,
