@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.formats.delta.lake.answers import Ratified
 from penstock.formats.delta.spark.change_feed import read_changes
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites import merges, plans, rewriting
@@ -12,6 +11,7 @@ from penstock.formats.delta.spark.rewrites.rewriting import Rewrite
 from penstock.formats.delta.spark.scan import scans
 from penstock.formats.delta.spark.writes import orders
 from penstock.formats.delta.spark.writes.row_writes import write_rows
+from penstock.lake.answers import Ratified
 from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
 from penstock.spark.format import SparkFormat, TableSource

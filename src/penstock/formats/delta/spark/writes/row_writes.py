@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound
-from penstock.formats.delta.lake.answers import Ratified
-from penstock.formats.delta.lake.creation import EXISTS
 from penstock.formats.delta.lake.table import done_before
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.writes import creating, filling
 from penstock.formats.delta.spark.writes.orders import Order
+from penstock.lake.answers import Ratified
+from penstock.lake.table_writing import EXISTS
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
