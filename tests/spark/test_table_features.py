@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from penstock.formats.delta.spark.changes import delete, update
 from penstock.lake.lake import Lake
+from penstock.spark.changing import delete, update
 from penstock.spark.writing import write
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from penstock.formats.delta.rows.writing import check_features
 from penstock.formats.delta.spark.job import jobs
 from penstock.formats.delta.spark.job.actions import file_actions
 from penstock.formats.delta.spark.job.footers import told_leaves
+from penstock.formats.delta.spark.job.outputs import JobTarget
 from penstock.formats.delta.spark.job.partitions import fields_of, named_for_directories
 from penstock.formats.delta.spark.writes.schemas import check_names
 from penstock.lake.job_files import remove_files
@@ -49,7 +50,7 @@ def write_files(
     check_names(metadata)
     fields = fields_of(metadata)
     leaves = told_leaves(indexed_leaves(metadata, clustering))
-    target = jobs.Target(
+    target = JobTarget(
         place=lake.places.at(location),
         partition_by=metadata.partition_columns,
         has_changes=has_changes,
@@ -69,7 +70,7 @@ def write_files(
     return actions
 
 
-def _name_max_bytes(target: jobs.Target) -> int | None:
+def _name_max_bytes(target: JobTarget) -> int | None:
     """How long the name of a partition's directory may be; ``None`` where none is made, or not on a disk."""
     return None if target.prefix_length or "://" in target.place.url else NAME_MAX_BYTES
 
