@@ -16,8 +16,8 @@ from textwrap import dedent
 from typing import Any
 
 import click
+import msgspec
 
-from penstock.cli import shapes
 from penstock.cli.call import Call, pass_call
 from penstock.cli.commands.demo_spark import tell_of_spark, what_is_missing
 from penstock.cli.declaration import command
@@ -32,7 +32,16 @@ from penstock.model.keys import Key
 from penstock.model.operations import Put
 
 
-@command("demo", prints="Demo", examples="$ penstock demo --no-spark playground")
+class Demo(msgspec.Struct, frozen=True, kw_only=True):
+    """What the demonstration leaves."""
+
+    lake: str
+    """Where the lake is."""
+    commands: tuple[str, ...]
+    """Commands to try on it."""
+
+
+@command("demo", prints=Demo, examples="$ penstock demo --no-spark playground")
 @click.argument(
     "directory", metavar="[DIR]", required=False, type=click.Path(path_type=Path, file_okay=False)
 )
@@ -60,9 +69,7 @@ def demo(call: Call, directory: Path | None, no_spark: bool) -> None:
         story.say(f"A lake is made in {story.place}.")
         tell_of_spark(story)
         story.also = "tx list --all"
-    call.answer(
-        lambda: shapes.Demo(lake=str(story.place), commands=story.to_try()), lambda _: story.farewell()
-    )
+    call.answer(lambda: Demo(lake=str(story.place), commands=story.to_try()), lambda _: story.farewell())
 
 
 def first_load(lake: Lake) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from penstock.cli import shapes
+from penstock.cli.answers import ChangedCommit, Page
 from penstock.cli.call import Call, pass_call
 from penstock.cli.commands.references import names_at
 from penstock.cli.completions import complete_key, complete_revision
-from penstock.cli.contents import as_json
 from penstock.cli.declaration import command, limit_option
 from penstock.cli.rendering import contents, history
 from penstock.cli.rendering.columns import columns
@@ -19,14 +18,14 @@ from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import counted, moment
 from penstock.cli.via import changes_of, if_readable, pinned, reference_in
 from penstock.errors import KeyNotFound, ReferenceNotFound
-from penstock.lake.answers import Difference
+from penstock.lake.answers import Difference, Entry
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 
 
 @command(
     "log",
-    prints="Log",
+    prints=Page[ChangedCommit],
     examples="""
 $ penstock log
 $ penstock log main --table sales.orders --limit 5
@@ -103,12 +102,9 @@ def log(
             yield screen.spell(f"… more with --after {history.short(following)}")
 
     call.answer(
-        lambda: shapes.Log(
-            commits=tuple(
-                shapes.ChangedCommit.build(one.commit, one.changes, names.get(one.commit.id, ()))
-                for one in page
-            ),
-            next=following,
+        lambda: Page.of(
+            (ChangedCommit.build(one.commit, one.changes, names.get(one.commit.id, ())) for one in page),
+            following,
         ),
         text,
     )
@@ -116,7 +112,7 @@ def log(
 
 @command(
     "show",
-    prints="ChangedCommit",
+    prints=ChangedCommit | Entry,
     examples="""
 $ penstock show
 $ penstock show main~1
@@ -131,7 +127,7 @@ $ penstock show --table sales.orders
 def show(call: Call, ref: str | None, key: str | None, table: str | None) -> None:
     """Show the commit that REVISION names, or what the table KEY is at that commit.
 
-    Without REVISION, the default branch. For a table, --json prints an object of its own (Table).
+    Without REVISION, the default branch. For a table, --json prints its key and content.
     """
     if key and table and key != table:
         raise click.UsageError(f"two tables are given: {key} and --table {table}")
@@ -148,7 +144,7 @@ def show(call: Call, ref: str | None, key: str | None, table: str | None) -> Non
     changes = changes_of(lake, commit, reference_in(ref or lake.default_branch))
     names = names_at(lake).get(commit.id, ())
     call.answer(
-        lambda: shapes.ChangedCommit.build(commit, changes, names),
+        lambda: ChangedCommit.build(commit, changes, names),
         lambda screen: history.commit_page(screen, commit, changes, names),
     )
 
@@ -165,14 +161,14 @@ def _show_table(call: Call, lake: Lake, ref: str, key: str) -> None:
         yield from columns(screen, [["type", content.type], *contents.fields(content)], indent="  ")
 
     call.answer(
-        lambda: shapes.Table(ref=ref, commit=snapshot.id, key=str(Key.parse(key)), content=as_json(content)),
+        lambda: Entry(Key.parse(key), content),
         text,
     )
 
 
 @command(
     "diff",
-    prints="Diff",
+    prints=Page[Difference],
     examples="""
 $ penstock diff main~1 main
 $ penstock diff main dev --prefix sales
@@ -190,7 +186,7 @@ def diff(call: Call, before: str, after: str, prefix: str | None) -> None:
     old, new = lake.resolve(before), lake.resolve(after)
     found = lake.diff(pinned(old, reference_in(before)), pinned(new, reference_in(after)), prefix)
     call.answer(
-        lambda: shapes.Diff(before=old, after=new, changes=tuple(shapes.Change.of(one) for one in found)),
+        lambda: Page.of(found),
         lambda screen: _difference(screen, before, after, found),
     )
 

@@ -45,7 +45,7 @@ def _nothing_to_do(screen: Screen, text: str) -> str:
 
 @command(
     "merge",
-    prints="Merge",
+    prints=MergeResult,
     examples="""
 $ penstock merge dev --into main --dry-run
 $ penstock merge dev --into main -m 'land the returns'
@@ -132,7 +132,7 @@ def merge(
 
 @command(
     "transplant",
-    prints="Merge",
+    prints=MergeResult,
     examples="""
 $ penstock transplant hotfix~1..hotfix --onto main --dry-run
 $ penstock transplant hotfix
@@ -205,7 +205,7 @@ def transplant(
 
 @command(
     "rebase",
-    prints="Merge",
+    prints=MergeResult,
     examples="$ penstock rebase feature/returns --onto main --dry-run\n$ penstock rebase feature/returns",
 )
 @click.argument("branch", shell_complete=complete_branch)
@@ -270,7 +270,7 @@ def rebase(
 
 @command(
     "revert",
-    prints="Merge",
+    prints=MergeResult,
     examples="$ penstock revert main --dry-run\n$ penstock revert main --on main -m 'that was wrong'",
 )
 @click.argument("commit", metavar="COMMIT", shell_complete=complete_revision)

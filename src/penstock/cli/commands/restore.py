@@ -41,7 +41,7 @@ class Point(NamedTuple):
 
 @command(
     "restore",
-    prints="Merge",
+    prints=MergeResult,
     examples="""
 $ penstock restore sales.orders --to main~1 --dry-run
 $ penstock restore --namespace sales --to main~1
