@@ -198,7 +198,7 @@ def _many_files(spark: SparkSession, lake: Lake, files: int) -> tuple[Table, lis
     lake.delta.create_empty("bench.many", df.schema.json(), partition_by=["bucket"])
     per_file = max(1, files * 10 // 1000 // TASKS)
     began: list[float] = []
-    from penstock.spark.job import jobs
+    from penstock.formats.delta.spark.job import jobs
 
     run = jobs.run
 

@@ -18,9 +18,10 @@ from penstock.formats.files.lake.calls import (
     NewFile,
     WriteFiles,
 )
-from penstock.formats.files.lake.saving import below_pool, job_id
+from penstock.formats.files.lake.saving import below_pool
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
+from penstock.lake.write_jobs import job_id
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
 from penstock.server.access import Guarded

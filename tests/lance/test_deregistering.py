@@ -12,7 +12,7 @@ from lance_namespace import DeregisterTableRequest, PermissionDeniedError
 import penstock
 from penstock.formats.lance.lake.calls import GetLanceTable
 from penstock.formats.lance.lake.notes import STAYS
-from penstock.formats.lance.owning import OWNER
+from penstock.formats.lance.names import OWNER
 from penstock.formats.lance.plugin import LancePlugin
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake

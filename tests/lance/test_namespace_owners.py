@@ -16,7 +16,7 @@ from lance_namespace.errors import InvalidTableStateError, TableAlreadyExistsErr
 import penstock
 from penstock.errors import ManagedElsewhere
 from penstock.formats.lance.lake.notes import Stays, note_intended, stays
-from penstock.formats.lance.owning import OWNER
+from penstock.formats.lance.names import OWNER
 from penstock.lake.copy import copy_lake
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake

@@ -43,7 +43,7 @@ def test_an_answer_that_says_something_else_than_it_should_is_not_taken_for_a_ta
 
 
 def test_a_folder_that_is_no_partition_is_refused_by_name() -> None:
-    from penstock.spark.job.partitions import values_of
+    from penstock.formats.delta.spark.job.partitions import values_of
 
     day = Field(name="day", type="string", nullable=True, metadata={})
     with pytest.raises(InvalidRequest, match="'day=1/more=2' of a job's files is no partition by day"):

@@ -10,8 +10,8 @@ from uuid import uuid4
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
+from penstock.formats.delta.spark.job import jobs
 from penstock.lake.lake import Lake
-from penstock.spark.job import jobs
 from tests.spark.reading_tables import using
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_a_footer_that_is_larger_than_most_is_read_whole(
 def test_what_others_keep_in_the_folder_is_not_adopted(
     bare: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
-    from penstock.spark.job.adopting import _adopted
+    from penstock.formats.delta.spark.job.adopting import _adopted
 
     root = tmp_path / "table"
     target = jobs.Target(place=lake.places.at(str(root)))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.spark.job.jobs import CALENDARS
 from penstock.lake.lake import Lake
-from penstock.spark.job.jobs import CALENDARS
 from penstock.spark.writing import write
 from tests.spark.reading_tables import ENGINES, using
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.formats.delta.spark.rewrites.choosing import necessary, necessary_of_target
 from penstock.formats.rows.schema import Field, StructType, Type
-from penstock.spark.rewrites.choosing import condition_of, necessary, necessary_of_target
-from penstock.spark.scan.columns import spark_schema
+from penstock.spark.analysis import condition_of
+from penstock.spark.schemas import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -13,10 +13,10 @@ from penstock.formats.delta.protocol.partition_conditions import condition_outco
 from penstock.formats.delta.rows.writing import partition_text
 from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.lake import Lake
+from penstock.spark.analysis import analysing
 from penstock.spark.reading import read
-from penstock.spark.rewrites.choosing import analysing
-from penstock.spark.scan.columns import spark_schema
 from penstock.spark.scan.conditions import means_the_same
+from penstock.spark.schemas import spark_schema
 from tests.spark.reading_tables import VALUES
 from tests.spark.test_read import CONDITIONS, RECORDS
 

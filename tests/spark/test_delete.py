@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.actions import Cdc, parse_commit
+from penstock.formats.delta.spark.changes import delete, update
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.changing import delete, update
 from penstock.spark.reading import read
 from penstock.spark.writing import write
 from tests.formats.delta.logs import protocol

@@ -18,13 +18,13 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import OutcomeUnknown, TableConflict
+from penstock.formats.delta.spark.changes import delete, plan_delete, plan_update, update
+from penstock.formats.delta.spark.job.tables import JobTable
+from penstock.formats.delta.spark.merges import merge
+from penstock.formats.delta.spark.rewrites.rewriting import Rewrite
 from penstock.lake.call import Said
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.changing import delete, plan_delete, plan_update, update
-from penstock.spark.job.tables import JobTable
-from penstock.spark.merging import merge
-from penstock.spark.rewrites.rewriting import Rewrite
 from tests.spark.writing_cases import delta_table
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from penstock.formats.delta.rows.stats import Leaf, Statistics
+from penstock.formats.delta.spark.job import jobs
+from penstock.formats.delta.spark.job.footers import stats_of
 from penstock.formats.rows.schema import parse_schema
 from penstock.lake.lake import Lake
 from penstock.spark import write
-from penstock.spark.job import jobs
-from penstock.spark.job.footers import stats_of
 from tests.spark.reading_tables import in_each_engine, using
 from tests.spark.writing_cases import seen, seen_by_others
 

@@ -15,9 +15,9 @@ from uuid import uuid4
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
+from penstock.formats.delta.spark.job import jobs
+from penstock.formats.delta.spark.job.jobs import CHANGES, Target, WrittenFile
 from penstock.lake.lake import Lake
-from penstock.spark.job import jobs
-from penstock.spark.job.jobs import CHANGES, Target, WrittenFile
 from tests.spark.reading_tables import ENGINES, using
 
 if TYPE_CHECKING:

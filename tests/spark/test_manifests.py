@@ -17,7 +17,7 @@ from penstock.lake.table import Table
 from penstock.spark.jar import COMMIT_PROTOCOL_SETTING
 from penstock.spark.reading import read
 from penstock.spark.scan import manifests
-from penstock.spark.scan.scans import How
+from penstock.spark.scan.frames import How
 from tests.formats.delta.logs import add
 from tests.spark.reading_tables import SPARKS_OWN, put_file, shown, using
 

@@ -11,9 +11,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.spark.merges import Merge, merge
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.merging import Merge, merge
 from tests.spark.reading_tables import using
 from tests.spark.writing_cases import delta_table
 

@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.formats.delta.spark.job.jobs import SETTINGS
 from penstock.formats.rows.arrow_types import pq
 from penstock.lake.lake import Lake
 from penstock.spark import merge
-from penstock.spark.job.parquet_settings import (
-    MICROSECONDS,
-    OF_DELTA,
-    TIMESTAMPS,
-    held_settings,
-    unless_chosen,
-)
+from penstock.spark.job.parquet_settings import MICROSECONDS, TIMESTAMPS, held_settings, unless_chosen
 from penstock.spark.writing import write
 from tests.spark.reading_tables import in_each_engine, using
 
@@ -88,10 +83,10 @@ def test_jobs_at_once_hold_settings_together_and_leave_them_as_they_were(
     both = Barrier(2, timeout=60)
 
     def delta() -> dict[str, Any]:
-        with held_settings(spark, OF_DELTA):
+        with held_settings(spark, SETTINGS):
             both.wait()
             both.wait()  # the other one has ended
-            return {name: spark.conf.get(name) for name in OF_DELTA}
+            return {name: spark.conf.get(name) for name in SETTINGS}
 
     def files() -> None:
         both.wait()
@@ -102,10 +97,10 @@ def test_jobs_at_once_hold_settings_together_and_leave_them_as_they_were(
     with ThreadPoolExecutor(2) as threads:
         held, other = threads.submit(delta), threads.submit(files)
         other.result(60)
-        assert held.result(60) == OF_DELTA
+        assert held.result(60) == SETTINGS
     assert spark.conf.get(TIMESTAMPS) == "INT96"
     assert spark.conf.get("spark.sql.parquet.writeLegacyFormat") == "true"
-    assert unless_chosen(spark, OF_DELTA) == MICROSECONDS
+    assert unless_chosen(spark, SETTINGS) == MICROSECONDS
 
 
 def test_many_writes_of_one_session_at_once_store_the_same(spark: SparkSession, lake: Lake) -> None:

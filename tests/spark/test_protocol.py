@@ -12,8 +12,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
+from penstock.formats.delta.spark.job import jobs
 from penstock.lake.lake import Lake
-from penstock.spark.job import jobs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

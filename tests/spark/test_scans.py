@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog, UnsupportedFeature
+from penstock.formats.delta.spark.scan import deletions, scans
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.lake import Lake
-from penstock.spark.scan import deletions, scans
 from tests.formats.delta.logs import protocol
 from tests.formats.delta.rows import as_rows, inline_vector, metadata_for, vector_data
 from tests.spark.reading_tables import (

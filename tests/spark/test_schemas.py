@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.spark.writes.fitting import fitted
+from penstock.formats.delta.spark.writes.schemas import schema_of
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
 from penstock.lake.lake import Lake
 from penstock.spark import write
-from penstock.spark.writes.fitting import fitted
-from penstock.spark.writes.schemas import described, schema_of
+from penstock.spark.schemas import described
 from tests.spark.writing_cases import files_below, seen
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.spark.changes import update
+from penstock.formats.delta.spark.merges import merge
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.changing import update
-from penstock.spark.merging import merge
 from tests.spark.reading_tables import in_each_engine, using
 from tests.spark.writing_cases import delta_table
 

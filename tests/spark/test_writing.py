@@ -10,9 +10,9 @@ import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest, KeyNotFound, UnsupportedFeature
 from penstock.formats.delta.lake.snapshot import TableSnapshot
+from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.lake.lake import Lake
 from penstock.spark import delete, read, update, write
-from penstock.spark.job.tables import JobTable
 from tests.spark.reading_tables import JAR_FIRST, using
 from tests.spark.writing_cases import delta_table, files_below, seen, seen_by_others
 

@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from penstock.kernel.checks import Proposal
     from penstock.kernel.fsck import Damage
     from penstock.kernel.reachable import Progress
-    from penstock.lake.call import Call
-    from penstock.lake.calls import EraseTable
+    from penstock.lake.answers import Ratified, SweptTable
+    from penstock.lake.call import Call, Said
+    from penstock.lake.calls import EraseTable, SweepTables
     from penstock.lake.embedded import Embedded
     from penstock.lake.erase import Erasure
     from penstock.lake.resync_calls import Resync, ResyncedTable
     from penstock.lake.table import Table
+    from penstock.lake.table_writing import RowWrite
 
 NAMES_MAX: Final = 3
 """How many files of one table are named."""
@@ -123,6 +125,53 @@ class TableSync(Protocol):
         """
 
 
+class TableSweep(Protocol):
+    """Sweeps the tables of a format that have folders of their own, as one call asks for it."""
+
+    def locations(self) -> list[str]:
+        """Where there is something to sweep, as the call chooses it, sorted."""
+
+    def run(self, locations: Iterable[str]) -> Iterator[SweptTable]:
+        """Sweep some of these places, and say of each what came of it.
+
+        ``Damaged`` if history cannot be walked: then nothing was removed of tables that are not told.
+        """
+
+    def run_unlanded(self, limit: int | None) -> Iterator[SweptTable]:
+        """Sweep folders that no commit has, unless they are among the locations; at most so many."""
+
+
+class TableView(Protocol):
+    """What a program does with a table of a format, wherever the lake is."""
+
+    @property
+    def location(self) -> str:
+        """Where its files are."""
+
+    @property
+    def version(self) -> int:
+        """Its latest version."""
+
+    def to_arrow(self, columns: Sequence[str] | None, where: str | None) -> Any:
+        """The rows as a ``pyarrow.Table``."""
+
+    def append(self, data: Any, said: Said, idempotency_key: str | None) -> Ratified:
+        """Add rows."""
+
+    def overwrite(
+        self,
+        data: Any,
+        partitions: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
+        where: str | None,
+        said: Said,
+        idempotency_key: str | None,
+    ) -> Ratified:
+        """Put rows in the place of all, or of those in some partitions."""
+
+    def write(self, rows: RowWrite) -> Any:
+        """Write rows; the table is created if it is not there. ``None`` if there was nothing to be done."""
+
+
 class FormatPlugin:
     """A table format, for one open lake. What a format does not have, it leaves as it is here."""
 
@@ -132,6 +181,12 @@ class FormatPlugin:
     """What a lake stores of a table of the format."""
     calls: ClassVar[tuple[type[Call[Any]], ...]] = ()
     """The calls that the format answers."""
+    usage: ClassVar[str]
+    """What a table of the format is and how it is used, for who takes it for one of another format."""
+    record_folders: ClassVar[tuple[str, ...]] = ()
+    """Folders inside of a table's folder that hold its records. No other table may lie in one."""
+    folder_notes: ClassVar[tuple[str, ...]] = ()
+    """Files by which a folder is known to be that of a table of the format, also if no commit has it."""
 
     def __init__(self, find_lake: Callable[[], Embedded]) -> None:
         """The lake is made of its plugins' rules, and there when anything else is asked of them."""
@@ -218,6 +273,10 @@ class FormatPlugin:
         return None
 
     # -- files -------------------------------------------------------------------------------------------
+
+    def table_sweep(self, call: SweepTables, progress: Progress) -> TableSweep | None:  # noqa: ARG002
+        """What removes files that nothing needs; ``None`` if tables have no folders of their own."""
+        return None
 
     def needed_folders(self, problems: list[str], progress: Progress) -> Iterator[NeededFolder]:  # noqa: ARG002
         """The folders in which retained states of tables have files. What stands against knowing what one

@@ -39,6 +39,12 @@ class TableFormat:
     """The rule of each of its calls: a mapping from the call's class, as in ``penstock.server.access``."""
     cli: str
     """What the command line says of its tables: a ``penstock.cli.format_cli.FormatCli``."""
+    table_view: str
+    """What a program does with a table: a ``penstock.formats.plugin.TableView``, made of a ``Table``."""
+    row_formats: tuple[str, ...]
+    """What ``format`` may be where rows are written to a table of the format."""
+    members: Mapping[str, str] = field(default_factory=dict)
+    """What a lake and its tables have that no other format answers, by names such as ``lake.delta``."""
     commands: Mapping[str, Command] = field(default_factory=dict)
     """Commands by name."""
     apis: tuple[str, ...] = ()
@@ -49,6 +55,11 @@ class TableFormat:
 def table_formats() -> tuple[TableFormat, ...]:
     """All formats. Nothing of them is loaded but their declarations."""
     return tuple(load(path) for path in BUILT_IN)
+
+
+def load_member(name: str) -> Any:
+    """What a format declares for a member of a lake or a table, such as ``lake.delta``."""
+    return load(next(one.members[name] for one in table_formats() if name in one.members))
 
 
 def load(path: str) -> Any:

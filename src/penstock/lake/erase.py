@@ -43,7 +43,6 @@ from penstock.errors import (
     NotManaged,
     ReferenceNotFound,
 )
-from penstock.formats.files.lake.sweep import sweep_reads
 from penstock.kernel.conflict import content_of
 from penstock.kernel.description import RegisteredBackup, read_description
 from penstock.kernel.kernel import Kernel
@@ -66,6 +65,7 @@ from penstock.lake.calls import EraseTable
 from penstock.lake.dropped_tables import dropped_tables
 from penstock.lake.fork_notes import ForkNotes
 from penstock.lake.kept import KeptHistory
+from penstock.lake.read_lists import sweep_reads
 from penstock.model.clock import microseconds, utc
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, ManagedTable

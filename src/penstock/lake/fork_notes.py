@@ -15,11 +15,10 @@ from typing import Final
 
 import msgspec
 
-from penstock.formats.files.files import POOL
 from penstock.kernel.description import read_description
 from penstock.model.decoders import json_decoder
 from penstock.storage.buckets import Entry
-from penstock.storage.places import Place, Places
+from penstock.storage.places import POOL, Place, Places
 from penstock.stores.port import Store
 
 FORKS: Final = "forks/"

@@ -1,4 +1,4 @@
-"""Where a Delta table may be: apart from all others, so that no file is a part of two tables.
+"""Where a table may be: apart from all others, so that no file is a part of two tables.
 
 A table that lies inside another could be damaged by looking after that one, and whoever may write to it could
 write the other's log. So a place that somebody names is compared with those of all tables before it is taken.
@@ -8,16 +8,15 @@ The refusal does not say whose place it is: not everybody who asks may know.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Final
 
 from penstock.errors import LocationRefused
-from penstock.formats.delta.lines.line import FOLDER
-from penstock.formats.delta.protocol.names import LOG
+from penstock.lake.plugins import plugin_types
 from penstock.model.keys import Key
 from penstock.storage.locations import is_under, normalise, table_of_place
+from penstock.storage.places import SCRATCH
 
-KEPT_FOLDERS: Final = (LOG.strip("/"), FOLDER.strip("/"))
-"""What a table keeps its own records in."""
 ENTANGLED: Final = "lies inside or above the place of another table; name another"
 
 
@@ -47,8 +46,8 @@ def check_apart(
     at, and what is found there says whose it is.
     """
     where = normalise(location)
-    if any(part in KEPT_FOLDERS for part in where.split("/")):
-        raise _refused(location, f"lies in a folder that a table keeps its records in ({KEPT_FOLDERS[0]})")
+    if records := _record_folders().intersection(where.split("/")):
+        raise _refused(location, f"lies in a folder that a table keeps its records in ({min(records)})")
     if warehouse:
         if is_under(warehouse, where):
             raise _refused(location, "is the lake's warehouse, or lies above it; name a folder below it")
@@ -63,6 +62,12 @@ def check_apart(
             raise _refused(location, ENTANGLED)
     if is_entangled(where):
         raise _refused(location, ENTANGLED)
+
+
+@cache
+def _record_folders() -> frozenset[str]:
+    """What tables keep their own records in."""
+    return frozenset((SCRATCH, *(one for plugin in plugin_types() for one in plugin.record_folders)))
 
 
 def _below(location: str, root: str) -> list[str]:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.lake.sweep import TableSweep
-from penstock.formats.delta.plugin import DeltaPlugin
-from penstock.formats.lance.lake.sweep import LanceSweep
 from penstock.kernel.reachable import Progress
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
@@ -24,23 +18,15 @@ def sweep_tables(lake: Embedded, call: SweepTables, progress: Progress) -> tuple
     lake.kernel.graces.require_agreed()
     if call.limit is not None and call.limit < 0:
         raise InvalidRequest(f"a limit is not below nothing: {call.limit}")
-    lance = LanceSweep(lake.kernel, lake.places, lake.id, lake.warehouse, call, progress)
-    of_lance, of_delta = lance.locations(), _delta(lake, call, progress).locations()
-    page = sorted((*of_lance, *of_delta))[: call.limit]
-    own = [one for one in of_lance if one in {*page}]
-    found = [*lance.run(own)]
-    if len(page) > len(own) or _is_last(page, call):
-        # On the last page, as many more may be told as there is room for: folders that no table has.
-        left: int | None = len(page) - len(own)
-        if _is_last(page, call):
-            left = None if call.limit is None else call.limit - len(own)
-        found += _delta(lake, msgspec.structs.replace(call, limit=left), progress).run()
-    return tuple(sorted(found, key=lambda one: one.location))
-
-
-def _delta(lake: Embedded, call: SweepTables, progress: Progress) -> TableSweep:
-    return TableSweep(lake.kernel, lake.plugin(DeltaPlugin).parts, call, progress)
-
-
-def _is_last(page: Sequence[str], call: SweepTables) -> bool:
-    return call.limit is None or len(page) < call.limit
+    asked = (plugin.table_sweep(call, progress) for plugin in lake.plugins)
+    sweeps = {sweep: sweep.locations() for sweep in asked if sweep is not None}
+    page = {*sorted(one for locations in sweeps.values() for one in locations)[: call.limit]}
+    swept: list[SweptTable] = []
+    for sweep, locations in sweeps.items():
+        swept += sweep.run(one for one in locations if one in page)
+    is_last = call.limit is None or len(page) < call.limit
+    if is_last and call.key is None:
+        for sweep in sweeps:
+            # As many more as leave this page the last.
+            swept += sweep.run_unlanded(None if call.limit is None else max(0, call.limit - 1 - len(swept)))
+    return tuple(sorted(swept, key=lambda one: one.location))

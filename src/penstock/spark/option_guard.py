@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Any, Final
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.lake.facts import OPTION
+from penstock.lake.session_settings import OPTION
 from penstock.spark import jar, settings
 from penstock.spark.settings import SESSION_LAKE
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.formats.files.lake.facts import tables_of
+from penstock.lake.session_settings import tables_of
 from penstock.model.keys import Key
 from penstock.spark.jar import (
     COMMIT_PROTOCOL,

@@ -38,6 +38,8 @@ PLACES_MAX: Final = 2000
 """How many are kept open. There is one for each folder of a table."""
 SCRATCH: Final = "_penstock"
 """The folder below a table's root for what other engines are not to see."""
+POOL: Final = f"{SCRATCH}/data/"
+"""The folder below a warehouse for notes of forks, and for files of tables without folders of their own."""
 PROBES: Final = f"{SCRATCH}/probe"
 ENDPOINTS: Final = {
     "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),

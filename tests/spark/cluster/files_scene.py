@@ -9,8 +9,8 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from penstock.errors import KeyNotFound
 from penstock.formats.files.lake.answers import FileEntry, JobInfo
 from penstock.formats.files.lake.pool import pool_of
-from penstock.formats.files.lake.saving import job_id
 from penstock.lake.lake import Lake
+from penstock.lake.write_jobs import job_id
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
 from tests.servers.proxy import Proxy

@@ -36,7 +36,7 @@ from tests.spark.files.cases import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.filterwarnings("ignore::penstock.formats.files.spark.attempts.JobsMeet")
+pytestmark = pytest.mark.filterwarnings("ignore::penstock.spark.job.concurrent_jobs.JobsMeet")
 
 Folders = dict[str, list[int]]
 

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from uuid import uuid4
 
-from penstock.formats.files.files import POOL, new_folder
+from penstock.formats.files.files import new_folder
 from penstock.formats.files.lake.answers import FilesWritten, TableLayout
 from penstock.formats.files.lake.calls import NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.clock import now_us
 from penstock.model.keys import Key
+from penstock.storage.places import POOL
 
 
 def keep(

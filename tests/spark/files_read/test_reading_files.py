@@ -12,12 +12,12 @@ import pytest
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
 from penstock.formats.files.lake.answers import TableLayout
 from penstock.formats.files.lake.calls import CopiedFile, WriteFiles
-from penstock.formats.files.spark.reading import reads_of
 from penstock.lake.lake import Lake
 from penstock.model.content import FilesTable
 from penstock.model.keys import Key
 from penstock.model.operations import Put
 from penstock.spark.reading import read, view
+from penstock.spark.scan.origins import reads_of
 from tests.spark.files_read.file_tables import keep, put
 from tests.spark.reading_tables import ENGINES, in_each_engine, shown, using
 

@@ -7,9 +7,9 @@ import pytest
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
 from penstock.formats.delta.protocol.paths import path_fault
+from penstock.formats.delta.spark.job.actions import file_actions
+from penstock.formats.delta.spark.job.jobs import WrittenFile
 from penstock.formats.rows.schema import Field, StructType, write_schema
-from penstock.spark.job.actions import file_actions
-from penstock.spark.job.jobs import WrittenFile
 
 
 def test_addresses_are_percent_encoded_and_files_without_rows_are_left_out() -> None:

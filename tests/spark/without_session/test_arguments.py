@@ -9,7 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.lake.saving import check_new_key
+from penstock.lake.write_jobs import check_new_key
 from penstock.model.keys import Key
 from penstock.spark import write
 from penstock.spark.arguments import check_session, check_values, check_version

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import InvalidRequest
 from penstock.formats.files.lake.facts import Facts, job_of
-from penstock.formats.files.lake.saving import SaveMode
+from penstock.lake.write_jobs import SaveMode
 from penstock.spark.settings import of_tables
 from penstock.storage.hadoop import ACCOUNT
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from penstock.formats.delta.rows.stats import Leaf
-from penstock.spark.job.footers import stats_of
-from penstock.spark.job.jobs import BOUND_MAX_BYTES, Column, WrittenFile
+from penstock.formats.delta.spark.job.footers import stats_of
+from penstock.formats.delta.spark.job.jobs import BOUND_MAX_BYTES, Column, WrittenFile
 
 
 def test_a_long_text_is_cut_as_if_all_of_it_were_known() -> None:

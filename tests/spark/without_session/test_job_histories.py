@@ -13,12 +13,12 @@ from penstock.errors import TableConflict
 from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.protocol.actions import Add, Txn
 from penstock.formats.delta.rows.writing import write_files
+from penstock.formats.delta.spark.job.tables import JobTable
+from penstock.formats.delta.spark.source.target import Planned, Target, Written, target_of
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.job.tables import JobTable
 from penstock.spark.source.options import options_of
-from penstock.spark.source.target import Planned, Target, Written, target_of
 
 KEY = "sales.orders"
 SCHEMA = pa.schema([("id", pa.int64())])

@@ -11,7 +11,6 @@ import pytest
 
 import penstock
 from penstock.errors import JobOver, KeyNotFound, OutcomeUnknown, TransactionOver, Unavailable
-from penstock.formats.files.lake.saving import SaveMode
 from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, GetLanceTable
 from penstock.formats.lance.lake.jobs import Committed
 from penstock.formats.lance.spark import committing, creating, writing
@@ -22,6 +21,7 @@ from penstock.lake.call import Call, Said
 from penstock.lake.calls import CommitOperations, GetOutcome
 from penstock.lake.lake import Lake
 from penstock.lake.transactions.calls import CommitTransaction
+from penstock.lake.write_jobs import SaveMode
 from penstock.model.keys import Key
 from penstock.model.transactions import TransactionState
 from tests.lance.tables import ids_at, rows, written

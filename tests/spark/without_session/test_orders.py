@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.lake.saving import SaveMode
+from penstock.formats.delta.spark.writes.orders import Order, check
 from penstock.lake.call import Said
-from penstock.spark.writes.orders import Order, check, is_dynamic, mode_of
+from penstock.lake.write_jobs import SaveMode
+from penstock.spark.write_arguments import is_dynamic, mode_of
 
 
 def order(**chosen: Any) -> Order:

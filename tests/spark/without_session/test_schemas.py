@@ -6,8 +6,8 @@ import pytest
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
+from penstock.formats.delta.spark.writes.schemas import check_names, merged
 from penstock.formats.rows.schema import ArrayType, Field, StructType, Type, write_schema
-from penstock.spark.writes.schemas import check_names, merged
 
 
 def field(name: str, kind: Type, nullable: bool = True) -> Field:

@@ -15,6 +15,10 @@ import pytest
 from penstock.errors import ConflictError, InvalidRequest, KeyNotFound, OutcomeUnknown
 from penstock.formats.delta.lake.calls import CommitTables
 from penstock.formats.delta.protocol.actions import Metadata, Txn
+from penstock.formats.delta.spark.source.reading import TableReader, pinned
+from penstock.formats.delta.spark.source.streams import TableStream
+from penstock.formats.delta.spark.source.target import Target, Written, target_of
+from penstock.formats.delta.spark.source.writing import TableSink, TableWriter
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.formats.rows.schema import Field, StructType, parse_schema, write_schema
 from penstock.kernel.reachable import Progress, silent
@@ -25,10 +29,6 @@ from penstock.lake.lake import Lake
 from penstock.lake.remote import Patience, Remote
 from penstock.model.operations import Delete
 from penstock.spark.source.options import options_of
-from penstock.spark.source.reading import TableReader, pinned
-from penstock.spark.source.streams import TableStream
-from penstock.spark.source.target import Target, Written, target_of
-from penstock.spark.source.writing import TableSink, TableWriter
 from tests.remote.serving import serving
 from tests.servers.proxy import Proxy
 

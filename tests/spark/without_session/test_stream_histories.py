@@ -14,15 +14,15 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, TableCommit
 from penstock.formats.delta.protocol.actions import Action, Remove, write_commit
 from penstock.formats.delta.rows.writing import write_files
+from penstock.formats.delta.spark.source.file_groups import rows
+from penstock.formats.delta.spark.source.offsets import offset_of
+from penstock.formats.delta.spark.source.streams import TableStream
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.formats.rows.schema import Field, StructType, parse_schema, write_schema
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.keys import Key
-from penstock.spark.source.file_groups import rows
-from penstock.spark.source.offsets import offset_of
 from penstock.spark.source.options import options_of
-from penstock.spark.source.streams import TableStream
 from tests.spark.without_session.limits import all_available, max_files
 
 KEY = "sales.orders"

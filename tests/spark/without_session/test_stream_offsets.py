@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 import penstock
 from penstock.errors import InvalidRequest, VersionNotFound
 from penstock.formats.delta.protocol.actions import Add, Remove
+from penstock.formats.delta.spark.source.file_groups import rows
+from penstock.formats.delta.spark.source.offsets import Files, Limit, Offset, between, offset_of, reach
+from penstock.formats.delta.spark.source.streams import TableStream
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
 from penstock.model.operations import Delete
-from penstock.spark.source.file_groups import rows
-from penstock.spark.source.offsets import Files, Limit, Offset, between, offset_of, reach
 from penstock.spark.source.options import options_of
-from penstock.spark.source.streams import TableStream
 from tests.spark.without_session.limits import all_available, max_files
 
 KEY = "sales.orders"
@@ -223,7 +223,7 @@ def test_a_branch_that_was_set_back_behind_the_stream_is_noticed(
 def test_new_columns_end_the_stream_and_are_read_after_a_restart(
     lake: Lake, table: penstock.lake.table.Table
 ) -> None:
-    from penstock.spark.source.target import Written, target_of
+    from penstock.formats.delta.spark.source.target import Written, target_of
 
     stream = stream_of(lake)
     start = stream.latestOffset(stream.initialOffset(), all_available())

@@ -11,6 +11,12 @@ FORMAT: Final = TableFormat(
     plugin="penstock.formats.delta.plugin:DeltaPlugin",
     access_rules="penstock.formats.delta.access:RULES",
     cli="penstock.formats.delta.cli.format_cli:DeltaCli",
+    table_view="penstock.formats.delta.lake.view:DeltaView",
+    row_formats=("delta",),
+    members={
+        "lake.delta": "penstock.formats.delta.lake.tables:DeltaTables",
+        "table.delta": "penstock.formats.delta.lake.view:DeltaView",
+    },
     commands={
         "delta": Command(
             "penstock.formats.delta.cli.commands:delta",

@@ -7,10 +7,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock.formats.delta.lake.calls import CALLS
+from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.plugin import NeededFolder, PublishingPlugin, Rows, WorkerTable
 from penstock.kernel.format import Format
 from penstock.lake.call import Call
-from penstock.lake.on_demand import delta_on_demand
+from penstock.lake.on_demand import OnDemand
 from penstock.model.content import AnyContent, DeltaTable
 from penstock.model.keys import Key
 from penstock.stores import place_of
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     from penstock.formats.delta.lake.missing_files import MissingDeltaFiles
     from penstock.formats.delta.lake.parts import DeltaParts
     from penstock.formats.delta.lake.resync import DeltaSync
+    from penstock.formats.delta.lake.sweep import DeltaSweep
     from penstock.kernel.checks import Proposal
     from penstock.kernel.reachable import Progress
-    from penstock.lake.calls import EraseTable
+    from penstock.lake.calls import EraseTable, SweepTables
     from penstock.lake.resync_calls import Resync
     from penstock.lake.table import Table
 
@@ -35,14 +37,18 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
     name = "delta"
     content_type = DeltaTable
     calls = CALLS
+    usage = "a Delta table: use lake.table(…)"
+    record_folders = (LOG.rstrip("/"),)
 
     @cached_property
     def rules(self) -> Format:
-        return delta_on_demand(lambda: self.parts.format)
+        return OnDemand(
+            self.name, DeltaTable, lambda: self.parts.format, repeats_states=True, may_lose_files=True
+        )
 
     def make_parts(self) -> DeltaParts:
+        from penstock.formats.delta.branch_log.ownership import OwnerIdentity
         from penstock.formats.delta.lake.parts import DeltaParts
-        from penstock.formats.delta.owner.ownership import OwnerIdentity
 
         identity = OwnerIdentity(self.lake.id, place_of(self.lake.kernel.store))
         return DeltaParts(self.lake.kernel, self.lake.places, identity, self.lake.checked_location)
@@ -81,6 +87,12 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
 
         return DeltaSync(self.parts, call)
 
+    def table_sweep(self, call: SweepTables, progress: Progress) -> DeltaSweep:
+        from penstock.formats.delta.lake.sweep import DeltaSweep
+
+        notes = {note for other in self.lake.plugins if other is not self for note in other.folder_notes}
+        return DeltaSweep(self.lake.kernel, self.parts, call, progress, notes)
+
     def needed_folders(self, problems: list[str], progress: Progress) -> Iterator[NeededFolder]:
         from penstock.formats.delta.lake.needed_files import needed_folders
 
@@ -94,7 +106,7 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
     def erasure(self, call: EraseTable) -> DeltaErasure:
         from penstock.formats.delta.lake.erase import DeltaErasure
 
-        return DeltaErasure(self.lake, call.key, call.who)
+        return DeltaErasure(self.lake, self.parts, call.key, call.who)
 
     def dropped_erasure(self, call: EraseTable, content: DeltaTable) -> DroppedDelta:
         from penstock.formats.delta.lake.dropped_erase import DroppedDelta

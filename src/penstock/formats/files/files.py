@@ -22,8 +22,6 @@ from penstock.model.encoding import ObjectId, decoder, digest, encode
 from penstock.model.keys import Key
 from penstock.model.objects import EMPTY_ROOT
 
-POOL: Final = "_penstock/data/"
-"""The folder below the warehouse that the files of all tables lie in."""
 PATH_MAX_BYTES: Final = 1024
 ADDRESS_MAX_BYTES: Final = 1400
 CHECKSUM_MAX_CHARS: Final = 200

@@ -41,6 +41,7 @@ class FilesPlugin(FormatPlugin):
     name = NAME
     content_type = FilesTable
     calls = (*CALLS, *CARE_CALLS)
+    usage = "a table of files, which has no rows of its own: its files are in .files"
 
     @cached_property
     def rules(self) -> Format:

@@ -15,6 +15,8 @@ from penstock.errors import InvalidRequest
 from penstock.model.encoding import ObjectId, digest
 
 LINES: Final = "_penstock/"
+OWNER: Final = f"{LINES}owner.json"
+"""The file that names the lake which decides the table's versions."""
 STAGING: Final = "_staging/"
 MERGE: Final = "merge"
 """How the names begin under which merges stage manifests, below that."""

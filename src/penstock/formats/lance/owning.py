@@ -17,14 +17,12 @@ from typing import Final
 import msgspec
 
 from penstock.errors import Damaged, ManagedElsewhere, OutcomeUnknown, Unavailable
-from penstock.formats.lance.names import LINES
+from penstock.formats.lance.names import OWNER
 from penstock.model.content import LanceTable
 from penstock.model.decoders import json_decoder
 from penstock.storage.announcements import elapsed_s
 from penstock.storage.places import Places
 
-OWNER: Final = f"{LINES}owner.json"
-"""The file's name, below the table's folder."""
 KNOWN_MAX: Final = 10_000
 """Of how many tables is remembered whose they are."""
 CHECKED_S: Final = 10.0

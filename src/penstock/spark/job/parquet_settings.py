@@ -19,13 +19,6 @@ if TYPE_CHECKING:
 
 TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
 MICROSECONDS: Final = {TIMESTAMPS: "TIMESTAMP_MICROS"}
-OF_DELTA: Final = {
-    **MICROSECONDS,
-    # Lists and decimals as only old readers want them.
-    "spark.sql.parquet.writeLegacyFormat": "false",
-    "spark.sql.parquet.fieldId.write.enabled": "true",
-}
-"""Of every file of a Delta table."""
 
 
 class _Held:

@@ -17,10 +17,10 @@ import msgspec
 
 from penstock.errors import InvalidRequest, OutcomeUnknown, Unavailable
 from penstock.formats.rows.arrow_types import arrow_type, pa
+from penstock.formats.rows.partition_values import Value
 from penstock.model.clock import now_us
 from penstock.spark.addresses import spark_address
-from penstock.spark.scan.columns import quoted
-from penstock.spark.scan.log_values import log_value
+from penstock.spark.schemas import quoted
 from penstock.storage.places import SCRATCH, Place
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
     from penstock.lake.scan_files import ScanFile
-    from penstock.spark.scan.scans import How
+    from penstock.spark.scan.frames import How, ParseValue
 
 FOLDER: Final = f"{SCRATCH}/reads"
 """Below the table's root, or the warehouse's. Cleaning up removes what is older than a day."""
@@ -50,8 +50,9 @@ def scan(
     columns: StructType | None,
     constants: StructType,
     how: How,
+    parse_value: ParseValue | None = None,
 ) -> DataFrame:
-    """As ``scans.frame``. ``Unavailable``, or ``Denied``, if the manifest cannot be put beside the table.
+    """As ``frames.frame``. ``Unavailable``, or ``Denied``, if the manifest cannot be put beside the table.
 
     ``InvalidRequest`` if reading takes a setting of the session that it has not.
     """
@@ -64,11 +65,12 @@ def scan(
     found = _listed(spark, f"{root}/{folder}", columns, how)
     if not constants.fields:
         once_more = [one for one in files if once.pop(one.name, None) is None]
-        return (
-            found.union(scan(spark, place, once_more, found.schema, constants, how)) if once_more else found
-        )
+        if not once_more:
+            return found
+        return found.union(scan(spark, place, once_more, found.schema, constants, how, parse_value))
     spelled = [(path, one.values) for one in files for path in _spellings(f"{root}/{one.name}")]
-    lookup = _lookup(spark, place, constants.fields, spelled, how)
+    table = None if parse_value is None else _table(place, constants.fields, spelled, parse_value)
+    lookup = _lookup(spark, constants.fields, spelled, table, how.zone)
     # What Spark tells is percent-encoded, by rules that are Java's own; nobody but a form means ' ' by '+'.
     path = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
     joined = found.join(F.broadcast(lookup), path == F.col(_PATH), "left")
@@ -90,29 +92,31 @@ def _shown(spark: SparkSession, columns: Sequence[str], constants: Sequence[Stru
 
 def _lookup(
     spark: SparkSession,
-    place: Place,
     constants: Sequence[StructField],
     spelled: Sequence[tuple[str, tuple[str | None, ...]]],
-    how: How,
+    parsed: Any,
+    zone: str,
 ) -> DataFrame:
-    """The constants of each file, beside its address, under names that no file has for a column."""
+    """The constants of each file, beside its address, under names that no file has for a column.
+
+    ``parsed`` has their values, as an Arrow table; without it they are what Spark casts the texts to.
+    """
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
     from pyspark.sql.types import StringType, StructField, StructType
 
     paths = pa.array([path for path, _ in spelled], pa.string())
-    rows = [values for _, values in spelled]
-    if not how.zone:
-        table = _table(place, constants, rows)
+    if parsed is not None:
+        table = parsed
         fields = [StructField(_VALUE + str(at), one.dataType) for at, one in enumerate(constants)]
     else:
-        texts = [pa.array([one[at] for one in rows], pa.string()) for at in range(len(constants))]
+        texts = [pa.array([values[at] for _, values in spelled], pa.string()) for at in range(len(constants))]
         fields = [StructField(_VALUE + str(at), StringType()) for at in range(len(constants))]
         table = pa.table(texts, [one.name for one in fields])
     table = table.rename_columns([one.name for one in fields]).add_column(0, _PATH, paths)
     found = spark.createDataFrame(table, StructType([StructField(_PATH, StringType()), *fields]))
-    if not how.zone:
+    if parsed is not None:
         return found
-    _check_castable(spark, constants, how.zone)
+    _check_castable(spark, constants, zone)
     cast = [_cast(one.name, wanted) for one, wanted in zip(fields, constants, strict=True)]
     return found.select(F.col(_PATH), *cast)
 
@@ -180,18 +184,22 @@ def _surely(at: int, field: StructField) -> Column:
     return F.when(F.col(_PATH).isNull(), absent).otherwise(F.col(_VALUE + str(at))).alias(field.name)
 
 
-def _table(place: Place, fields: Sequence[StructField], rows: Sequence[tuple[str | None, ...]]) -> Any:
-    """Values that the log spells, as an Arrow table of what they stand for."""
+def _table(
+    place: Place,
+    fields: Sequence[StructField],
+    spelled: Sequence[tuple[str, tuple[str | None, ...]]],
+    parse_value: ParseValue,
+) -> Any:
+    """Constants as an Arrow table of what they stand for."""
     arrays = {}
     for at, field in enumerate(fields):
         kind = str(field.dataType.jsonValue())
-        values = [_value(place, kind, one[at]) for one in rows]
+        values = [_value(kind, parse_value(place, kind, texts[at])) for _, texts in spelled]
         arrays[field.name] = pa.array(values, arrow_type(kind, field.name))
     return pa.table(arrays)
 
 
-def _value(place: Place, kind: str, text: str | None) -> Any:
-    value = log_value(place, kind, text)
+def _value(kind: str, value: Value) -> Any:
     return value.encode() if kind == "binary" and isinstance(value, str) else value
 
 

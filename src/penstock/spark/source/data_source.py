@@ -23,7 +23,7 @@ from penstock.errors import InvalidRequest
 from penstock.spark.failures import telling
 
 if TYPE_CHECKING:
-    from penstock.spark.source.reading import Pinned
+    from penstock.formats.delta.spark.source.reading import Pinned
 
 
 class PenstockSource(DataSource):
@@ -47,24 +47,24 @@ class PenstockSource(DataSource):
 
     def schema(self) -> SparkSchema:
         with telling():
+            from penstock.formats.delta.spark.source.file_groups import readable_schema
             from penstock.formats.rows.schema import write_schema
-            from penstock.spark.source.file_groups import readable_schema
 
             schema = write_schema(readable_schema(self._pinned().metadata))
             return SparkSchema.fromJson(json.loads(schema, object_hook=_without_metadata))
 
     def reader(self, schema: SparkSchema) -> DataSourceReader:
         with telling():
-            from penstock.spark.source.reading import TableReader
-            from penstock.spark.writes.schemas import described
+            from penstock.formats.delta.spark.source.reading import TableReader
+            from penstock.spark.schemas import described
 
             return TableReader(self._options, self._pinned(), described(schema))
 
     def writer(self, schema: SparkSchema, overwrite: bool) -> DataSourceWriter:
         with telling():
-            from penstock.spark.source.target import target_of
-            from penstock.spark.source.writing import TableWriter
-            from penstock.spark.writes.schemas import described
+            from penstock.formats.delta.spark.source.target import target_of
+            from penstock.formats.delta.spark.source.writing import TableWriter
+            from penstock.spark.schemas import described
 
             options = self._options
             if (options.app_id is None) != (options.batch is None):
@@ -73,22 +73,22 @@ class PenstockSource(DataSource):
 
     def streamReader(self, schema: SparkSchema) -> DataSourceStreamReader:  # noqa: N802
         with telling():
-            from penstock.spark.source.streams import TableStream
-            from penstock.spark.writes.schemas import described
+            from penstock.formats.delta.spark.source.streams import TableStream
+            from penstock.spark.schemas import described
 
             return TableStream(self._options, described(schema))
 
     def streamWriter(self, schema: SparkSchema, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         with telling():
-            from penstock.spark.source.target import target_of
-            from penstock.spark.source.writing import TableSink
-            from penstock.spark.writes.schemas import described
+            from penstock.formats.delta.spark.source.target import target_of
+            from penstock.formats.delta.spark.source.writing import TableSink
+            from penstock.spark.schemas import described
 
             return TableSink(target_of(self._options, described(schema), is_overwrite=overwrite))
 
     def _pinned(self) -> Pinned:
         if self._pin is None:
-            from penstock.spark.source.reading import pinned
+            from penstock.formats.delta.spark.source.reading import pinned
 
             self._pin = pinned(self._options)
         return self._pin

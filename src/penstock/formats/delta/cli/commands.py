@@ -23,7 +23,8 @@ from penstock.cli.rendering.times import counted
 from penstock.errors import PenstockError
 from penstock.formats.delta.cli.reading import delta_cat, delta_log
 from penstock.formats.delta.cli.recovery import delta_recover
-from penstock.formats.delta.lake.answers import CleanedLog, Ratified, TableMade, TableStatus, WrittenFile
+from penstock.formats.delta.lake.answers import CleanedLog, TableMade, TableStatus, WrittenFile
+from penstock.lake.answers import Ratified
 
 
 @group(

@@ -6,19 +6,18 @@ anything cannot be read that may reference a file, nothing of that table is remo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import Final
 
-from penstock.errors import InvalidRequest, PenstockError, ReferenceNotFound
+from penstock.errors import PenstockError, ReferenceNotFound
+from penstock.formats.delta.branch_log.line import Phase, line_of
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_files import OwnersWord
 from penstock.formats.delta.lake.retained_tables import KeptTables
 from penstock.formats.delta.lake.unlanded_tables import UnlandedTables
-from penstock.formats.delta.lines.line import Phase, line_of
 from penstock.formats.delta.log.cleanup import GRACE_MS
-from penstock.formats.delta.log.leftovers import Needs, is_needed, judge
+from penstock.formats.delta.publishing.leftovers import Needs, is_needed, judge
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import SweptTable
@@ -38,12 +37,19 @@ UNLANDED_MAX: Final = 1000
 """How many folders of tables that were never created are looked after at once."""
 
 
-class TableSweep:
-    """Sweeps the tables of a lake, as one call asks for it."""
+class DeltaSweep:
+    """Sweeps the Delta tables of a lake, as one call asks for it."""
 
     def __init__(
-        self, kernel: Kernel, parts: DeltaParts, call: SweepTables, progress: Progress = silent
+        self,
+        kernel: Kernel,
+        parts: DeltaParts,
+        call: SweepTables,
+        progress: Progress = silent,
+        foreign_notes: Collection[str] = (),
     ) -> None:
+        """``foreign_notes`` are the files by which folders are known to be tables of other formats."""
+        self._foreign_notes = foreign_notes
         self._kernel, self._parts, self._call, self._progress = kernel, parts, call, progress
         self._tables = parts.owner.tables
         self._now_us = kernel.clock()
@@ -56,27 +62,38 @@ class TableSweep:
         )
 
     def locations(self) -> list[str]:
-        """Where the tables are that were asked for, sorted, however many an answer may have."""
-        return [content.location for _, content, _ in self._found()]
+        """Where the tables are that were asked for, sorted."""
+        return [
+            location
+            for location, (key, _, _) in sorted(self._managed().items())
+            if location > self._call.after and self._call.key in (None, key)
+        ]
 
-    def run(self) -> tuple[SweptTable, ...]:
-        """Sweep the tables that were asked for, by their locations; say of each what came of it.
+    def run(self, locations: Iterable[str]) -> Iterator[SweptTable]:
+        """Sweep some of these tables, and say of each what came of it.
 
         ``Damaged`` if history cannot be walked: then nothing was removed of tables that are not told.
         """
-        found: list[SweptTable] = []
+        managed = self._managed()
         group: list[OwnersWord] = []
-        for key, content, is_default in self._chosen():
-            group.append(OwnersWord(self._parts, key, content, is_default=is_default))
+        for location in locations:
+            if location in managed:
+                key, content, is_default = managed[location]
+                group.append(OwnersWord(self._parts, key, content, is_default=is_default))
             if sum(len(one.named) for one in group) >= NAMED_AT_ONCE:
-                found += self._sweep(group)
+                yield from self._sweep(group)
                 group = []
-        found += self._sweep(group)
-        return (*found, *self._sweep_unlanded(len(found)))
+        yield from self._sweep(group)
+
+    def run_unlanded(self, limit: int | None) -> Iterator[SweptTable]:
+        """Sweep folders of tables that were never created, at most so many."""
+        unlanded = UnlandedTables(self._kernel, self._parts, self._data_us, self._foreign_notes)
+        return unlanded.sweep(UNLANDED_MAX if limit is None else limit, self._engine)
 
     def needs_of_one(self) -> Needs:
         """What is needed of the table that was asked for. Raises what stands against knowing it."""
-        ((key, content, is_default),) = self._chosen()
+        (location,) = self.locations()
+        key, content, is_default = self._managed()[location]
         word = OwnersWord(self._parts, key, content, is_default=is_default)
         look = _Look(KeptTables(self._kernel, self._tables, self._progress), [word])
         look.once()
@@ -84,17 +101,6 @@ class TableSweep:
         return self._needs(word)
 
     # -- which tables --------------------------------------------------------------------------------------
-
-    def _chosen(self) -> Iterator[tuple[Key, DeltaTable, bool]]:
-        if self._call.limit is not None and self._call.limit < 0:
-            raise InvalidRequest(f"a limit is not below nothing: {self._call.limit}")
-        return islice(self._found(), self._call.limit)
-
-    def _found(self) -> Iterator[tuple[Key, DeltaTable, bool]]:
-        managed = self._managed()
-        for location in sorted(managed):
-            if location > self._call.after and self._call.key in (None, managed[location][0]):
-                yield managed[location]
 
     def _managed(self) -> dict[str, tuple[Key, DeltaTable, bool]]:
         """The tables that the lake owns, by location: of the default branch, or else of any other reference.
@@ -129,13 +135,6 @@ class TableSweep:
         look = _Look(KeptTables(self._kernel, self._tables, self._progress), words)
         for word in words:
             yield self._sweep_table(word, look)
-
-    def _sweep_unlanded(self, told: int) -> Iterator[SweptTable]:
-        """Folders of tables that were never created: on the last page, as many as leave it the last."""
-        limit = UNLANDED_MAX if self._call.limit is None else self._call.limit - 1 - told
-        if self._call.key is None and limit > 0:
-            found = UnlandedTables(self._kernel, self._parts, self._data_us)
-            yield from found.sweep(limit, self._engine)
 
     def _sweep_table(self, word: OwnersWord, look: _Look) -> SweptTable:
         tally, problem = Tally(), ""

@@ -6,8 +6,8 @@ that does not happen, no commit knows of the folder; if it does where nothing is
 and no version of the table was ever published. Nor does any commit here know of tables that another lake
 has on its branches, and lakes may share a warehouse: a fork has that of its source. So whoever is about to
 write leaves a note in the folder of which lake it is for, and only what has this lake's note is removed.
-Whatever else looks the same is told, and stays. Folders of Lance tables have another note, and are looked
-after by their own sweep.
+Whatever else looks the same is told, and stays. Folders of tables of other
+formats have other notes, and are looked after by their own sweeps.
 
 The rest is as in the sweep of tables: every file must be older than the grace time, which is twice as long as
 a job may take, and all kept commits are looked at again right before anything goes.
@@ -15,7 +15,7 @@ a job may take, and all kept commits are looked at again right before anything g
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Final
@@ -26,11 +26,10 @@ import msgspec
 from penstock.errors import Damaged, Denied, PenstockError, Unavailable
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_tables import KeptTables
-from penstock.formats.delta.log.leftovers import Needs, judge
-from penstock.formats.delta.log.scratch import CREATING
-from penstock.formats.delta.owner.tables import Tables
+from penstock.formats.delta.ownership.tables import Tables
 from penstock.formats.delta.protocol.names import LOG, VERSION_MAX, StagedName, parse_name
-from penstock.formats.lance.owning import OWNER
+from penstock.formats.delta.publishing.leftovers import Needs, judge
+from penstock.formats.delta.publishing.scratch import CREATING
 from penstock.kernel.description import read_description
 from penstock.kernel.kernel import Kernel
 from penstock.lake.answers import SweptTable
@@ -63,8 +62,12 @@ class Unlanded(msgspec.Struct, frozen=True, kw_only=True):
 class UnlandedTables:
     """Finds them in a lake's warehouse, and removes them."""
 
-    def __init__(self, kernel: Kernel, parts: DeltaParts, data_us: int) -> None:
-        """``data_us`` is the time before which a file must have been written to be judged."""
+    def __init__(
+        self, kernel: Kernel, parts: DeltaParts, data_us: int, foreign_notes: Collection[str]
+    ) -> None:
+        """``data_us`` is the time before which a file must have been written to be judged;
+        ``foreign_notes`` are files by which folders are known to be tables of other formats."""
+        self._foreign_notes = foreign_notes
         lake = read_description(kernel.store)
         self._lake_id, self._warehouse = lake.id, lake.warehouse
         self._places, self._tables = parts.places, parts.owner.tables
@@ -116,7 +119,9 @@ class UnlandedTables:
         going = {one.entry.key for one in judge(entries, self._needs) if one.fate.is_to_go}
         is_whole = all(one.key in going and _is_unpublished(one.key) for one in entries)
         notes = {one.key for one in entries if one.key.startswith(CREATING)}
-        is_anothers = bool(notes - {CREATING + self._lake_id}) or any(one.key == OWNER for one in entries)
+        is_anothers = bool(notes - {CREATING + self._lake_id}) or any(
+            one.key in self._foreign_notes for one in entries
+        )
         if not entries or len(entries) > FILES_MAX or not is_whole or is_anothers:
             return None
         # The note goes last: what an interrupted sweep leaves is still known to be this lake's.

@@ -7,7 +7,7 @@ others are decided by a look at a path where the table has no files.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -15,20 +15,16 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.formats.files.lake import saving as files_saving
 from penstock.formats.files.lake.answers import TableLayout
-from penstock.formats.files.lake.saving import FilesJob, SaveMode
-from penstock.model.decoders import json_decoder
+from penstock.formats.files.lake.saving import FilesJob
+from penstock.lake.session_settings import OPTION, check_settings, tables_of
+from penstock.lake.write_jobs import SaveMode
 from penstock.model.keys import Key
 from penstock.storage.hadoop import HadoopPath, hadoop_path
 
-OPTION: Final = "penstock."
-"""How the names of options begin that are for the lake."""
 OPTIONS: Final = (
     *("table", "mode", "partition_overwrite", "branch", "message", "author"),
     *("job_id", "job_branch", "success_file", "timeout_s"),
 )
-SETTING: Final = "spark.penstock."
-"""How the names of a session's settings begin that are for the lake."""
-SETTINGS: Final = ("lake", "lake.id", "tables")
 
 _MODES: Final = {"Append": SaveMode.APPEND, "Overwrite": SaveMode.OVERWRITE}
 _CREATES_TABLE: Final = re.compile("TableAsSelect|SaveAs.*Table")
@@ -139,16 +135,6 @@ def check_table_named(options: Mapping[str, str]) -> None:
         )
 
 
-def check_settings(names: Iterable[str]) -> None:
-    """``InvalidRequest`` for a setting of a session that looks like the lake's, and that there is not."""
-    known = {SETTING + one for one in SETTINGS}
-    if unknown := sorted(name for name in names if name.startswith(SETTING) and name not in known):
-        raise InvalidRequest(
-            f"there is no setting '{unknown[0]}'; there are {', '.join(sorted(known))}\n"
-            "  Unset it, or spell it as one of these."
-        )
-
-
 def _mode(facts: Facts, key: Key, given: str | None) -> SaveMode:
     if not facts.mode:
         raise InvalidRequest(
@@ -238,23 +224,3 @@ def table_at(path: str, tables: Mapping[HadoopPath, Key], home: str = "") -> tup
     ]
     _, key, folder = max(found, default=(0, None, ""), key=lambda one: one[0])
     return None if key is None else (key, folder)
-
-
-def tables_of(text: str, home: str = "") -> dict[HadoopPath, Key]:
-    """Paths and tables, as the session's setting has them; ``InvalidRequest`` if they cannot be these."""
-    try:
-        told = json_decoder(dict[str, str]).decode(text) if text else {}
-    except msgspec.MsgspecError:
-        raise InvalidRequest(
-            "the setting spark.penstock.tables is an object of JSON, such as "
-            """{"s3://bucket/raw/events": "raw.events"}"""
-        ) from None
-    found: dict[HadoopPath, Key] = {}
-    for path, key in told.items():
-        if ".." in path.split("/"):
-            raise InvalidRequest(f"'{path}' cannot stand for '{key}': spell the path without '..'")
-        place = hadoop_path(path, home)
-        if place in found and found[place] != Key.parse(key):
-            raise InvalidRequest(f"'{path}' stands for '{found[place]}' and for '{key}': choose one")
-        found[place] = Key.parse(key)
-    return found

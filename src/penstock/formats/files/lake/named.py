@@ -9,7 +9,6 @@ in a sweep of the lake's own objects.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
 from typing import Final
 
 from penstock.errors import Damaged
@@ -22,6 +21,7 @@ from penstock.model.content import FilesTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import RESERVED
 from penstock.model.objects import EMPTY_ROOT, CommitObject, Leaf, Node, Value
+from penstock.storage.name_hashes import name_hash
 
 NAMES_MAX: Final = 1_000_000
 """How many names are in memory at once, about."""
@@ -127,8 +127,3 @@ class NamedFiles:
             found |= block
         self._read |= found
         self._progress("trees", len(self._read))
-
-
-def name_hash(name: str) -> bytes:
-    """By which a name below an attempt's folder is known. No two files have the same by chance."""
-    return blake2b(name.encode(errors="surrogateescape"), digest_size=16).digest()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.formats.files.lake.named import FOLDER_CHARS, NamedFiles, name_hash
+from penstock.formats.files.lake.named import FOLDER_CHARS, NamedFiles
 from penstock.formats.plugin import NeededFolder
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress
 from penstock.storage.buckets import Entry
 from penstock.storage.locations import normalise
+from penstock.storage.name_hashes import name_hash
 from penstock.storage.places import Place
 
 

@@ -7,9 +7,10 @@ from secrets import token_hex
 from typing import Final
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.files import POOL, is_made_for_another
+from penstock.formats.files.files import is_made_for_another
 from penstock.model.jobs import check_job_id
 from penstock.model.keys import Key
+from penstock.storage.places import POOL
 
 PART_MAX_BYTES: Final = 200
 """Of a name between two slashes: file systems take 255."""

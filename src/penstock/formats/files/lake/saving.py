@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from enum import StrEnum
 from typing import Final
-from uuid import uuid4
 
 import msgspec
 
-from penstock.errors import InvalidKey, InvalidRequest
+from penstock.errors import InvalidRequest
 from penstock.formats.files.files import Layout
 from penstock.formats.files.intents import When
 from penstock.formats.files.lake.answers import FilesAbout, JobInfo, TableLayout
 from penstock.formats.files.lake.calls import BeginJob, ListOfFiles, NewFile, WriteFiles
 from penstock.formats.files.layouts import mixes
 from penstock.lake.call import Said
+from penstock.lake.write_jobs import SaveMode
 from penstock.model.clock import utc
-from penstock.model.encoding import digest
-from penstock.model.jobs import ID
 from penstock.model.keys import Key
 
 PARTITIONS_TOLD_MAX: Final = 20
@@ -32,32 +29,12 @@ READS_TOLD_MAX: Final = 100
 """How many of the tables that a job has read its commit names."""
 OTHERS_TOLD_MAX: Final = 5
 """How many jobs a warning names."""
-OWN_PROPERTIES: Final = frozenset({
-    "mode", "files", "bytes", "partition_overwrite", "partitions", "partition", "rows", "format", "read",
-    "spark.application", "spark.application.name",
-})  # fmt: skip
-"""What a job's commit tells of it, beside what begins with `penstock.`."""
 READER_OPTIONS: Final = frozenset({
     "charset", "chartoescapequoteescaping", "comment", "dateformat", "delimiter", "emptyvalue", "encoding",
     "escape", "header", "ignoreleadingwhitespace", "ignoretrailingwhitespace", "linesep", "locale",
     "multiline", "nullvalue", "quote", "sep", "timestampformat", "timestampntzformat", "timezone",
 })  # fmt: skip
 """Options of a write that whoever reads the files has to know, in lower case."""
-
-_NOT_IN_NEW_KEYS: Final = frozenset("/\\`")
-
-
-class SaveMode(StrEnum):
-    """What becomes of what a table has, its files or its rows, when a job commits."""
-
-    APPEND = "append"
-    """It stays."""
-    OVERWRITE = "overwrite"
-    """It goes, or some of it does."""
-    ERROR = "error"
-    """If there is anything, the job is refused."""
-    IGNORE = "ignore"
-    """If there is anything, nothing happens."""
 
 
 class FilesJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,17 +145,6 @@ def output(files: Iterable[JobFile], rows: int | None) -> Output:
     )
 
 
-def job_id(given: str | None, key: Key, branch: str) -> str:
-    """The id of a job: a new one, the one that is given, or what a name stands for, of those that write a
-    table on a branch. So others may use the same name for theirs."""
-    if given is None:
-        return uuid4().hex
-    if not given:
-        raise InvalidRequest("the id of a job is empty; leave it out, or give each job a name of its own")
-    plain = given.replace("-", "").lower()
-    return plain if ID.fullmatch(plain) else digest(str(key), branch, given).hex()[:32]
-
-
 def begin(job: FilesJob, job_id: str, fence: str) -> BeginJob:
     """The call that lets an attempt of a job begin."""
     return BeginJob(
@@ -262,15 +228,6 @@ def said(job: FilesJob, job_id: str, done: Output) -> Said:
     )
 
 
-def check_properties(properties: Iterable[str]) -> None:
-    """``InvalidRequest`` for a property of the user's that a job's commit tells itself."""
-    for name in properties:
-        if name in OWN_PROPERTIES or name.startswith("penstock."):
-            raise InvalidRequest(
-                f"the property '{name}' of a commit is told by the job itself; give yours another name"
-            )
-
-
 def meeting(key: Key, others: Sequence[JobInfo]) -> str:
     """What a job is told of others that write the same table on the same branch; nothing without any."""
     if not others:
@@ -334,16 +291,6 @@ def check_fits(job: FilesJob, about: FilesAbout) -> None:
             "  Write files as the table has them, write to another table, or replace all files of this one "
             "with mode='overwrite'.",
             table=str(job.key),
-        )
-
-
-def check_new_key(key: Key) -> None:
-    """``InvalidKey`` for a table that is to be created and whose key looks like a path, or quoted for SQL."""
-    if any(_NOT_IN_NEW_KEYS & set(one) for one in key):
-        raise InvalidKey(
-            f"no table is created with the key {str(key)!r}: a key is the table's name in the lake, such as "
-            "'sales.orders', without backquotes, and no path\n"
-            "  The lake decides where the files are."
         )
 
 

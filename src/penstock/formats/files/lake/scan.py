@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.files import POOL
 from penstock.formats.files.lake.answers import FileEntry, FilesAbout, TableLayout
 from penstock.formats.files.lake.data_files import is_hidden
-from penstock.formats.files.lake.facts import OPTION
 from penstock.formats.files.lake.partition_columns import PartitionColumns
 from penstock.formats.files.lake.pool import pool_of
 from penstock.lake.scan_files import ScanFile
+from penstock.lake.session_settings import OPTION
 from penstock.model.keys import Key
+from penstock.storage.places import POOL
 
 LISTING_OPTIONS: Final = frozenset(
     {

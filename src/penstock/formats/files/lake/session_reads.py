@@ -18,14 +18,7 @@ from penstock.errors import InvalidRequest, KeyNotFound, TransactionNotFound, Tr
 from penstock.formats.files.lake.answers import FileEntry, FilesAbout
 from penstock.formats.files.lake.calls import GetFiles, GetFilesTable, ListFiles
 from penstock.formats.files.lake.data_files import is_data
-from penstock.formats.files.lake.facts import (
-    OPTION,
-    check_settings,
-    check_table_named,
-    lake_options,
-    table_at,
-    tables_of,
-)
+from penstock.formats.files.lake.facts import check_table_named, lake_options, table_at
 from penstock.formats.files.lake.partition_columns import (
     PartitionColumns,
     Rules,
@@ -38,6 +31,7 @@ from penstock.formats.files.lake.sessions import Deciding
 from penstock.lake.answers import About, Resolved
 from penstock.lake.calls import GetAbout, Resolve
 from penstock.lake.scan_files import STRICT, pack_scan_files
+from penstock.lake.session_settings import OPTION, check_settings, tables_of
 from penstock.lake.transactions.calls import NoteReads
 from penstock.lake.transactions.reading import transaction_read
 from penstock.model.keys import Key

@@ -21,11 +21,13 @@ from penstock.formats.files.lake import beside as files_beside
 from penstock.formats.files.lake import saving as files_saving
 from penstock.formats.files.lake.answers import FilesAbout, FilesWritten, JobBegun, JobInfo
 from penstock.formats.files.lake.calls import AbortJob, GetFilesTable, ListJobs, ListOfFiles
-from penstock.formats.files.lake.facts import OPTION, Facts, job_of
-from penstock.formats.files.lake.saving import FilesJob, Output, SaveMode, TaskFile
+from penstock.formats.files.lake.facts import Facts, job_of
+from penstock.formats.files.lake.saving import FilesJob, Output, TaskFile
 from penstock.formats.files.lake.writing import SENT_MAX
 from penstock.lake.call import Call
 from penstock.lake.calls import GetAbout
+from penstock.lake.session_settings import OPTION
+from penstock.lake.write_jobs import SaveMode, check_new_key, job_id
 from penstock.model.jobs import JobState, check_job_id
 from penstock.storage.hadoop import hadoop_address
 
@@ -195,7 +197,7 @@ def _job_id(by: Deciding, job: FilesJob, facts: Facts) -> str:
     branch = job.branch
     if name is not None and branch is None:
         branch = by.do(GetAbout()).default_branch
-    return files_saving.job_id(facts.job if name is None else name, job.key, branch or "")
+    return job_id(facts.job if name is None else name, job.key, branch or "")
 
 
 def _new_fence(by: Deciding, job: FilesJob, facts: Facts) -> str:
@@ -220,7 +222,7 @@ def _check_table(by: Deciding, job: FilesJob) -> None:
     try:
         about: FilesAbout = by.do(GetFilesTable(key=job.key, at=job.branch))
     except KeyNotFound:
-        files_saving.check_new_key(job.key)
+        check_new_key(job.key)
         return
     files_saving.check_fits(job, about)
 

@@ -26,24 +26,24 @@ from penstock.errors import PenstockError
 from penstock.formats.files.files import slice_of
 from penstock.formats.files.lake.care_calls import SweepFiles
 from penstock.formats.files.lake.ended import ABORTED_US, Claims, Ended, EndedJobs
-from penstock.formats.files.lake.named import FOLDER_CHARS, NamedFiles, name_hash
+from penstock.formats.files.lake.named import FOLDER_CHARS, NamedFiles
 from penstock.formats.files.lake.pool import pool_of
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.settings import DAY_US
 from penstock.lake.answers import SweptFiles
 from penstock.lake.fork_notes import ForkNotes
+from penstock.lake.read_lists import sweep_reads
 from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
 from penstock.metrics import table as metrics
 from penstock.model.jobs import ID
 from penstock.storage.buckets import Entry
 from penstock.storage.fates import Fate, Judged
-from penstock.storage.places import SCRATCH, Place, Places
+from penstock.storage.name_hashes import name_hash
+from penstock.storage.places import Place, Places
 
 TOLD_MAX: Final = 10
 """How many things an answer tells that are wrong."""
-READS: Final = f"{SCRATCH}/reads"
-"""Below the warehouse: lists of files that readers made for Spark, each in a folder of its own."""
 
 MISSING: Final = "{url} does not have all files that commits name: {count} are missing, so nothing goes there"
 _SUM: Final = re.compile(r"(?P<folder>(?:.*/)?)\.(?P<name>[^/]+)\.crc", re.DOTALL)
@@ -121,17 +121,6 @@ class FilesSweep:
         for day in sorted(self._tally.emptied & {*days}) if self._engine.removes(Fate.DATA) else ():
             # No attempt of that day can be writing any more.
             self._places.at(f"{self._pool}{day}").prune()
-
-
-def sweep_reads(places: Places, warehouse: str, before_us: int) -> list[Entry]:
-    """Remove what readers made for themselves before a time, and make again if they need it; what is left."""
-    place = places.at(f"{warehouse.rstrip('/')}/{READS}")
-    own = [entry for entry in place.entries() if ID.fullmatch(entry.key.partition("/")[0])]
-    old = [entry.key for entry in own if entry.modified_us < before_us]
-    if old:
-        place.delete(old)
-        place.prune()
-    return [entry for entry in own if entry.modified_us >= before_us]
 
 
 def has_slices(places: Places, lake_id: str, warehouse: str) -> bool:

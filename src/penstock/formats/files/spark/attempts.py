@@ -7,7 +7,6 @@ removed, as far as it is certain that no commit names them. A sweep finds what i
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -32,13 +31,6 @@ if TYPE_CHECKING:
     from penstock.storage.places import Place
 
 _LOG: Final = logging.getLogger("penstock.spark")
-
-
-class JobsMeet(UserWarning):
-    """Another job writes the same table on the same branch right now.
-
-    Both may commit: what comes of that is decided by their modes, when each has its turn.
-    """
 
 
 class Attempt:
@@ -123,10 +115,3 @@ class Attempt:
     def _remove_files(self) -> None:
         with suppress(PenstockError):
             remove_files(self.pool, [one.key for one in self.pool.entries(self.folder)])
-
-
-def tell_of_others(others: str, stacklevel: int) -> None:
-    """Warn of jobs that write the same table, if there are any."""
-    if others:
-        _LOG.info(others)
-        warnings.warn(others, JobsMeet, stacklevel=stacklevel + 1)

@@ -16,9 +16,9 @@ import msgspec
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.files.lake.session_reads import READ, SessionRead, read_files
 from penstock.formats.files.lake.sessions import STEPS, Begun, Deciding, SessionWrite, abort
-from penstock.formats.files.spark.attempts import JobsMeet, tell_of_others
 from penstock.model.decoders import json_decoder
 from penstock.spark import failures, jar
+from penstock.spark.job.concurrent_jobs import JobsMeet, tell_of_others
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

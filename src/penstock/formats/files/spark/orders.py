@@ -9,9 +9,9 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.lake.saving import SaveMode, check_properties, job_id
+from penstock.lake.write_jobs import SaveMode, check_properties, job_id
 from penstock.model.keys import Key
-from penstock.spark.writes.orders import check_columns, check_ours
+from penstock.spark.write_arguments import check_columns, check_ours
 
 DELTA: Final = "delta"
 

@@ -17,14 +17,14 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.lake.saving import JobFile, Output, output
+from penstock.formats.files.lake.saving import JobFile, Output, TaskFile, output
 from penstock.lake.job_files import remove_files
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
-from penstock.spark.job import adopting, durable
-from penstock.spark.job.jobs import taken
+from penstock.spark.job import durable, own_committer
 from penstock.spark.job.parquet_settings import MICROSECONDS, held_settings, unless_chosen
-from penstock.spark.writes.refusals import refusals_told
+from penstock.spark.job.task_files import take_files
+from penstock.spark.refusals import refusals_told
 from penstock.storage.buckets import Entry
 from penstock.storage.places import Place
 
@@ -74,7 +74,7 @@ def run(df: DataFrame, target: Target, attempt: UUID) -> Output:
         if jar.is_loaded(spark):
             files = _protocolled(spark, writer, target, attempt)
         else:
-            adopting.tell(spark)
+            own_committer.warn_of_renames(spark)
             files = _adopted(writer, target)
     done = output(files, _count(counted))
     if not done.files:
@@ -85,14 +85,14 @@ def run(df: DataFrame, target: Target, attempt: UUID) -> Output:
 def _protocolled(spark: Any, writer: DataFrameWriter, target: Target, attempt: UUID) -> list[JobFile]:
     writer = writer.options(**{"penstock.attempt": attempt.hex, "penstock.footers": "false"})
     writer.save(_address(target))
-    files = taken(spark, attempt)
+    files = take_files(spark, attempt, TaskFile)
     if files is None:
         raise _writes_no_files(target)
     return [one.job_file for one in files]
 
 
 def _adopted(writer: DataFrameWriter, target: Target) -> list[JobFile]:
-    writer.options(**adopting.COMMITTER).save(_address(target))
+    writer.options(**own_committer.COMMITTER).save(_address(target))
     is_disk = "://" not in target.pool.url
     found = [
         _listed(target.folder, one, is_disk)

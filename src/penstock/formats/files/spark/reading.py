@@ -23,8 +23,9 @@ from penstock.formats.files.lake.partition_columns import PartitionColumns, Rule
 from penstock.formats.files.lake.paths import as_folder
 from penstock.formats.files.lake.scan import scan_files, scan_layout
 from penstock.spark import jar
-from penstock.spark.scan.columns import quoted
-from penstock.spark.scan.scans import How, frame
+from penstock.spark.scan.frames import How, frame
+from penstock.spark.scan.origins import origin_of
+from penstock.spark.schemas import quoted
 from penstock.spark.settings import as_text
 
 if TYPE_CHECKING:
@@ -60,25 +61,6 @@ def rows(spark: SparkSession, table: Table, wanted: Wanted = Wanted()) -> DataFr
     found = table.lake.pages(listing, None, lambda last: {"after": last.path})
     files = [one for one in found if is_data(one.path)]
     return _Scan(spark, table, layout, files).rows()
-
-
-def reads_of(rows: DataFrame) -> list[str]:
-    """The tables that a DataFrame reads, as ``key@commit``, each once; as far as it can be told.
-
-    Only what was read by ``penstock.spark`` with Penstock's jar can be told; what was cut off from where it
-    came from, as by a checkpoint, cannot. Nothing is asked of the lake, or of storage.
-    """
-    spark = rows.sparkSession
-    if not jar.has_classes(spark):
-        return []
-    plan = rows._jdf.queryExecution().analyzed()
-    found = spark._jvm.io.penstock.spark.TableFiles.origins(plan)  # type: ignore[union-attr]
-    return list(dict.fromkeys(map(str, found)))
-
-
-def origin_of(table: Table) -> str:
-    """What ``reads_of`` tells of a table at a commit."""
-    return f"{table.key}@{table.ref}"
 
 
 class _Layout(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,15 +15,17 @@ from penstock.formats.files.lake import beside as files_beside
 from penstock.formats.files.lake import saving as files_saving
 from penstock.formats.files.lake.answers import FilesAbout, FilesWritten, TableLayout
 from penstock.formats.files.lake.calls import GetFilesTable
-from penstock.formats.files.lake.saving import FilesJob, SaveMode
+from penstock.formats.files.lake.saving import FilesJob
 from penstock.formats.files.spark import output
-from penstock.formats.files.spark.attempts import Attempt, tell_of_others
+from penstock.formats.files.spark.attempts import Attempt
 from penstock.formats.files.spark.orders import FilesOrder, check
-from penstock.formats.files.spark.reading import reads_of
+from penstock.lake.write_jobs import SaveMode, check_new_key
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
 from penstock.spark import jar
-from penstock.spark.writes.schemas import is_case_sensitive
+from penstock.spark.job.concurrent_jobs import tell_of_others
+from penstock.spark.scan.origins import reads_of
+from penstock.spark.schemas import is_case_sensitive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,7 +118,7 @@ def _found(lake: Lake, key: Key, branch: str | None) -> FilesAbout | None:
 
 
 def _check_new(key: Key, branch: str, order: FilesOrder) -> None:
-    files_saving.check_new_key(key)
+    check_new_key(key)
     if not order.create:
         raise KeyNotFound(
             f"there is no '{key}' on '{branch}', and it is not to be created", key=str(key), ref=branch

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from penstock.errors import Damaged, PenstockError
-from penstock.formats.files.lake.named import name_hash
 from penstock.formats.lance.lake.named import ManifestNames, Unclear, spellings
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.names import MAIN, folder_of
@@ -42,6 +41,7 @@ from penstock.model.keys import RESERVED, Key
 from penstock.model.objects import EMPTY_ROOT, CommitObject, Leaf, Node, Value
 from penstock.model.references import Kind
 from penstock.storage.locations import normalise
+from penstock.storage.name_hashes import name_hash
 from penstock.storage.places import Places
 
 BLOCK: Final = 500

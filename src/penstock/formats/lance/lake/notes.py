@@ -20,8 +20,8 @@ from typing import Final
 import msgspec
 
 from penstock.errors import Damaged, OutcomeUnknown, Unavailable
-from penstock.formats.lance.names import LINES
-from penstock.formats.lance.owning import OWNER, Owner
+from penstock.formats.lance.names import LINES, OWNER
+from penstock.formats.lance.owning import Owner
 from penstock.model.decoders import json_decoder
 from penstock.storage.places import Place
 

@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from penstock.errors import Damaged, PenstockError, ReferenceNotFound, TransactionNotFound, TransactionOver
-from penstock.formats.files.lake.named import name_hash
 from penstock.formats.lance.lake.kept import tables_at
 from penstock.formats.lance.lake.leftovers import is_data
 from penstock.formats.lance.lake.named import INDICES, ManifestNames, Unclear, spellings
@@ -26,6 +25,7 @@ from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.references import Kind, Reference
 from penstock.storage.locations import normalise
+from penstock.storage.name_hashes import name_hash
 from penstock.storage.places import Places
 
 KINDS: Final = (Kind.BRANCH, Kind.TAG, Kind.TRANSACTION)

@@ -11,8 +11,8 @@ import msgspec
 from penstock.errors import InvalidRequest, KeyNotFound, VersionTaken
 from penstock.formats.lance import intents
 from penstock.formats.lance.lake.parts import LanceParts
-from penstock.formats.lance.names import MAIN
-from penstock.formats.lance.owning import OWNER, read_owner
+from penstock.formats.lance.names import MAIN, OWNER
+from penstock.formats.lance.owning import read_owner
 from penstock.formats.lance.registering import versions_at
 from penstock.formats.lance.state import NAME, is_managed
 from penstock.formats.sync import own_versions_left

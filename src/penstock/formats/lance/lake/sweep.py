@@ -30,8 +30,7 @@ from penstock.formats.lance.lake.leftovers import Found, Needs, is_data, judge, 
 from penstock.formats.lance.lake.named import Unclear
 from penstock.formats.lance.lake.notes import Stays, owner_of, stays
 from penstock.formats.lance.lake.pins import Pins
-from penstock.formats.lance.names import MAIN, REFS_OF_BRANCHES, VERSIONS
-from penstock.formats.lance.owning import OWNER
+from penstock.formats.lance.names import MAIN, OWNER, REFS_OF_BRANCHES, VERSIONS
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import SweptTable
@@ -109,6 +108,10 @@ class LanceSweep:
             except PenstockError as error:
                 problem = error.message
             yield self._engine.answer(key, location, tally, problem)
+
+    def run_unlanded(self, limit: int | None) -> Iterator[SweptTable]:  # noqa: ARG002
+        """Folders of tables that no commit has are among the locations."""
+        return iter(())
 
     def unneeded(self, location: str) -> Unneeded:
         """What there is in the folder of a table that no retained version names, however young it is."""

@@ -25,7 +25,7 @@ from penstock.formats.rows.predicates import (
     columns_of,
 )
 from penstock.spark.scan.conditions import means_the_same
-from penstock.spark.writes.schemas import described
+from penstock.spark.schemas import described
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

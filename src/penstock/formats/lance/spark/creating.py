@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from penstock.errors import CommitConflict, JobOver, PenstockError, TableExists, TransactionOver
-from penstock.formats.files.lake.saving import check_new_key
 from penstock.formats.lance.lake.answers import LanceAbout
 from penstock.formats.lance.lake.calls import CommitLance, DeclareLance, GetLanceTable
 from penstock.formats.lance.lake.jobs import attempts, attempts_name, next_attempt_id
@@ -17,6 +16,7 @@ from penstock.lake.call import Said
 from penstock.lake.calls import GetReference
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import AbortTransaction, CommitTransaction
+from penstock.lake.write_jobs import check_new_key
 from penstock.model.commits import Commit
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.lake.saving import SaveMode, check_properties
 from penstock.lake.call import Said
+from penstock.lake.write_jobs import SaveMode, check_properties
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
 from penstock.spark import jar

@@ -21,8 +21,8 @@ from penstock.lake.job_files import remove_files
 from penstock.model.decoders import json_decoder
 from penstock.spark import jar
 from penstock.spark.failures import MARK
-from penstock.spark.scan.columns import quoted
-from penstock.spark.writes.refusals import refusals_told
+from penstock.spark.refusals import refusals_told
+from penstock.spark.schemas import quoted
 from penstock.wire.errors import encode_error
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound, NotManaged, PenstockError
-from penstock.formats.files.lake.saving import SaveMode
 from penstock.formats.lance.lake.answers import LanceAbout
 from penstock.formats.lance.lake.calls import GetLanceTable
 from penstock.formats.lance.lake.failures import conflict, told
@@ -33,9 +32,10 @@ from penstock.formats.lance.spark.output import Output, Target
 from penstock.formats.lance.spark.schemas import Fit, arrow_of, fit, new_schema
 from penstock.formats.lance.spark.travelling import travelling
 from penstock.lake.job_files import Began, is_refusal
+from penstock.lake.write_jobs import SaveMode
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
-from penstock.spark.writes.schemas import is_case_sensitive
+from penstock.spark.schemas import is_case_sensitive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

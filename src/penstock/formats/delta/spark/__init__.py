@@ -1,0 +1,1 @@
+"""Delta tables, written and read by Spark."""

@@ -1,0 +1,295 @@
+"""The change data feed: which rows the versions of a table inserted, deleted and updated.
+
+A version that wrote its changes down has them in files of their own. The changes of any other follow from the
+files that it added and removed; where only the deletion vector of a file is another, from the difference of
+the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.errors import InvalidLog, MalformedAction, VersionNotFound
+from penstock.formats.delta.lake.answers import TableVersions
+from penstock.formats.delta.lake.snapshot import commits_of
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    Add,
+    Cdc,
+    CommitInfo,
+    Metadata,
+    Remove,
+    decode_path,
+    parse_commit,
+)
+from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+from penstock.formats.delta.protocol.durations import TOMBSTONE_RETENTION, duration_ms
+from penstock.formats.delta.protocol.properties import CHANGE_DATA_FEED, is_on
+from penstock.formats.delta.rows.inside import name_inside
+from penstock.formats.delta.spark.scan import scans
+from penstock.formats.delta.spark.scan.columns import Columns
+from penstock.formats.delta.spark.scan.deletions import NONE, Words, with_deleted
+from penstock.formats.delta.spark.scan.older_schemas import unreadable
+from penstock.formats.delta.spark.scan.scans import Piece
+from penstock.formats.rows.schema import Field
+from penstock.lake.table import Table
+from penstock.model.clock import now_us, utc
+from penstock.model.keys import Key
+from penstock.spark.arguments import check_version
+from penstock.spark.sessions import lake_of
+from penstock.storage.places import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.lake.lake import Lake
+
+_TYPE: Final = Field(name=CHANGE_TYPE, type="string", nullable=True)
+_ORIGIN: Final = (
+    Field(name=COMMIT_VERSION, type="long", nullable=True),
+    Field(name=COMMIT_TIMESTAMP, type="timestamp", nullable=True),
+)
+_LOOKED_AT_ONCE: Final = 500
+
+Group: TypeAlias = tuple[bool, frozenset[str]]
+"""Whether files hold ``CHANGE_TYPE``, and which columns they do not hold, by their names there."""
+
+
+def changes(
+    spark: SparkSession,
+    key: str | Key,
+    from_version: int,
+    to_version: int | None = None,
+    *,
+    ref: str | None = None,
+    lake: Lake | None = None,
+) -> DataFrame:
+    """The changes of a table from one version to another, both included; to the latest if none is named.
+
+    Rows have the columns that the table has at the last of these versions, and ``_change_type``,
+    ``_commit_version`` and ``_commit_timestamp`` beside them. ``ref`` says on which branch, at which tag or
+    commit the table is looked at.
+
+    ``InvalidRequest`` if the table did not record its changes at one of the versions, or if its columns were
+    others there that the last one cannot show; ``VersionNotFound`` if there is no such version, or if its
+    commit or its data is there no more.
+    """
+    found = lake_of(spark, lake)
+    check_version(from_version, "from_version")
+    check_version(to_version, "to_version")
+    table = found.at(ref).table(key)
+    log = table.get_commits()
+    wanted = _versions(log, from_version, to_version)
+    metadata = table.snapshot(wanted[-1]).metadata
+    feed = _Feed(table, log, found.places.at(log.location), metadata)
+    groups: dict[Group, list[Piece]] = {}
+    for piece in feed.pieces(wanted):
+        held = piece.file.partition_values or {}
+        groups.setdefault((isinstance(piece.file, Cdc), frozenset(held)), []).append(piece)
+    parts = [
+        scans.read(
+            spark,
+            feed.place,
+            Columns(metadata, partition_by),
+            pieces,
+            beside=(_TYPE,) if has_type else (),
+            constants=_ORIGIN if has_type else (_TYPE, *_ORIGIN),
+        )
+        for (has_type, partition_by), pieces in (groups or {(False, frozenset[str]()): []}).items()
+    ]
+    return reduce(lambda one, other: one.union(other), parts)
+
+
+class _Commit(msgspec.Struct, frozen=True):
+    """What a version of a table did."""
+
+    version: int
+    timestamp_ms: int
+    actions: tuple[Action, ...]
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        """As the log would spell it, were it the value of a partition."""
+        return str(self.version), utc(self.timestamp_ms * 1000).strftime("%Y-%m-%d %H:%M:%S.%f")
+
+
+class _Feed:
+    """Reads what versions of a table did, and tells which rows of which files they changed."""
+
+    def __init__(self, table: Table, log: TableVersions, place: Place, shown: Metadata) -> None:
+        self._table, self._log, self.place = table, log, place
+        self._shown = shown
+        """Its columns are those of all rows."""
+
+    def pieces(self, versions: range) -> Iterator[Piece]:
+        metadata = self._table.snapshot(versions[0]).metadata
+        for commit in self._commits(versions):
+            stated = [one for one in commit.actions if isinstance(one, Metadata)]
+            metadata = stated[-1] if stated else metadata
+            self._check_recorded(metadata, commit.version)
+            if stated and commit.version == versions[0]:
+                self._check_removed(commit)
+            self._check_columns(metadata, commit.version, versions[-1])
+            found = list(self._of(commit))
+            self._check_there(metadata, commit, found)
+            yield from found
+
+    def _commits(self, versions: range) -> Iterator[_Commit]:
+        for found in commits_of(self._log, self.place, versions):
+            if found.data is None:
+                raise VersionNotFound(
+                    f"the commit of version {found.version} of '{self._log.key}' was cleaned up, and with it "
+                    "what it changed\n  Read the changes from a later version on.",
+                    table=self.place.url,
+                    version=found.version,
+                )
+            try:
+                actions = tuple(line.action for line in parse_commit(found.data))
+            except MalformedAction as problem:
+                raise InvalidLog(
+                    f"{found.name} of the table {self.place.url} cannot be understood: {problem}",
+                    table=self.place.url,
+                    file=found.name,
+                ) from None
+            yield _Commit(found.version, self._time_ms(found.name, actions), actions)
+
+    def _time_ms(self, name: str, actions: Sequence[Action]) -> int:
+        """When a version was made: by its own word, or in old versions by the time of its file."""
+        infos = (one for one in actions if isinstance(one, CommitInfo))
+        noted = next((one.in_commit_timestamp for one in infos), None)
+        if noted is not None:
+            return noted
+        there = self.place.look(name)
+        return 0 if there is None else there.modified_us // 1000
+
+    def _of(self, commit: _Commit) -> Iterator[Piece]:
+        written = [one for one in commit.actions if isinstance(one, Cdc)]
+        if written:
+            yield from (Piece(one, commit.origin) for one in written)
+            return
+        adds = [one for one in commit.actions if isinstance(one, Add) and one.data_change]
+        before = {
+            decode_path(one.path): (one, gone)
+            for one, gone in with_deleted(self.place, self._removed(commit))
+        }
+        for file, gone in with_deleted(self.place, adds):
+            was = before.pop(decode_path(file.path), None)
+            if was is None:
+                # All rows of the file that are in the table.
+                yield Piece(file, ("insert", *commit.origin), gone, is_inverse=True)
+            else:
+                yield from _between(file, was[1] or NONE, gone or NONE, commit)
+        for left, gone in before.values():
+            yield Piece(left, ("delete", *commit.origin), gone, is_inverse=True)
+
+    def _removed(self, commit: _Commit) -> Iterator[Remove]:
+        """The files that a version removed, with what is needed to read them."""
+        found = [one for one in commit.actions if isinstance(one, Remove) and one.data_change]
+        if all(one.partition_values is not None and one.size is not None for one in found):
+            yield from found
+            return
+        # Some writers only say which files. The version before knows the rest.
+        keys = {one.key for one in found}
+        before = {one.key: one for one in self._table.snapshot(commit.version - 1).files() if one.key in keys}
+        for one in found:
+            file = before.get(one.key)
+            if file is None:
+                raise InvalidLog(
+                    f"version {commit.version} of the table {self.place.url} removes {one.path}, which is no "
+                    "file of the version before",
+                    table=self.place.url,
+                    version=commit.version,
+                    file=one.path,
+                )
+            known = {"partition_values": file.partition_values, "size": file.size, "stats": file.stats}
+            yield msgspec.structs.replace(one, **known)
+
+    def _check_recorded(self, metadata: Metadata, version: int) -> None:
+        if not is_on(metadata.configuration, CHANGE_DATA_FEED):
+            raise InvalidRequest(
+                f"'{self._log.key}' did not record its changes at version {version}: its property "
+                f"{CHANGE_DATA_FEED} was not 'true' there\n  Ask for versions in which it was.",
+                key=str(self._log.key),
+                version=version,
+            )
+
+    def _check_columns(self, metadata: Metadata, version: int, last: int) -> None:
+        """``InvalidRequest`` if rows of a version would not be what they were with the columns shown."""
+        problem = unreadable(metadata, self._shown)
+        if problem is None:
+            return
+        stated = (
+            commit.version
+            for commit in self._commits(range(version + 1, last + 1))
+            if any(isinstance(one, Metadata) and unreadable(metadata, one) for one in commit.actions)
+        )
+        up_to = next(stated) - 1
+        raise InvalidRequest(
+            f"the rows of version {version} of '{self._log.key}' cannot be shown with the columns of version "
+            f"{last}: {problem}\n  Ask for the changes up to version {up_to}.",
+            key=str(self._log.key),
+            version=version,
+            up_to=up_to,
+        )
+
+    def _check_removed(self, commit: _Commit) -> None:
+        """The same for what the first version removed. It was written with the columns of the one before."""
+        if not any(isinstance(one, Remove) and one.data_change for one in commit.actions):
+            return
+        before = commit.version - 1
+        problem = unreadable(self._table.snapshot(before).metadata, self._shown)
+        if problem is not None:
+            raise InvalidRequest(
+                f"version {commit.version} of '{self._log.key}' removed rows that cannot be shown with the "
+                f"columns of the last version asked for: {problem}\n  Read the table at version {before}, "
+                f"and the changes from version {commit.version + 1} on.",
+                key=str(self._log.key),
+                version=commit.version,
+            )
+
+    def _check_there(self, metadata: Metadata, commit: _Commit, pieces: Sequence[Piece]) -> None:
+        """``VersionNotFound`` if files of a version are gone. They may be, once nobody has to keep them."""
+        kept_ms = duration_ms(metadata.configuration, TOMBSTONE_RETENTION)
+        if kept_ms is None or commit.timestamp_ms > now_us() // 1000 - kept_ms:
+            return
+        names = [name_inside(one.file.path, self.place.roots) for one in pieces]
+        for start in range(0, len(names), _LOOKED_AT_ONCE):
+            some = names[start : start + _LOOKED_AT_ONCE]
+            gone = [name for name, size in zip(some, self.place.sizes(some), strict=True) if size is None]
+            if gone:
+                raise VersionNotFound(
+                    f"the changes of version {commit.version} of '{self._log.key}' cannot be read any more: "
+                    f"{gone[0]} was removed from {self.place.url}\n"
+                    "  Read the changes from a later version on.",
+                    table=self.place.url,
+                    version=commit.version,
+                )
+
+
+def _between(file: Add, old: Words, new: Words, commit: _Commit) -> Iterator[Piece]:
+    """The rows of a file that only one of its two deletion vectors names."""
+    for change, picked in (("delete", new.without(old)), ("insert", old.without(new))):
+        if picked.rows:
+            yield Piece(file, (change, *commit.origin), picked)
+
+
+def _versions(log: TableVersions, first: int, last: int | None) -> range:
+    """The versions asked for. ``VersionNotFound`` if the table has not all of them."""
+    end = log.latest_version if last is None else last
+    for version in (first, end):
+        if not 0 <= version <= log.latest_version:
+            raise VersionNotFound(
+                f"'{log.key}' has no version {version}: the newest one is {log.latest_version}",
+                table=log.location,
+                version=version,
+            )
+    if first > end:
+        raise InvalidRequest(
+            f"the changes from version {first} to version {end} are none: the first is later"
+        )
+    return range(first, end + 1)

@@ -1,0 +1,176 @@
+"""Rows of a table are deleted or updated, by a condition: only files that hold such rows are written anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.lake.calls import Looked
+from penstock.formats.delta.protocol.actions import Add
+from penstock.formats.delta.spark.job.tables import JobTable
+from penstock.formats.delta.spark.rewrites import rewriting
+from penstock.formats.delta.spark.rewrites.assigning import Values, assigned, old_of, row
+from penstock.formats.delta.spark.rewrites.choosing import (
+    check_deterministic,
+    files_of_partitions,
+    is_about_partitions,
+    necessary,
+    region,
+)
+from penstock.formats.delta.spark.rewrites.rewriting import DELETE, KEEP, UPDATE, Rewrite
+from penstock.formats.delta.spark.scan.scans import FILE, rows
+from penstock.lake.answers import Ratified
+from penstock.lake.calls import said
+from penstock.model.keys import Key
+from penstock.spark.analysis import Condition, analysing, condition_of
+from penstock.spark.arguments import check_values
+from penstock.spark.sessions import lake_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from penstock.lake.lake import Lake
+
+
+def delete(
+    spark: SparkSession,
+    key: str | Key,
+    where: str | Column | None = None,
+    *,
+    branch: str | None = None,
+    lake: Lake | None = None,
+    message: str | None = None,
+    author: str | None = None,
+    idempotency_key: str | None = None,
+) -> Ratified | None:
+    """Delete the rows for which a condition is true; all of them without one. ``None`` if there are none.
+
+    The condition is SQL text or a ``Column``, and the same each time it is evaluated. One on partition
+    columns alone removes whole files, and reads none. ``TableConflict`` if others meanwhile changed the same
+    files, or put rows there, other than by appending them, that might have been meant.
+    """
+    table = JobTable(lake_of(spark, lake), key, branch)
+    if (done := rewriting.done_before(table, idempotency_key)) is not None:
+        return done
+    planned = plan_delete(spark, table, where)
+    return None if planned is None else planned.commit(said(message, author), idempotency_key)
+
+
+def update(
+    spark: SparkSession,
+    key: str | Key,
+    set: Values,  # noqa: A002 - SQL's word
+    where: str | Column | None = None,
+    *,
+    branch: str | None = None,
+    lake: Lake | None = None,
+    message: str | None = None,
+    author: str | None = None,
+    idempotency_key: str | None = None,
+) -> Ratified | None:
+    """Give columns new values in the rows for which a condition is true. ``None`` if there are none.
+
+    ``set`` has the values by column, or by part of a struct (``address.city``): text is SQL over the row as
+    it was, anything else is itself. They become values of the column's type as in Spark's ``INSERT``. Rows
+    whose partition columns change move. Conditions and conflicts are as in ``delete``.
+    """
+    check_values(set)
+    table = JobTable(lake_of(spark, lake), key, branch)
+    if (done := rewriting.done_before(table, idempotency_key)) is not None:
+        return done
+    planned = plan_update(spark, table, set, where)
+    return None if planned is None else planned.commit(said(message, author), idempotency_key)
+
+
+def plan_delete(spark: SparkSession, table: JobTable, where: str | Column | None) -> Rewrite | None:
+    """Write what a deletion leaves of the files that it touches; ``None`` if it touches none."""
+    rewriting.check_changeable(table)
+    condition = condition_of(where)
+    parameters = {"predicate": condition.told}
+    _check(spark, table, condition)
+    if is_about_partitions(rows(spark, table.snapshot, ()), condition, table):
+        whole = files_of_partitions(spark, table, condition)
+        if not whole:
+            return None
+        reads = rewriting.looked(region(table, _needed(spark, table, condition)))
+        return Rewrite(table, "DELETE", parameters, rewriting.removals(whole), reads)
+    touched = find(spark, table, condition)
+    if not touched.files:
+        return None
+    from pyspark.sql import functions as f
+
+    old = {one.name: old_of(one.name) for one in table.schema.fields}
+    outcome = f.when(condition.column, DELETE).otherwise(KEEP)
+    df = rewriting.outcome_rows(touched.rows, old, old, outcome)
+    return touched.rewritten(df, "DELETE", parameters)
+
+
+def plan_update(
+    spark: SparkSession, table: JobTable, values: Values, where: str | Column | None
+) -> Rewrite | None:
+    """Write what an update makes of the files that it touches; ``None`` if it touches none."""
+    from pyspark.sql import functions as f
+
+    rewriting.check_changeable(table)
+    if not values:
+        raise InvalidRequest("nothing is assigned; name at least one column")
+    condition = condition_of(where)
+    schema = table.schema
+    new = assigned(rows(spark, table.snapshot, ()), values, schema)
+    touched = find(spark, table, condition)
+    if not touched.files:
+        return None
+    old = {one.name: old_of(one.name) for one in schema.fields}
+    matched = f.coalesce(condition.column, f.lit(False))
+    changed = {path[0] for path in new}
+    became = {
+        name: f.when(matched, one).otherwise(old[name]) if name in changed else one
+        for name, one in row(schema, old_of, new).items()
+    }
+    with analysing():
+        df = rewriting.outcome_rows(touched.rows, old, became, f.when(matched, UPDATE).otherwise(KEEP))
+    return touched.rewritten(df, "UPDATE", {"predicate": condition.told})
+
+
+class Touched(NamedTuple):
+    """The files of a table that hold rows for which a condition is true."""
+
+    table: JobTable
+    files: list[Add]
+    rows: DataFrame
+    """All of theirs."""
+    reads: Looked
+
+    def rewritten(self, df: DataFrame, operation: str, parameters: dict[str, str]) -> Rewrite:
+        """Write what becomes of the rows."""
+        has_changes = rewriting.has_feed(self.table)
+        actions = self.table.write(rewriting.written(df, has_changes=has_changes), has_changes=has_changes)
+        return Rewrite(
+            self.table, operation, parameters, [*rewriting.removals(self.files), *actions], self.reads
+        )
+
+
+def find(spark: SparkSession, table: JobTable, condition: Condition) -> Touched:
+    """Look for the rows that a condition is true for, in the files that may hold any.
+
+    ``InvalidRequest`` if it is no condition on rows that the table has now.
+    """
+    _check(spark, table, condition)
+    needed = _needed(spark, table, condition)
+    candidates = table.candidates(needed)
+    meant = rows(spark, table.snapshot, candidates, numbered=True).where(condition.column)
+    numbers = sorted(one[0] for one in meant.select(FILE).distinct().collect()) if candidates else []
+    files = [candidates[number] for number in numbers]
+    reads = rewriting.looked(region(table, needed))
+    return Touched(table, files, rows(spark, table.snapshot, files), reads)
+
+
+def _needed(spark: SparkSession, table: JobTable, condition: Condition) -> str | None:
+    return necessary(rows(spark, table.snapshot, ()), condition, table.schema)
+
+
+def _check(spark: SparkSession, table: JobTable, condition: Condition) -> None:
+    """Refuse what is no condition on rows of the table before anything is read."""
+    with analysing():
+        df = rows(spark, table.snapshot, ()).where(condition.column)
+    check_deterministic(df, f"the condition {condition.told!r}")

@@ -1,0 +1,1 @@
+"""A job's files: written by Spark, told by name, made actions of a commit."""

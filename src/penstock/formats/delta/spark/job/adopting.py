@@ -1,0 +1,193 @@
+"""Jobs without Penstock's jar, and over Spark Connect: Spark's own committer writes, then the files are
+adopted.
+
+A job writes into a folder of its own, which no other job uses, and what it tells the change data feed into
+another. Spark's committer, in its first version, moves the files of an attempt there only when the whole job
+is done; so what lies there then is what the job wrote, and no attempt that comes too late can add to it. The
+files stay where they are. This costs a rename of every file, which is a copy in a bucket, and a look at each
+footer from here; and where there is a feed, a copy of the rows on the executors.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from penstock.errors import PenstockError, Unavailable
+from penstock.formats.delta.protocol.paths import BRANCH_DATA
+from penstock.formats.delta.spark.job.jobs import BOUND_MAX_BYTES, CHANGES, Column, Target, WrittenFile
+from penstock.formats.delta.spark.scan.tails import tail
+from penstock.formats.rows.arrow_types import pa, pq
+from penstock.spark.addresses import spark_address
+from penstock.spark.job import durable
+from penstock.spark.job.own_committer import COMMITTER, warn_of_renames
+from penstock.storage.buckets import Entry
+from penstock.storage.places import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+READERS: Final = 8
+"""How many footers are read at once."""
+
+_PACKED: Final = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
+
+
+def run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
+    """As ``jobs.run``. ``Unavailable`` if the files do not hold as many rows as Spark says it wrote."""
+    from pyspark.sql import functions as f
+
+    warn_of_renames(df.sparkSession)
+    data = f"{BRANCH_DATA}job={job.hex}"
+    if not target.has_changes:
+        return _written(df, target, data)
+    # Two writes from one set of rows: computed twice, a row could differ from what the feed says of it. Rows
+    # that are lost together with an executor fail the job, for they cannot be computed again.
+    rows = df.localCheckpoint()
+    below = f"{target.subdirectory}/" if target.subdirectory else ""
+    is_change = f.coalesce(f.col(CHANGES), f.lit(False))
+    files = _written(rows.where(~is_change).drop(CHANGES), target, data)
+    try:
+        changes = _written(
+            rows.where(is_change).drop(CHANGES), target, f"{below}_change_data/job={job.hex}", is_change=True
+        )
+    except BaseException:
+        _remove(target.place, data)
+        raise
+    return files + changes
+
+
+def _written(df: DataFrame, target: Target, folder: str, *, is_change: bool = False) -> list[WrittenFile]:
+    """Write rows into a folder that nobody else uses. If that fails, nothing is left of it, as far as
+    possible."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    counted = Observation()
+    observed = df.observe(counted, f.count(f.lit(1)).alias("rows"))
+    writer = observed.write.mode("error").options(**target.options, **COMMITTER)
+    if target.partition_by:
+        writer = writer.partitionBy(*target.partition_by)
+    try:
+        writer.parquet(f"{spark_address(target.place.url)}/{folder}")
+        files = _adopted(target.place, folder, target, is_change=is_change)
+        _check_rows(files, counted.get["rows"], target.place)
+    except BaseException:
+        _remove(target.place, folder)
+        raise
+    return files
+
+
+def _adopted(place: Place, folder: str, target: Target, *, is_change: bool = False) -> list[WrittenFile]:
+    """What a finished job has left in its folder."""
+    entries = [one for one in place.entries(folder) if _is_data(one.key.removeprefix(f"{folder}/"))]
+    durable.keep(place, (one.key for one in entries))
+    with ThreadPoolExecutor(READERS) as threads:
+        return list(threads.map(lambda one: _file(place, folder, one, target, is_change), entries))
+
+
+def _is_data(name: str) -> bool:
+    """Whether a file below the job's folder is one of its rows: not what Hadoop keeps beside them."""
+    first, last = name.partition("/")[0], name.rpartition("/")[2]
+    return first != "_temporary" and last.endswith(".parquet") and not last.startswith((".", "_"))
+
+
+def _file(place: Place, folder: str, entry: Entry, target: Target, is_change: bool) -> WrittenFile:
+    data = tail(place, entry.key, entry.size)
+    if data is None:
+        raise Unavailable(f"{place.url}/{entry.key} was written and cannot be read; nothing was committed")
+    footer = pq.read_metadata(pa.BufferReader(data))
+    return WrittenFile(
+        name=entry.key,
+        partition=entry.key.removeprefix(f"{folder}/").rpartition("/")[0],
+        is_change=is_change,
+        size=entry.size,
+        modified_ms=entry.modified_us // 1000,
+        rows=footer.num_rows,
+        columns=_columns(footer, target.columns),
+    )
+
+
+# -- footers -----------------------------------------------------------------------------------------------
+
+
+def _columns(footer: Any, wanted: Sequence[Sequence[str]]) -> tuple[Column, ...]:
+    """What a footer says of columns. Two whose paths it spells alike are passed over."""
+    spelled = [".".join(path) for path in wanted]
+    places: dict[str, int] = {}
+    doubtful = {one for one in spelled if spelled.count(one) > 1}
+    for at in range(footer.num_columns):
+        name = footer.schema.column(at).path
+        if name in places:
+            doubtful.add(name)
+        places[name] = at
+    return tuple(
+        _column(footer, tuple(path), places[name])
+        for path, name in zip(wanted, spelled, strict=True)
+        if name in places and name not in doubtful
+    )
+
+
+def _column(footer: Any, path: tuple[str, ...], at: int) -> Column:
+    type_ = footer.schema.column(at).physical_type
+    nulls, bounds = 0, []
+    for number in range(footer.num_row_groups):
+        chunk = footer.row_group(number).column(at)
+        its = chunk.statistics
+        if its is None or not its.has_null_count:
+            return Column(path=path, type=type_, nulls=-1)
+        nulls += its.null_count
+        if its.null_count < chunk.num_values:
+            bounds.append(_bounds(its, type_))
+    if not bounds or None in bounds:
+        return Column(path=path, type=type_, nulls=nulls)
+    known = [one for one in bounds if one is not None]
+    low = min((one[0] for one in known), key=lambda value: _order(value, type_))
+    high = max((one[1] for one in known), key=lambda value: _order(value, type_))
+    return Column(path=path, type=type_, nulls=nulls, min=_bytes(low, type_), max=_bytes(high, type_))
+
+
+def _bounds(its: Any, type_: str) -> tuple[Any, Any] | None:
+    """The smallest and the largest value of a row group, if both are known and mean what they say."""
+    if not its.has_min_max or type_ in {"INT96", "BOOLEAN"}:
+        return None
+    kind = its.logical_type
+    if kind is not None and kind.type == "TIMESTAMP" and "microseconds" not in str(kind):
+        return None
+    low, high = its.min_raw, its.max_raw
+    if any(isinstance(one, float) and math.isnan(one) for one in (low, high)):
+        return None
+    return low, high
+
+
+def _order(value: Any, type_: str) -> Any:
+    return int.from_bytes(value, "big", signed=True) if type_ == "FIXED_LEN_BYTE_ARRAY" else value
+
+
+def _bytes(value: Any, type_: str) -> bytes:
+    if type_ in _PACKED:
+        return struct.pack(_PACKED[type_], value)
+    return bytes(value)[:BOUND_MAX_BYTES]
+
+
+# -- storage -----------------------------------------------------------------------------------------------
+
+
+def _check_rows(files: Iterable[WrittenFile], rows: int, place: Place) -> None:
+    found = sum(one.rows for one in files)
+    if found != rows:
+        raise Unavailable(
+            f"the job wrote {rows} rows below {place.url}, and {found} are found there; nothing was committed"
+        )
+
+
+def _remove(place: Place, folder: str) -> None:
+    """Remove what a job that failed has left, as far as possible. A sweep finds what an attempt adds
+    later."""
+    with suppress(PenstockError):
+        place.delete([one.key for one in place.entries(folder)])

@@ -1,0 +1,85 @@
+"""Rows as files of a table, and the actions that would make them part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from penstock.errors import InvalidRequest, PenstockError
+from penstock.formats.delta.lake.table import data_folder
+from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
+from penstock.formats.delta.protocol.properties import RANDOM_PREFIXES, is_on
+from penstock.formats.delta.rows.stats import indexed_leaves
+from penstock.formats.delta.rows.writing import check_features
+from penstock.formats.delta.spark.job import jobs
+from penstock.formats.delta.spark.job.actions import file_actions
+from penstock.formats.delta.spark.job.footers import told_leaves
+from penstock.formats.delta.spark.job.partitions import fields_of, named_for_directories
+from penstock.formats.delta.spark.writes.schemas import check_names
+from penstock.lake.job_files import remove_files
+from penstock.spark.refusals import refusals_told
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from penstock.lake.lake import Lake
+
+PREFIX_LENGTH_DEFAULT: Final = 2
+NAME_MAX_BYTES: Final = 255
+"""The longest name in a directory that file systems take."""
+
+
+def write_files(
+    df: DataFrame,
+    lake: Lake,
+    location: str,
+    metadata: Metadata,
+    *,
+    branch: str,
+    has_changes: bool = False,
+    options: Mapping[str, str] = {},
+) -> list[Add | Cdc]:
+    """Write rows as files of a table that is at a location, or will be; see ``JobTable.write``.
+
+    ``InvalidRequest`` for rows that the table cannot have; then no file is left, as far as possible.
+    """
+    check_features(metadata)
+    check_names(metadata)
+    fields = fields_of(metadata)
+    leaves = told_leaves(indexed_leaves(metadata))
+    target = jobs.Target(
+        place=lake.places.at(location),
+        partition_by=metadata.partition_columns,
+        has_changes=has_changes,
+        subdirectory=data_folder(lake, branch).rstrip("/"),
+        prefix_length=_prefix_length(metadata.configuration),
+        columns=tuple(one.path for one in leaves),
+        options=options,
+    )
+    with refusals_told():
+        files = jobs.run(named_for_directories(df, fields, _name_max_bytes(target)), target, uuid4())
+    try:
+        actions = file_actions(files, metadata)
+    except PenstockError:
+        remove_files(target.place, (one.name for one in files))
+        raise
+    remove_files(target.place, (one.name for one in files if not one.rows))
+    return actions
+
+
+def _name_max_bytes(target: jobs.Target) -> int | None:
+    """How long the name of a partition's directory may be; ``None`` where none is made, or not on a disk."""
+    return None if target.prefix_length or "://" in target.place.url else NAME_MAX_BYTES
+
+
+def _prefix_length(properties: Mapping[str, str]) -> int:
+    """How long the random folder names are that a table wants for its files; 0 if it wants none."""
+    if not is_on(properties, RANDOM_PREFIXES):
+        return 0
+    text = properties.get("delta.randomPrefixLength", str(PREFIX_LENGTH_DEFAULT)).strip()
+    if not text.isdecimal() or not int(text):
+        raise InvalidRequest(
+            f"the property delta.randomPrefixLength is {text!r}, and must be a number from 1"
+        )
+    return int(text)

@@ -1,0 +1,172 @@
+"""Jobs: Spark writes the rows of a DataFrame to files below a table, and tells which files these are.
+
+The files are durable, and no part of the table: that takes a commit, which the caller makes. Files of
+attempts that lost, and of jobs that failed, are in nobody's list, so no commit can name them.
+
+Where the session has Penstock's jar, tasks write straight to the files' final names and their names come to
+the driver in the tasks' messages. Where it has not, the job writes into a folder of its own, Spark's own
+committer decides which files are in it, and what is there afterwards is the list (``adopting``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.spark import jar
+from penstock.spark.addresses import spark_address
+from penstock.spark.job.parquet_settings import MICROSECONDS, held_settings
+from penstock.spark.job.task_files import take_files
+from penstock.storage.places import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+CHANGES: Final = "__is_cdc"
+"""A column of booleans: whether a row is one of the change data feed. It comes before the partition
+columns."""
+
+
+BOUND_MAX_BYTES: Final = 512
+"""How much of a text is told as a bound: more than any statistics keep of it."""
+
+
+SETTINGS: Final = {
+    **MICROSECONDS,
+    # Lists and decimals as only old readers want them.
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+}
+"""Of the session, while it writes files of a Delta table."""
+
+
+CALENDARS: Final = (
+    "spark.sql.parquet.datetimeRebaseModeInWrite",
+    "spark.sql.parquet.int96RebaseModeInWrite",
+)
+"""In which calendar a session counts the days that it writes."""
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a job writes, and how."""
+
+    place: Place
+    """The table's."""
+    partition_by: tuple[str, ...] = ()
+    has_changes: bool = False
+    """Whether the rows have the column ``CHANGES``."""
+    subdirectory: str = ""
+    """A folder below the table that all its files go into."""
+    prefix_length: int = 0
+    """The length of a random folder name that stands in for the partition's; 0 for none."""
+    columns: tuple[tuple[str, ...], ...] = ()
+    """Of which columns, or parts of structs, the bounds are wanted."""
+    options: Mapping[str, str] = {}
+    """For Spark's Parquet writer."""
+
+
+class Column(msgspec.Struct, frozen=True):
+    """What the footer of a file says of a column."""
+
+    path: tuple[str, ...]
+    type: str
+    """How Parquet keeps its values, such as ``INT32``; empty if it does not say."""
+    nulls: int
+    """-1 if it does not say."""
+    min: bytes | None = None
+    """In Parquet's plain encoding, times in microseconds; of a long text the beginning, ``BOUND_MAX_BYTES``.
+    ``None`` if the footer does not say."""
+    max: bytes | None = None
+
+
+class WrittenFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that a job has written, as its task tells of it."""
+
+    name: str
+    """Below the table's root, as it is: not percent-encoded."""
+    partition: str
+    """The directory of its partition, as Spark spells it; empty without one."""
+    size: int
+    modified_ms: int
+
+    is_change: bool = msgspec.field(name="isChange", default=False)
+    """Whether its rows are of the change data feed."""
+    rows: int = -1
+    """-1 if its footer was not read."""
+    columns: tuple[Column, ...] = ()
+
+
+def run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
+    """Write all rows, and return the files that hold them, each row once.
+
+    ``job`` is new for every run. Whatever Spark raises comes through; no list is given then.
+    ``InvalidRequest`` where the session would write days that others read as other days.
+    """
+    _check_calendar(df)
+    with held_settings(df.sparkSession, SETTINGS):
+        return _run(df, target, job)
+
+
+def _run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
+    if not jar.is_loaded(df.sparkSession):
+        from penstock.formats.delta.spark.job import adopting
+
+        return adopting.run(df, target, job)
+    columns = msgspec.json.encode(target.columns).decode()
+    settings = {
+        "penstock.attempt": job.hex,
+        "penstock.columns": columns,
+        "penstock.subdirectory": target.subdirectory,
+        "penstock.prefix.length": str(target.prefix_length),
+        "penstock.changes": str(target.has_changes).lower(),
+    }
+    by = ((CHANGES,) if target.has_changes else ()) + target.partition_by
+    writer = df.write.mode("append").options(**target.options, **settings)
+    if by:
+        writer = writer.partitionBy(*by)
+    writer.parquet(spark_address(target.place.url))
+    files = take_files(df.sparkSession, job, WrittenFile)
+    if files is None:
+        setting = jar.COMMIT_PROTOCOL_SETTING
+        used = df.sparkSession.conf.get(setting, None) or "its own"
+        raise InvalidRequest(
+            f"Spark did not write by Penstock's commit protocol, but by {used}; nothing was committed\n"
+            f"  Set it back: spark.conf.set('{setting}', '{jar.COMMIT_PROTOCOL}').",
+            setting=setting,
+        )
+    return files
+
+
+def _check_calendar(df: DataFrame) -> None:
+    """Spark has no option of a single write for this: what the session is told holds for all that it writes.
+
+    In the old calendar days before 1582 get other numbers. Only Spark counts these back again, and bounds of
+    files would be those of other days.
+    """
+    told = {name: str(df.sparkSession.conf.get(name)).upper() for name in CALENDARS}
+    old = [name for name, mode in told.items() if mode == "LEGACY"]
+    if old and _has_days(df.schema):
+        raise InvalidRequest(
+            f"the session writes days and times in a calendar that no table has: {old[0]} is LEGACY\n"
+            f"  Set it to CORRECTED: spark.conf.set('{old[0]}', 'CORRECTED').",
+            setting=old[0],
+        )
+
+
+def _has_days(kind: DataType) -> bool:
+    from pyspark.sql import types as t
+
+    match kind:
+        case t.StructType():
+            return any(_has_days(one.dataType) for one in kind.fields)
+        case t.ArrayType():
+            return _has_days(kind.elementType)
+        case t.MapType():
+            return _has_days(kind.keyType) or _has_days(kind.valueType)
+        case _:
+            return isinstance(kind, t.DateType | t.TimestampType)

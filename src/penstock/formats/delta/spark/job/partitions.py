@@ -1,0 +1,139 @@
+"""Partition values on their way through the names of directories.
+
+Spark tells in which partition a file is by the directory that it wrote it to, with values as SQL shows them:
+a timestamp in the session's zone, where the hour that autumn repeats has two meanings. So timestamps are
+given to Spark's writer in UTC, and come back from there as they were.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.protocol.actions import Metadata, Values
+from penstock.formats.delta.rows.writing import NULL_FOLDER, partition_text
+from penstock.formats.rows.partition_values import parse_value
+from penstock.formats.rows.schema import Field, StructType, parse_schema
+from penstock.spark.refusals import refusal
+from penstock.spark.schemas import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+SHOWN_MAX_CHARS: Final = 40
+"""How much of a value is told when it is refused."""
+_ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
+_ESCAPED: Final = re.compile(r"""[\x01-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
+"""The characters that Spark spells as such escapes; the pattern means the same to Java."""
+
+
+def partition_fields(schema: StructType, names: Sequence[str]) -> tuple[Field, ...]:
+    """The columns that a table is partitioned by. ``InvalidRequest`` if it cannot be written in Spark so."""
+    found = []
+    for name in names:
+        field = schema.field(name)
+        if field is None:
+            raise InvalidRequest(f"the table is partitioned by '{name}', and has no such column", column=name)
+        if not isinstance(field.type, str) or field.type == "binary":
+            raise InvalidRequest(
+                f"a table cannot be partitioned by '{name}', which is of the type {field.type}", column=name
+            )
+        found.append(field)
+    if len(found) == len(schema.fields):
+        raise InvalidRequest("the table has no columns besides those that it is partitioned by")
+    return tuple(found)
+
+
+def named_for_directories(
+    df: DataFrame, fields: Sequence[Field], name_max_bytes: int | None = None
+) -> DataFrame:
+    """Rows whose partition columns Spark can turn into names of directories and nothing is lost.
+
+    The job fails at a row of which that is not possible: with the name that stands for null as a value, with
+    the character NUL in it, or one that makes a longer name than the storage takes.
+    """
+    from pyspark.sql import functions as f
+
+    for field in fields:
+        column = f.col(quoted(field.name))
+        if field.type == "timestamp":
+            df = df.withColumn(field.name, _in_utc(column))
+        elif field.type == "string":
+            df = df.withColumn(field.name, _nameable(column, field.name, name_max_bytes))
+    return df
+
+
+def values_of(directory: str, fields: Sequence[Field]) -> Values:
+    """The partition values that a directory stands for, as the log spells them.
+
+    ``InvalidRequest`` names a column with a value that no log can hold, or a null where none may be.
+    """
+    steps = directory.split("/") if directory else []
+    if len(steps) != len(fields):
+        names = ", ".join(one.name for one in fields) or "nothing"
+        raise InvalidRequest(f"the folder '{directory}' of a job's files is no partition by {names}")
+    return {
+        field.name: _value(field, step.partition("=")[2]) for field, step in zip(fields, steps, strict=True)
+    }
+
+
+def fields_of(metadata: Metadata) -> tuple[Field, ...]:
+    """The columns that a table is partitioned by."""
+    return partition_fields(parse_schema(metadata.schema_string), metadata.partition_columns)
+
+
+def _nameable(column: Column, name: str, name_max_bytes: int | None) -> Column:
+    """Text that can be part of a directory's name; any other ends the job."""
+    from pyspark.sql import functions as f
+
+    is_null = refusal(f"the column '{name}' has the value {NULL_FOLDER}, which stands for null")
+    begins = f.replace(f.substring(column, 1, SHOWN_MAX_CHARS), f.lit("\0"), f.lit("\\0"))
+    has_nul = refusal(
+        f"the value '{{}}' of the column '{name}' holds the character NUL, which no name of a directory can; "
+        "the table is partitioned by that column",
+        begins,
+    )
+    found = f.when(column == NULL_FOLDER, is_null).when(f.contains(column, f.lit("\0")), has_nul)
+    if name_max_bytes is not None:
+        left_bytes = name_max_bytes - len(_ESCAPED.sub("%00", name).encode()) - 1
+        # Most values are so short that nobody needs to look which characters Spark escapes.
+        is_longer = (f.octet_length(column) * 3 > left_bytes) & (
+            f.octet_length(f.regexp_replace(column, _ESCAPED.pattern, "%00")) > left_bytes
+        )
+        too_long = refusal(
+            f"the value '{{}}…' of the column '{name}' is too long for the name of a directory, which has at "
+            f"most {name_max_bytes} bytes; partition the table by something shorter",
+            begins,
+        )
+        found = found.when(is_longer, too_long)
+    return found.otherwise(column)
+
+
+def _in_utc(column: Column) -> Column:
+    """The moment as a time without a zone: what clocks show in UTC, whatever the session's zone is."""
+    from pyspark.sql import functions as f
+
+    zero = f.lit(0)
+    seconds = f.unix_micros(column).cast("decimal(20,0)") / f.lit(1_000_000).cast("decimal(7,0)")
+    since = f.make_dt_interval(zero, zero, zero, seconds.cast("decimal(18,6)"))
+    return f.lit("1970-01-01 00:00:00").cast("timestamp_ntz") + since
+
+
+def _value(field: Field, spelled: str) -> str | None:
+    text = None if spelled == NULL_FOLDER else _ESCAPE.sub(lambda found: chr(int(found[1], 16)), spelled)
+    kind = str(field.type)
+    try:
+        value = parse_value(kind, text)
+    except ValueError as problem:
+        raise InvalidRequest(
+            f"the column '{field.name}' has a value that no partition can have, {text!r}: {problem}",
+            column=field.name,
+        ) from None
+    if value is None and not field.nullable:
+        raise InvalidRequest(
+            f"the column '{field.name}' is not nullable, and the data has nulls or empty texts there",
+            column=field.name,
+        )
+    return partition_text(kind, value)

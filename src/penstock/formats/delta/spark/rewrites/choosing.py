@@ -1,0 +1,213 @@
+"""Choosing rows by a condition, as Spark means it, and what follows from it for whole files.
+
+Spark decides which rows a condition is true for. Before it reads anything, the lake's statistics may leave
+out files, and the owner is told which partitions were looked at. For that, parts of a condition are read by
+Penstock too, but only those that mean the same to both: the others are passed over, and more files are read
+than would be needed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.lake.calls import Part
+from penstock.formats.delta.protocol.actions import Add
+from penstock.formats.delta.protocol.partition_conditions import partition_part
+from penstock.formats.delta.spark.job.partitions import fields_of
+from penstock.formats.delta.spark.scan.log_values import log_value
+from penstock.formats.rows.schema import Field, StructType
+from penstock.spark import jar
+from penstock.spark.analysis import Condition, analysing
+from penstock.spark.scan.conditions import means_the_same
+from penstock.spark.schemas import is_case_sensitive, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from penstock.formats.delta.spark.job.tables import JobTable
+
+_WORDS: Final = re.compile(r"'[^']*'|`[^`]*`|\w+|[()]")
+_STEP: Final = r"(?:`(?:[^`]|``)*`|\w+)"
+_NAMES: Final = re.compile(rf"'[^']*'|({_STEP})((?:\s*\.\s*{_STEP})*)")
+"""Texts, which have no groups, and names: their first step, and the others."""
+_ENCLOSED: Final = re.compile(r"\s*\((.*)\)\s*", re.DOTALL)
+_CAST: Final = re.compile(r"\bCAST\((-?[0-9]+) AS (?:BIGINT|INT|SMALLINT|TINYINT)\)")
+"""How Spark shows a number that it compares with a column of another width."""
+_UNCLEAR: Final = ('"', "\\", "''", "--", "/*")
+"""Signs of texts that Spark takes apart in other ways than ``_WORDS``."""
+_PARTITION: Final = "__penstock_partition"
+
+
+def check_of_one_row(df: DataFrame, expressions: Iterable[Column], place: str = "") -> None:
+    """``InvalidRequest`` for expressions over what ``df`` does not have, or that are not made of one row.
+
+    In a selection Spark would take the others too, and evaluate them over whatever rows are there.
+    """
+    from pyspark.sql import functions as f
+
+    with analysing(place):
+        _ = df.where(reduce(and_, (one.isNotNull() for one in expressions), f.lit(True))).schema
+
+
+def check_deterministic(df: DataFrame, what: str) -> None:
+    """``InvalidRequest`` if a frame could have other rows when it is evaluated again.
+
+    Files are found first and rewritten then: both must see the same rows. A session of Spark Connect does not
+    tell, and nothing is checked there.
+    """
+    with analysing():
+        _ = df.schema
+    if jar.is_classic(df.sparkSession) and not df._jdf.queryExecution().analyzed().deterministic():
+        raise InvalidRequest(
+            f"{what} is not the same each time it is evaluated; compute such values into a column first"
+        )
+
+
+def necessary(df: DataFrame, condition: Condition, schema: StructType) -> str | None:
+    """What must be true of a row of a table for which a condition of Spark's is true, in the words of the
+    lake's own conditions; ``None`` if nothing can be told. The condition is over the rows of ``df``.
+    """
+    return _understood(df, schema, [part.strip() for part in _joined(_text(df, condition))])
+
+
+def necessary_of_target(df: DataFrame, condition: Condition, schema: StructType) -> str | None:
+    """As ``necessary``, where ``df`` joins the table, as ``target``, with a ``source``.
+
+    A column may be qualified so; what speaks of the source is passed over.
+    """
+    if is_case_sensitive(df.sparkSession):
+        return None  # a column of the source may be called as one of the table is, but for the case
+    return _understood(df, schema, [_unqualified(part.strip()) for part in _joined(_text(df, condition))])
+
+
+def _understood(df: DataFrame, schema: StructType, found: Sequence[str | None]) -> str | None:
+    zone = df.sparkSession.conf.get("spark.sql.session.timeZone", None)
+    understood = [part for part in found if part is not None and means_the_same(part, schema, zone)]
+    return " and ".join(f"({part})" for part in understood) or None
+
+
+def region(table: JobTable, needed: str | None) -> Part:
+    """The part of a table that holds all rows for which ``needed`` is true, by partition columns alone."""
+    if needed is None:
+        return Part()
+    return Part(where=partition_part(needed, table.metadata.schema_string, table.partition_columns))
+
+
+def is_about_partitions(df: DataFrame, condition: Condition, table: JobTable) -> bool:
+    """Whether it is sure that a condition on rows of the table names partition columns alone."""
+    found = _resolved(df, condition)
+    if found is None:
+        return False
+    named = found.references().toSeq()
+    names = {named.apply(at).name().lower() for at in range(named.size())}
+    return names <= {name.lower() for name in table.partition_columns}
+
+
+def files_of_partitions(spark: SparkSession, table: JobTable, condition: Condition) -> list[Add]:
+    """The files of the partitions for whose values a condition is true, which names nothing else.
+
+    Spark decides it, value by value: no data file is read. ``InvalidLog`` if the log has a value that is none
+    of its column's type.
+    """
+    by_values: dict[tuple[str | None, ...], list[Add]] = {}
+    for file in table.candidates(None):
+        values = tuple(file.partition_values.get(name) for name in table.partition_columns)
+        by_values.setdefault(values, []).append(file)
+    fields, place = fields_of(table.metadata), table.snapshot.place
+    rows = [
+        (number, *(log_value(place, one.type, text) for one, text in zip(fields, values, strict=True)))
+        for number, values in enumerate(by_values)
+    ]
+    schema = spark_schema(StructType((Field(name=_PARTITION, type="long", nullable=False), *fields)))
+    known = spark.createDataFrame(rows, schema, verifySchema=False)
+    chosen = known.where(condition.column).select(_PARTITION).collect()
+    groups = list(by_values.values())
+    return [file for row in chosen for file in groups[row[0]]]
+
+
+def _text(df: DataFrame, condition: Condition) -> str:
+    """A condition as SQL; empty if it is not known."""
+    if condition.text is not None:
+        return condition.text
+    found = _resolved(df, condition)
+    return "" if found is None or not _is_qualified(df, found) else _CAST.sub(r"\1", found.sql())
+
+
+def _is_qualified(df: DataFrame, found: Any) -> bool:
+    """Whether a condition names its columns as rows do: a ``Column`` that was taken from a frame before that
+    was joined as ``source`` does not say so."""
+    known = dict(_qualifiers(df._jdf.queryExecution().analyzed().output()))
+    return all(known.get(one) == shown for one, shown in _qualifiers(found.references().toSeq()))
+
+
+def _qualifiers(attributes: Any) -> Iterator[tuple[int, str]]:
+    for at in range(attributes.size()):
+        one = attributes.apply(at)
+        yield one.exprId().id(), one.qualifier().mkString(".")
+
+
+def _resolved(df: DataFrame, condition: Condition) -> Any:
+    """A condition as Spark understands it; ``None`` over Spark Connect, which does not tell."""
+    if not jar.is_classic(df.sparkSession):
+        return None
+    plan = df.where(condition.column)._jdf.queryExecution().analyzed()
+    return plan.condition() if plan.nodeName() == "Filter" else None
+
+
+def _joined(text: str) -> list[str]:
+    """The parts of a condition that must all be true; nothing, where it is not clear what they are."""
+    if any(sign in text for sign in _UNCLEAR):
+        return []
+    parts, start, depth, is_between = [], 0, 0, False
+    for found in _WORDS.finditer(text):
+        word = found[0].lower()
+        depth += (word == "(") - (word == ")")
+        if depth or word not in {"and", "or", "between", "case"}:
+            continue
+        if word in {"or", "case"}:
+            return [text]
+        if word == "between":
+            is_between = True
+        elif is_between:
+            is_between = False
+        else:
+            parts.append(text[start : found.start()])
+            start = found.end()
+    parts.append(text[start:])
+    if len(parts) == 1:
+        inside = _ENCLOSED.fullmatch(text)
+        return _joined(inside[1]) if inside and _is_closed(inside[1]) else parts
+    return [one for part in parts for one in _joined(part)]
+
+
+def _is_closed(text: str) -> bool:
+    """Whether every parenthesis of a text has its partner there."""
+    depth = 0
+    for word in _WORDS.findall(text):
+        depth += (word == "(") - (word == ")")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _unqualified(text: str) -> str | None:
+    """A condition on columns of the target alone, with their names alone."""
+    firsts = {_named(found[1]) for found in _NAMES.finditer(text)}
+    if "source" in firsts:
+        return None
+    return _NAMES.sub(_in_target, text)
+
+
+def _in_target(found: re.Match[str]) -> str:
+    """A name without the table's: only its first step can be that, and only if others follow."""
+    is_qualified = _named(found[1]) == "target" and found[2]
+    return found[2].lstrip().removeprefix(".").lstrip() if is_qualified else found[0]
+
+
+def _named(step: str | None) -> str | None:
+    return None if step is None else step.strip("`").lower()

@@ -1,0 +1,284 @@
+"""What becomes of the rows of a table and of a source that are joined.
+
+It takes two looks. The first finds the files that hold rows to be changed, and whether any row would be
+changed twice. The second joins these files with the source again and writes what becomes of their rows. A
+merge that only inserts needs no more than one, and replaces no file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.protocol.actions import Add
+from penstock.formats.delta.spark.rewrites import rewriting
+from penstock.formats.delta.spark.rewrites.assigning import Path, Values, assigned, expression, lacking, row
+from penstock.formats.delta.spark.rewrites.choosing import (
+    check_deterministic,
+    check_of_one_row,
+    necessary_of_target,
+    region,
+)
+from penstock.formats.delta.spark.rewrites.rewriting import DELETE, INSERT, KEEP, Rewrite
+from penstock.formats.delta.spark.scan.scans import FILE, ROW, rows
+from penstock.spark.analysis import Condition, analysing, condition_of
+from penstock.spark.schemas import quoted, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from penstock.formats.delta.spark.job.tables import JobTable
+
+MATCHED: Final = "matched"
+NOT_MATCHED: Final = "not matched"
+NOT_MATCHED_BY_SOURCE: Final = "not matched by source"
+
+_SOURCE: Final = "__penstock_source"
+"""True in rows that the source has a part in."""
+_CLAUSE: Final = "__penstock_clause"
+"""The number of the clause that applies to a pair of rows; null if none does."""
+_APART: Final = "__penstock_apart"
+_PAIR: Final = "__penstock_pair"
+_CURRENT_TIME: Final = re.compile(
+    r"(?<![\w.`'])(?:(?:current_date|current_timestamp|localtimestamp)\b|(?:now|curdate|getdate|current_time)\()",
+    re.IGNORECASE,
+)
+"""What Spark takes for the same as long as it evaluates one plan, and no longer."""
+_NAMED: Final = {
+    MATCHED: "the table's and the source's",
+    NOT_MATCHED: "the source's",
+    NOT_MATCHED_BY_SOURCE: "the table's",
+}
+"""Whose columns there are in rows of a kind."""
+
+
+class Clause(NamedTuple):
+    """What is done with some of the rows of a kind."""
+
+    kind: str
+    action: str
+    values: Values | None = None
+    """Of columns; ``None`` to take all of the source's."""
+    condition: str | Column | None = None
+
+
+class Pairs:
+    """A merge, at a version of the table and with the rows of the source."""
+
+    def __init__(self, table: JobTable, source: DataFrame, on: Condition, clauses: Sequence[Clause]) -> None:
+        from pyspark.sql import functions as f
+
+        self._table, self._on, self._clauses = table, on, clauses
+        self._spark: SparkSession = source.sparkSession
+        self._source = source.withColumn(_SOURCE, f.lit(True)).alias("source")
+        kinds = {one.kind for one in clauses}
+        self._inserts = NOT_MATCHED in kinds
+        # Rows outside of what the condition can be true for are matched by no source.
+        self._looks_everywhere = NOT_MATCHED_BY_SOURCE in kinds
+        self._check(source)
+        needed = None
+        if not self._looks_everywhere:
+            needed = necessary_of_target(self._rows(()).crossJoin(self._source), on, table.schema)
+        self._region = region(table, needed)
+        self._candidates = table.candidates(needed)
+
+    def inserted(self) -> Rewrite | None:
+        """Add the rows of the source that match none."""
+        from pyspark.sql import functions as f
+
+        target = self._rows(self._candidates)
+        joined = self._source.join(target, self._on.column, "left_anti")
+        chosen = self._with_clause(joined).where(f.col(_CLAUSE).isNotNull())
+        new = self._new(chosen, None)
+        with analysing():
+            df = chosen.select(*(one.alias(name) for name, one in new.items()))
+        actions = self._table.write(df)
+        if not actions:
+            return None
+        reads = rewriting.looked(self._region, None)
+        return Rewrite(self._table, "MERGE", self._told(), actions, reads)
+
+    def changed(self) -> Rewrite | None:
+        """Rewrite the files that hold rows to be changed, and add what is to be inserted."""
+        found = self._look()
+        if not found.changed and not self._inserts:
+            return None
+        goes = [self._candidates[one] for one in found.changed]
+        stays = [self._candidates[one] for one in found.matched] if self._inserts else []
+        has_changes = rewriting.has_feed(self._table) and bool(goes)
+        df = rewriting.written(self._outcomes(goes, stays, found.has_several), has_changes=has_changes)
+        actions = self._table.write(df, has_changes=has_changes)
+        if not goes and not actions:
+            return None
+        actions_all = [*rewriting.removals(goes), *actions]
+        return Rewrite(self._table, "MERGE", self._told(), actions_all, rewriting.looked(self._region, stays))
+
+    def _look(self) -> _Found:
+        """The first look: which files hold rows to be changed, and which hold rows that are only matched."""
+        from pyspark.sql import functions as f
+
+        if not self._candidates:
+            return _Found([], [], False)
+        how = "left_outer" if self._looks_everywhere else "inner"
+        pairs = self._with_clause(self._rows(self._candidates).join(self._source, self._on.column, how))
+        by_row = pairs.groupBy(FILE, ROW).agg(
+            f.count(_SOURCE).alias("matches"), f.count(_CLAUSE).alias("changes")
+        )
+        by_file = by_row.groupBy(FILE).agg(
+            f.max(f.col("matches") > 0), f.max(f.col("changes") > 0), f.max(f.col("matches") > 1),
+            f.sum((f.col("changes") > 1).cast("long")),
+        )  # fmt: skip
+        files = sorted(tuple(one) for one in by_file.collect())
+        several = sum(one[4] for one in files)
+        if several and not self._only_deletes_matched():
+            raise InvalidRequest(
+                f"{several} row{'s' if several > 1 else ''} of '{self._table.key}' would be changed by "
+                "several rows of the source each, and nobody could tell what becomes of them; let the source "
+                f"have one row for each, by the condition {self._on.told!r}",
+                table=str(self._table.key),
+                rows=several,
+            )
+        return _Found(
+            changed=[one[0] for one in files if one[2]],
+            matched=[one[0] for one in files if one[1] and not one[2]],
+            has_several=any(one[3] for one in files),
+        )
+
+    def _outcomes(self, goes: Sequence[Add], stays: Sequence[Add], has_several: bool) -> DataFrame:
+        """The second look: what becomes of the rows of files that go, and which rows are new.
+
+        Files that stay are looked at so that what they hold is not inserted again.
+        """
+        from pyspark.sql import functions as f
+
+        target = self._rows([*goes, *stays])
+        how = "full_outer" if self._inserts else "left_outer"
+        joined = self._with_clause(target.join(self._source, self._on.column, how))
+        if has_several:
+            joined = _one_pair_each(joined)
+        # A row of a file that stays is nobody's business, even if a clause has come to apply to it since.
+        outcome = f.when(f.col(FILE) >= len(goes), f.lit(None))
+        for number, clause in enumerate(self._clauses):
+            outcome = outcome.when(f.col(_CLAUSE) == number, clause.action)
+        outcome = outcome.when(f.col(FILE).isNotNull(), KEEP)
+        old = {one.name: _target(one.name) for one in self._table.schema.fields}
+        new = self._new(joined, old)
+        with analysing():
+            return rewriting.outcome_rows(joined, old, new, outcome)
+
+    def _rows(self, files: Sequence[Add]) -> DataFrame:
+        return rows(self._spark, self._table.snapshot, files, numbered=True).alias("target")
+
+    def _with_clause(self, joined: DataFrame) -> DataFrame:
+        """Pairs of rows with the clause that applies to them."""
+        from pyspark.sql import functions as f
+
+        has_target = FILE in joined.columns
+        matched, inserted, left = f.lit(False), f.lit(not has_target), f.lit(False)
+        if has_target:
+            matched = f.col(FILE).isNotNull() & f.col(_SOURCE).isNotNull()
+            inserted, left = f.col(FILE).isNull(), f.col(_SOURCE).isNull()
+        kinds = {MATCHED: matched, NOT_MATCHED: inserted, NOT_MATCHED_BY_SOURCE: left}
+        applies = f.when(f.lit(False), f.lit(-1))
+        for number, clause in enumerate(self._clauses):
+            if has_target or clause.kind == NOT_MATCHED:
+                meant = kinds[clause.kind] & condition_of(clause.condition).column
+                applies = applies.when(meant, number)
+        with analysing():
+            return joined.withColumn(_CLAUSE, applies)
+
+    def _new(self, joined: DataFrame, old: dict[str, Column] | None) -> dict[str, Column]:
+        """The columns of the row that a pair of rows becomes."""
+        from pyspark.sql import functions as f
+
+        schema = self._table.schema
+        empty = {one.name: f.lit(None).cast(one.dataType) for one in spark_schema(schema).fields}
+        became = dict(empty if old is None else old)
+        for number, clause in enumerate(self._clauses):
+            if clause.action == DELETE:
+                continue
+            values = assigned(joined, self._values(clause), schema)
+            if clause.action == INSERT:
+                self._check_given(values)
+            base = empty if clause.action == INSERT or old is None else old
+            for name, made in row(schema, base.__getitem__, values).items():
+                if made is not became[name]:
+                    became[name] = f.when(f.col(_CLAUSE) == number, made).otherwise(became[name])
+        return became
+
+    def _values(self, clause: Clause) -> Values:
+        if clause.values is not None:
+            return clause.values
+        from pyspark.sql import functions as f
+
+        return {quoted(one.name): f.col(f"source.{quoted(one.name)}") for one in self._table.schema.fields}
+
+    def _check_given(self, values: dict[Path, Column]) -> None:
+        for name in lacking(self._table.schema, values):
+            raise InvalidRequest(
+                f"the column '{name}' of '{self._table.key}' is not nullable; give it a value where rows are "
+                "inserted",
+                column=name,
+            )
+
+    def _check(self, source: DataFrame) -> None:
+        """Refuse what Spark cannot make sense of, or what could be different at the second look, if any."""
+        looks_once = all(one.kind == NOT_MATCHED for one in self._clauses)
+        if not looks_once and _CURRENT_TIME.search(self._on.told):
+            raise InvalidRequest(
+                f"the condition {self._on.told!r} depends on the time at which it is evaluated, and a merge "
+                "evaluates it twice; write the time itself"
+            )
+        # Without the columns that a merge puts beside them, which are nobody's to name.
+        target = rows(self._spark, self._table.snapshot, ()).alias("target")
+        source = source.alias("source")
+        with analysing():
+            both = target.join(source, self._on.column, "inner")
+        if not looks_once:
+            check_deterministic(both, f"the condition {self._on.told!r}")
+        named = {MATCHED: both, NOT_MATCHED: source, NOT_MATCHED_BY_SOURCE: target}
+        for clause in self._clauses:
+            place = f"in a clause for rows that are {clause.kind}, with {_NAMED[clause.kind]} columns: "
+            condition = condition_of(clause.condition).column
+            values = (clause.values or {}).values()
+            check_of_one_row(named[clause.kind], (condition, *map(expression, values)), place)
+            with analysing(place):
+                chosen = named[clause.kind].where(condition)
+            if not looks_once:
+                check_deterministic(chosen, "a condition of a clause")
+
+    def _only_deletes_matched(self) -> bool:
+        matched = [one for one in self._clauses if one.kind == MATCHED]
+        return len(matched) == 1 and matched[0].action == DELETE and matched[0].condition is None
+
+    def _told(self) -> dict[str, str]:
+        return {"predicate": self._on.told}
+
+
+class _Found(NamedTuple):
+    """What the first look has seen: files by their numbers among the candidates."""
+
+    changed: list[int]
+    matched: list[int]
+    """Those with matched rows and nothing to be changed."""
+    has_several: bool
+    """Whether any row is matched by several of the source."""
+
+
+def _one_pair_each(joined: DataFrame) -> DataFrame:
+    """Of the pairs of a row of the table the one that a clause applies to, or any; rows without one stay."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    # Rows that only the source has are kept apart from each other, so that no task gets all of them.
+    marked = joined.withColumn(_APART, f.when(f.col(FILE).isNull(), f.monotonically_increasing_id()))
+    order = Window.partitionBy(FILE, ROW, _APART).orderBy(f.col(_CLAUSE).asc_nulls_last())
+    return marked.withColumn(_PAIR, f.row_number().over(order)).where(f.col(_PAIR) == 1)
+
+
+def _target(name: str) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.col(f"target.{quoted(name)}")

@@ -1,0 +1,1 @@
+"""The rows of given files of a Delta table, as Spark reads them."""

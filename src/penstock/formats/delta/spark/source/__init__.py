@@ -1,0 +1,1 @@
+"""Delta tables by ``format("penstock")``, in Spark's own Python workers."""

@@ -1,0 +1,27 @@
+"""Conditions of reads and writes by ``format("penstock")``."""
+
+from __future__ import annotations
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.protocol.actions import Metadata
+from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicates import columns_of
+from penstock.formats.rows.schema import parse_schema
+
+
+def check_condition(where: str | None, metadata: Metadata) -> None:
+    """``InvalidRequest`` for a condition that cannot be understood, or might be understood in two ways.
+
+    Conditions are given to Penstock as they are, which reads times in UTC. Spark has a time zone of its own,
+    and does not tell it. So a condition on moments might choose other rows than whoever wrote it means.
+    """
+    if where is None:
+        return
+    for column in columns_of(parse_predicate(where, parse_schema(metadata.schema_string))):
+        if column.kind == "timestamp":
+            raise InvalidRequest(
+                f"the condition {where!r} is on '{column}', a moment, and Spark does not tell in which time "
+                "zone it is meant\n"
+                "  penstock.spark.read and penstock.spark.write take it; and so does DataFrame.where.",
+                column=str(column),
+            )

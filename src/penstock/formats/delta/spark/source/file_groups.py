@@ -1,0 +1,99 @@
+"""Groups of files of a table, each read by one task.
+
+What a task is given stands by itself: it opens no lake, and asks nobody which files there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from pyspark.sql.datasource import InputPartition
+
+from penstock.formats.delta.log.files import LogFile
+from penstock.formats.delta.log.scan import batches
+from penstock.formats.delta.log.segments import LogSegment
+from penstock.formats.delta.log.snapshot import replay
+from penstock.formats.delta.protocol.actions import Add, Metadata, Protocol, write_commit
+from penstock.formats.delta.protocol.names import END_OF_VERSIONS
+from penstock.formats.rows.arrow_types import arrow_schema, loosened, pa
+from penstock.formats.rows.schema import Field, StructType, parse_schema
+from penstock.storage.moved_roots import MovedRoot, MovedRoots
+from penstock.storage.places import Place, Places
+
+GROUP_BYTES: Final = 64 * 1024 * 1024
+"""About how much one task reads."""
+OPENING_BYTES: Final = 4 * 1024 * 1024
+"""What opening a file costs, as bytes that could be read meanwhile."""
+_NAME: Final = "files"
+
+
+class FileGroup(InputPartition):
+    """Files for one task: the table as if it had no others."""
+
+    def __init__(self, roots: tuple[str, ...], lines: bytes) -> None:
+        self.location, *self.formers = roots
+        self.lines = lines
+
+
+def grouped(place: Place, protocol: Protocol, metadata: Metadata, files: Iterable[Add]) -> list[FileGroup]:
+    """Files in their order, in groups of about the same size."""
+    return [FileGroup(place.roots, write_commit((protocol, metadata, *group))) for group in _by_size(files)]
+
+
+def rows(group: InputPartition, columns: tuple[str, ...], where: str | None) -> Iterator[Any]:
+    """The rows of a group as batches of Arrow, in the types in which Spark takes them."""
+    if not isinstance(group, FileGroup):  # what Spark makes up where there is nothing to read
+        return
+    files = _OneCommit(group)
+    segment = LogSegment(table=group.location, version=0, checkpoint=None, names=(_NAME,), newest=_NAME)
+    snapshot = replay(files, segment)
+    wanted = tuple(_nullable(_field(snapshot.schema, name)) for name in columns)
+    schema = arrow_schema(wanted)
+    places = Places(MovedRoots(MovedRoot(one, group.location) for one in group.formers))
+    try:
+        for batch in batches(snapshot, places.at(group.location), columns=columns, where=where):
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+    finally:
+        places.close()
+
+
+def readable_schema(metadata: Metadata) -> StructType:
+    """A table's columns as they are read: nulls are allowed everywhere, as in anything that Spark reads."""
+    return StructType(tuple(map(_nullable, parse_schema(metadata.schema_string).fields)))
+
+
+class _OneCommit:
+    """A log that consists of one commit."""
+
+    def __init__(self, group: FileGroup) -> None:
+        self.url, self._lines = group.location, group.lines
+
+    def list(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:  # noqa: ARG002
+        return iter(())
+
+    def read(self, names: Iterable[str]) -> Iterator[bytes | None]:
+        return (self._lines if name == _NAME else None for name in names)
+
+
+def _by_size(files: Iterable[Add]) -> Iterator[list[Add]]:
+    group: list[Add] = []
+    size = 0
+    for file in files:
+        if group and size + file.size > GROUP_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(file)
+        size += file.size + OPENING_BYTES
+    if group:
+        yield group
+
+
+def _field(schema: StructType, name: str) -> Field:
+    found = schema.field(name)
+    assert found is not None  # it was looked up when the read was planned
+    return found
+
+
+def _nullable(field: Field) -> Field:
+    return Field(name=field.name, type=loosened(field.type), nullable=True)

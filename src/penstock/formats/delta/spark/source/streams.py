@@ -1,0 +1,252 @@
+"""A stream from a table: its rows, and then those that each new version adds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from penstock.errors import InvalidRequest, VersionNotFound
+from penstock.formats.delta.lake.answers import TableVersions
+from penstock.formats.delta.lake.calls import GetTableVersions
+from penstock.formats.delta.lake.snapshot import commits_of, pages
+from penstock.formats.delta.protocol.actions import Add, Metadata, parse_commit
+from penstock.formats.delta.protocol.transaction import last
+from penstock.formats.delta.spark.source.conditions import check_condition
+from penstock.formats.delta.spark.source.file_groups import grouped, rows
+from penstock.formats.delta.spark.source.offsets import (
+    Files,
+    Limit,
+    Offset,
+    added_files,
+    between,
+    check_same_table,
+    offset_of,
+    reach,
+)
+from penstock.formats.delta.spark.source.older_files import read_as
+from penstock.formats.delta.spark.source.reading import columns_of
+from penstock.formats.rows.schema import StructType
+from penstock.lake.calls import Resolve
+from penstock.lake.lake import Lake
+from penstock.lake.table import Table
+from penstock.model.names import parse_time
+from penstock.spark.failures import telling
+from penstock.spark.source.options import Options
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+else:
+    try:
+        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+    except ImportError:  # before Spark 4.2: a trigger takes all there is
+        SupportsTriggerAvailableNow = object
+
+
+class _Read(NamedTuple):
+    """What a stream reads of a version."""
+
+    version: int
+    files: Files
+    metadata: Metadata | None
+    """What the version says that the table is; ``None`` if that is what it was before."""
+
+
+class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a table as it grows. Planning is done by one of these that lives as long as the query.
+
+    Each version is read once, across restarts: what lies between two offsets never changes.
+    """
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        if options.version is not None or options.timestamp is not None:
+            raise InvalidRequest("a stream begins at 'startingVersion' or 'startingTimestamp'")
+        if options.starting_version is not None and options.starting_timestamp is not None:
+            raise InvalidRequest(
+                "a stream begins at 'startingVersion' or at 'startingTimestamp', not at both"
+            )
+        self._options = options
+        self._schema = schema
+        self._columns = tuple(one.name for one in schema.fields)
+        self._until: int | None = None
+        self._last = Offset()
+        self._pin: tuple[str, str | None] = ("", None)
+        """The commit of the lake at which the table is seen, and what led there."""
+        self._was: tuple[int, Metadata] | None = None
+        """What the table was at the version that was planned last."""
+
+    # -- called in the order of a query's life, in one process ------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return Offset().to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        with telling():
+            self._until = self._now(Offset()).latest_version
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+
+        most = self._options.max_files_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxFiles(most)
+
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, Any] | None = None, limit: Any = None
+    ) -> dict[str, Any]:
+        """How far the next batch goes. Before Spark 4.2 it is not told where it starts, and has no limit."""
+        with telling():
+            given = self._last if start is None else offset_of(start)
+            now = self._now(given)
+            latest = now.latest_version if self._until is None else min(self._until, now.latest_version)
+            begin = self._beginning(now, latest) if given.is_undecided else given
+            most = Limit(files=getattr(limit, "max_files", None), size=getattr(limit, "max_bytes", None))
+            end = reach(begin, latest, lambda versions: self._files(versions, begin), most)
+            self._last = given if end == given else self._named(end, now)
+            return self._last.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        with telling():
+            first, final = offset_of(start), offset_of(end)
+            now = self._now(final)  # of a line that has the one's last version and so has the other's
+            self._last = final
+            protocol, metadata = now.declared()
+            columns_of(self._schema, metadata)
+            check_condition(self._options.where, metadata)
+            begin = first.start_of(final)
+            files = between(begin, final, lambda versions: self._under(versions, begin, metadata))
+            place = self._lake.places.at(now.location)
+            return [
+                group
+                for under, found in groupby(files, key=lambda one: one[0])
+                for group in grouped(place, protocol, under, (file for _, file in found))
+            ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        with telling():
+            yield from rows(partition, self._columns, self._options.where)
+
+    def stop(self) -> None:
+        if (lake := self.__dict__.pop("_lake", None)) is not None:
+            lake.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What tasks get: no lake, which they do not need."""
+        return {name: value for name, value in self.__dict__.items() if name != "_lake"}
+
+    # -- what the table says -----------------------------------------------------------------------------
+
+    @cached_property
+    def _lake(self) -> Lake:
+        return self._options.open()
+
+    @property
+    def _table(self) -> Table:
+        """At one commit: if the branch is set to another, a version there may have the same number."""
+        return Table(self._lake, self._options.table, *self._pin)
+
+    def _now(self, at: Offset) -> TableVersions:
+        """The table as it is now, for all that is asked until this is called again.
+
+        ``InvalidRequest`` if a stream that is at a place cannot go on there.
+        """
+        found = self._lake.do(Resolve(revision=self._options.ref))
+        self._pin = found.commit, found.name
+        now = self._versions(tip=at.tip or None)
+        name = str(self._options.table)
+        check_same_table(at, str(now.id), now.latest_version, name, goes_on=now.goes_on)
+        return now
+
+    def _versions(self, *, end: int | None = None, tip: str | None = None) -> TableVersions:
+        at, via = self._pin
+        return self._lake.do(
+            GetTableVersions(key=self._options.table, at=at, via=via, end=end, limit=0, tip=tip)
+        )
+
+    def _named(self, offset: Offset, now: TableVersions) -> Offset:
+        """A place with what tells the last version before it from others of the same number."""
+        is_latest = offset.last == now.latest_version
+        tip = now.tip if is_latest else self._versions(end=offset.last).tip
+        return msgspec.structs.replace(offset, tip=tip or "")
+
+    def _beginning(self, now: TableVersions, latest: int) -> Offset:
+        """Where a new stream begins, of which the newest version is to be this one."""
+        asked = self._options.starting_version
+        if asked is None and self._options.starting_timestamp is None:
+            return Offset(table=str(now.id), first=latest + 1, has_snapshot=True, version=latest)
+        if asked is None:
+            first = self._first_after(self._options.starting_timestamp or "", latest)
+        elif asked.lower() == "latest":
+            first = latest + 1
+        elif asked.isdecimal():
+            first = int(asked)
+        else:
+            raise InvalidRequest(f"'startingVersion' is a version or 'latest', not {asked!r}")
+        if first > latest + 1:
+            raise VersionNotFound(
+                f"'{now.key}' has no version {first} to begin a stream at: the newest one is {latest}",
+                table=now.location,
+                version=first,
+            )
+        return Offset(table=str(now.id), first=first, version=first)
+
+    def _first_after(self, timestamp: str, latest: int) -> int:
+        """The first version that was not made before a time."""
+        wanted = parse_time(timestamp)
+        newest = self._table.snapshot(latest).timestamp
+        if newest is not None and newest < wanted:
+            return latest + 1
+        try:
+            found = self._table.snapshot(timestamp=wanted)
+        except VersionNotFound:  # it is before all of them
+            return 0
+        return found.version if found.timestamp == wanted else found.version + 1
+
+    def _files(self, versions: range, offset: Offset) -> Iterator[tuple[int, Files]]:
+        """What is read of each of some versions, by a stream that is at an offset."""
+        return ((one.version, one.files) for one in self._read(versions, offset))
+
+    def _under(
+        self, versions: range, offset: Offset, now: Metadata
+    ) -> Iterator[tuple[int, list[tuple[Metadata, Add]]]]:
+        """The same, each file with what it is read under, for a table that is by now what ``now`` says."""
+        planned, was = self._was or (None, None)
+        if planned not in (versions.start - 1, versions.start):  # a version may be read in several batches
+            was = None
+        for one in self._read(versions, offset):
+            was = one.metadata or was or self._table.snapshot(one.version).metadata
+            self._was = one.version, was
+            under = now
+            if one.files:
+                under = read_as(one.version, was, now, self._columns, str(self._options.table))
+            yield one.version, [(under, file) for file in one.files]
+
+    def _read(self, versions: range, offset: Offset) -> Iterator[_Read]:
+        first = versions.start
+        if offset.has_snapshot and first < offset.first and versions:
+            found = self._table.snapshot(first)
+            files = sorted(found.files(), key=lambda one: (one.modification_time, one.path))
+            yield _Read(first, files, found.metadata)
+            first += 1
+        yield from self._added(range(first, versions.stop))
+
+    def _added(self, versions: range) -> Iterator[_Read]:
+        if not versions:
+            return
+        name = str(self._options.table)
+        log = pages(self._table, versions.start, versions.stop - 1)
+        for one in commits_of(log, self._lake.places.at(log.location), versions):
+            if one.data is None:
+                raise VersionNotFound(
+                    f"version {one.version} of '{name}' was cleaned up before the stream has read it; begin "
+                    "anew with another checkpoint",
+                    table=log.location,
+                    version=one.version,
+                )
+            actions = [line.action for line in parse_commit(one.data)]
+            skips = self._options.skip_change_commits
+            files = added_files(one.version, actions, self._columns, name, skips_changes=skips)
+            yield _Read(one.version, files, last(actions, Metadata))

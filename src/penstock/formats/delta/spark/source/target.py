@@ -1,0 +1,230 @@
+"""The table that a job of ``format("penstock")`` writes to: files first, from the tasks; then one commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from pyspark.sql.datasource import WriterCommitMessage
+
+from penstock.errors import InvalidRequest, KeyNotFound, PenstockError
+from penstock.formats.delta.lake.answers import TableVersions
+from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, Part
+from penstock.formats.delta.lake.replaced_parts import check_inside, parts_of
+from penstock.formats.delta.lake.table import data_folder, table_commit
+from penstock.formats.delta.lake.written_files import names_of
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    Add,
+    CommitInfo,
+    Metadata,
+    Txn,
+    parse_action,
+    write_action,
+)
+from penstock.formats.delta.rows.row_checks import conformed
+from penstock.formats.delta.rows.writing import check_features, write_files
+from penstock.formats.delta.spark.source.conditions import check_condition
+from penstock.formats.delta.spark.writes.evolving import protocol_for, with_columns
+from penstock.formats.delta.spark.writes.schemas import check_names
+from penstock.formats.rows.arrow_types import arrow_schema, pa
+from penstock.formats.rows.schema import StructType, parse_schema
+from penstock.lake.answers import Ratified
+from penstock.lake.calls import GetOutcome, said
+from penstock.lake.job_files import Began, is_refusal, remove_files
+from penstock.lake.lake import Lake
+from penstock.spark.source.options import Options
+from penstock.storage.places import Places
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task knew of its table, for a commit that is planned apart from the tasks."""
+
+    id: UUID
+    version: int
+    tip: str | None
+    """Which version that is, on whatever branch."""
+    began_s: float
+    """When the task began. Other machines have other monotonic clocks."""
+
+
+class Written(WriterCommitMessage):
+    """What one task wrote: the actions that would add its files, as lines of a log."""
+
+    def __init__(self, lines: tuple[bytes, ...], query: str = "", planned: Planned | None = None) -> None:
+        self.lines, self.planned = lines, planned
+        self.query = query
+        """The id of the streaming query that the task is part of."""
+
+
+Messages = Sequence[WriterCommitMessage | None]
+"""One of each task that ended well, ``None`` of the others."""
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """A table of a branch, as it was when the job was planned. Travels to the tasks."""
+
+    options: Options
+    branch: str
+    id: UUID
+    location: str
+    version: int
+    tip: str | None
+    """Which version that is, on whatever branch."""
+    metadata: Metadata
+    """What the table is to be by the time that the files are part of it."""
+    changes: tuple[Action, ...]
+    """What makes it so, if it is not yet."""
+    folder: str
+    """Where below the table files go."""
+    replaces: tuple[Part, ...] | None
+    """What the commit removes; nothing, if that is ``None``."""
+    began: Began
+
+    def write(self, batches: Iterable[Any]) -> tuple[bytes, ...]:
+        """Write rows to files, durably, and return the lines that would add them to the table."""
+        rows = _reader(iter(batches))
+        if rows is None:
+            return ()
+        places = Places()
+        try:
+            adds = write_files(places.at(self.location), self.metadata, rows, prefix=self.folder)
+        finally:
+            places.close()
+        return tuple(write_action(one) for one in adds)
+
+    def as_planned(self, messages: Messages) -> Target:
+        """The same table as the tasks knew it: what has become of it since is for the commit to judge."""
+        known = [one.planned for one in messages if isinstance(one, Written) and one.planned is not None]
+        if not known:
+            return self
+        oldest = min(known, key=lambda one: one.version)
+        began = Began(time.monotonic(), min(one.began_s for one in known), self.began.grace_s)
+        return msgspec.structs.replace(
+            self, id=oldest.id, version=oldest.version, tip=oldest.tip, began=began
+        )
+
+    def is_vain(self, messages: Messages) -> bool:
+        """Whether a commit would change nothing: rows are to be added, and there are none."""
+        has_rows = any(one.lines for one in messages if isinstance(one, Written))
+        return not has_rows and not self.changes and self.replaces is None
+
+    def commit(self, lake: Lake, messages: Messages, key: UUID, txn: Txn | None) -> Ratified | None:
+        """Make the files that tasks tell of part of the table. ``None`` if there was nothing to do.
+
+        Under the same key it is done once. What a refused commit has left is removed. If it is not known what
+        became of it, the files stay.
+        """
+        if self.is_vain(messages):
+            return None
+        adds = list(_adds(messages))
+        try:
+            self.began.check_in_time()
+            check_inside(self.metadata, self.replaces or (), adds)
+            return self._ratified(lake, adds, key, txn)
+        except PenstockError as error:
+            if is_refusal(error):
+                self.discard(lake, messages, key)
+            raise
+
+    def discard(self, lake: Lake, messages: Messages, key: UUID | None = None) -> None:
+        """Remove the files that tasks tell of, as far as possible; none if the key's commit has landed.
+
+        Only for when no commit is under way any more. What stays is swept later.
+        """
+        with suppress(PenstockError):
+            if key is None or lake.do(GetOutcome(key=str(key), branch=self.branch)) is None:
+                remove_files(lake.places.at(self.location), names_of(_adds(messages)))
+
+    def _ratified(self, lake: Lake, adds: Sequence[Add], key: UUID, txn: Txn | None) -> Ratified:
+        mode = "Append" if self.replaces is None else "Overwrite"
+        info = CommitInfo({"operation": "WRITE", "operationParameters": {"mode": mode}})
+        actions = [info, *self.changes, *(() if txn is None else (txn,)), *adds]
+        table = lake.table(self.options.table, self.branch).unnoted
+        one = msgspec.structs.replace(
+            table_commit(table, actions, attempt=key),
+            table=self.id,
+            read_version=self.version,
+            read_tip=self.tip,
+            reads=Looked(),
+            replaces=self.replaces,
+        )
+        call = CommitTables(
+            tables=(one,),
+            branch=self.branch,
+            said=said(self.options.message, self.options.author),
+            idempotency_key=str(key),
+            who=lake.author,
+        )
+        return lake.do(call)
+
+
+def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> Target:
+    """The table that rows of a schema are to be written to.
+
+    ``KeyNotFound`` if there is none, ``InvalidRequest`` for rows that it cannot hold, as far as their schema
+    tells, and for options that contradict each other.
+    """
+    if options.version is not None or options.timestamp is not None or options.where is not None:
+        raise InvalidRequest("'version', 'timestamp' and 'where' are for reading; a write has 'replaceWhere'")
+    if options.replace_where is not None and not is_overwrite:
+        raise InvalidRequest("'replaceWhere' is for the mode overwrite")
+    with options.open() as lake:
+        branch = options.ref if options.ref is not None else lake.default_branch
+        now = _found(lake, options, branch)
+        folder, began = data_folder(lake, branch), Began.now(lake)
+    protocol, is_now = now.declared()
+    metadata = with_columns(is_now, schema, case_sensitive=False) if options.merge_schema else is_now
+    check_condition(options.replace_where, metadata)
+    check_features(metadata)
+    check_names(metadata)
+    given = arrow_schema(schema.fields)
+    conformed(pa.RecordBatch.from_pylist([], schema=given), parse_schema(metadata.schema_string))
+    newer = protocol_for(protocol, metadata) if metadata != is_now else None
+    changes = [one for one in (newer, metadata if metadata != is_now else None) if one is not None]
+    return Target(
+        options=options,
+        branch=branch,
+        id=now.id,
+        location=now.location,
+        version=now.latest_version,
+        tip=now.tip,
+        metadata=metadata,
+        changes=tuple(changes),
+        folder=folder,
+        replaces=parts_of(metadata, None, options.replace_where) if is_overwrite else None,
+        began=began,
+    )
+
+
+def _found(lake: Lake, options: Options, branch: str) -> TableVersions:
+    try:
+        return lake.do(GetTableVersions(key=options.table, at=branch, limit=0))
+    except KeyNotFound:
+        raise KeyNotFound(
+            f"there is no '{options.table}' on '{branch}' to write to: format('penstock') creates no table, "
+            "penstock.spark.write(df, key) does",
+            key=str(options.table),
+            ref=branch,
+        ) from None
+
+
+def _reader(batches: Iterator[Any]) -> Any:
+    """Batches as a reader; ``None`` if there are none: their schema comes with the first."""
+    first = next(batches, None)
+    return (
+        None if first is None else pa.RecordBatchReader.from_batches(first.schema, chain((first,), batches))
+    )
+
+
+def _adds(messages: Messages) -> Iterator[Add]:
+    for message in messages:
+        for line in message.lines if isinstance(message, Written) else ():
+            add = parse_action(line)
+            assert isinstance(add, Add)
+            yield add

@@ -1,0 +1,53 @@
+"""How a Spark session names its lake and tables: by settings, and by options of reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.model.decoders import json_decoder
+from penstock.model.keys import Key
+from penstock.storage.hadoop import HadoopPath, hadoop_path
+
+OPTION: Final = "penstock."
+"""How the names of options begin that are for the lake."""
+
+
+SETTING: Final = "spark.penstock."
+"""How the names of a session's settings begin that are for the lake."""
+
+
+SETTINGS: Final = ("lake", "lake.id", "tables")
+
+
+def check_settings(names: Iterable[str]) -> None:
+    """``InvalidRequest`` for a setting of a session that looks like the lake's, and that there is not."""
+    known = {SETTING + one for one in SETTINGS}
+    if unknown := sorted(name for name in names if name.startswith(SETTING) and name not in known):
+        raise InvalidRequest(
+            f"there is no setting '{unknown[0]}'; there are {', '.join(sorted(known))}\n"
+            "  Unset it, or spell it as one of these."
+        )
+
+
+def tables_of(text: str, home: str = "") -> dict[HadoopPath, Key]:
+    """Paths and tables, as the session's setting has them; ``InvalidRequest`` if they cannot be these."""
+    try:
+        told = json_decoder(dict[str, str]).decode(text) if text else {}
+    except msgspec.MsgspecError:
+        raise InvalidRequest(
+            "the setting spark.penstock.tables is an object of JSON, such as "
+            """{"s3://bucket/raw/events": "raw.events"}"""
+        ) from None
+    found: dict[HadoopPath, Key] = {}
+    for path, key in told.items():
+        if ".." in path.split("/"):
+            raise InvalidRequest(f"'{path}' cannot stand for '{key}': spell the path without '..'")
+        place = hadoop_path(path, home)
+        if place in found and found[place] != Key.parse(key):
+            raise InvalidRequest(f"'{path}' stands for '{found[place]}' and for '{key}': choose one")
+        found[place] = Key.parse(key)
+    return found

@@ -1,0 +1,81 @@
+"""The rows of given files as a DataFrame, in any format that Spark reads.
+
+Spark reads the files as it reads any of their format, with column pruning and filters pushed down, and lists
+nothing. Partition values are those that are given. ``_metadata`` is there as for any files, and tells where
+they lie in storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock.formats.rows.partition_values import Value
+from penstock.lake.scan_files import STRICT, ScanFile, pack_scan_files
+from penstock.spark import jar
+from penstock.spark.addresses import spark_address
+from penstock.storage.places import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType as SparkSchema
+
+
+ParseValue: TypeAlias = Callable[[Place, str, str | None], Value]
+"""What the text of a constant stands for, at a place, by its type."""
+
+
+class How(msgspec.Struct, frozen=True, kw_only=True):
+    """How Spark is to read files."""
+
+    format: str = "parquet"
+    options: Mapping[str, str] = {}
+    zone: str = ""
+    """Of times among the values that files have; UTC if empty."""
+    origin: str = ""
+    """The table and the commit, for who asks later what a DataFrame reads."""
+
+
+def frame(
+    spark: SparkSession,
+    place: Place,
+    files: Sequence[ScanFile],
+    columns: SparkSchema | None,
+    constants: SparkSchema,
+    how: How,
+    parse_value: ParseValue | None = None,
+) -> DataFrame:
+    """The rows of files: ``columns`` are read from them, ``constants`` have one value in each.
+
+    Without ``columns`` Spark looks into the files for them. One that is a constant, too, has the values that
+    are given: where Penstock's jar is not there, as ``parse_value`` reads them, or as Spark casts them. What
+    is wrong with any of it comes out as an error of Spark, here or when the rows are read.
+    """
+    if jar.has_classes(spark):
+        return _with_jar(spark, place, files, columns, constants, how)
+    from penstock.spark.scan import manifests
+
+    strict = replace(how, options={**STRICT, **how.options})
+    return manifests.scan(spark, place, files, columns, constants, strict, parse_value)
+
+
+def _with_jar(
+    spark: SparkSession,
+    place: Place,
+    files: Sequence[ScanFile],
+    columns: SparkSchema | None,
+    constants: SparkSchema,
+    how: How,
+) -> DataFrame:
+    from pyspark.sql import DataFrame
+
+    packed = pack_scan_files(spark_address(place.url), files)
+    told = replace(how, options={**STRICT, **how.options}, zone=how.zone or "UTC")
+    schema = None if columns is None else columns.json()
+    rows = spark._jvm.io.penstock.spark.TableFiles.rows(  # type: ignore[union-attr]
+        spark._jsparkSession, packed, schema, constants.json(), msgspec.json.encode(told).decode()
+    )
+    return DataFrame(rows, spark)
