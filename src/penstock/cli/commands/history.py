@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
 
 import click
 
@@ -12,6 +13,7 @@ from penstock.cli.call import Call, pass_call
 from penstock.cli.commands.references import names_at
 from penstock.cli.completions import complete_key, complete_revision
 from penstock.cli.declaration import command, limit_option
+from penstock.cli.option_groups import gather
 from penstock.cli.rendering import contents, history
 from penstock.cli.rendering.columns import columns
 from penstock.cli.rendering.screen import Screen, printable
@@ -21,6 +23,17 @@ from penstock.errors import KeyNotFound, ReferenceNotFound
 from penstock.lake.answers import Difference, Entry
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
+
+
+@dataclass(frozen=True, slots=True)
+class LogFilter:
+    """Which commits of a log are shown."""
+
+    table: str | None
+    by: str | None
+    since: str | None
+    until: str | None
+    grep: str | None
 
 
 @command(
@@ -55,14 +68,11 @@ $ penstock log --author ada --since 7d --grep load
 )
 @click.option("--reads", is_flag=True, help="Also the commits that only note what a transaction has read.")
 @pass_call
+@gather("wanted", LogFilter)
 def log(
     call: Call,
     ref: str | None,
-    table: str | None,
-    by: str | None,
-    since: str | None,
-    until: str | None,
-    grep: str | None,
+    wanted: LogFilter,
     limit: int,
     after: str | None,
     all_parents: bool,
@@ -78,11 +88,11 @@ def log(
     now = Screen.of(sys.stdout).now
     found = lake.log(
         ref,
-        table=table,
-        author=by,
-        since=moment(since, now) if since else None,
-        until=moment(until, now) if until else None,
-        text=grep,
+        table=wanted.table,
+        author=wanted.by,
+        since=moment(wanted.since, now) if wanted.since else None,
+        until=moment(wanted.until, now) if wanted.until else None,
+        text=wanted.grep,
         limit=limit + 1,
         after=after,
         all_parents=all_parents,
@@ -91,7 +101,7 @@ def log(
     page = [history.Logged(commit, changes_of(lake, commit, via)) for commit in found[:limit]]
     following = found[limit - 1].id if len(found) > limit else None
     names = names_at(lake)
-    is_filtered = any((table, by, since, until, grep))
+    is_filtered = any(astuple(wanted))
 
     def text(screen: Screen) -> Iterator[str]:
         if not page:
