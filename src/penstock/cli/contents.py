@@ -16,9 +16,8 @@ import msgspec
 
 from penstock.errors import InvalidContent
 from penstock.model import decoders
-from penstock.model.content import TYPE_NAMES, AnyContent, Content, Unknown
+from penstock.model.content import AnyContent, Content, Unknown, content_types
 
-_TYPES: Final = {name: kind for kind, name in TYPE_NAMES.items()}
 SHORT_NAMES: Final = {
     "iceberg": "ICEBERG_TABLE",
     "view": "ICEBERG_VIEW",
@@ -42,7 +41,7 @@ def from_json(text: str | bytes) -> AnyContent:
     kind = found.pop("type", None)
     if not isinstance(kind, str) or not kind:
         raise InvalidContent(f'the content has no "type"; there are {_known_types()}')
-    if kind == TYPE_NAMES[Unknown] and isinstance(found.get("type_name"), str):
+    if kind == Unknown.content_type and isinstance(found.get("type_name"), str):
         kind = found.pop("type_name") or kind
     return _content(kind, found)
 
@@ -72,12 +71,12 @@ def _is_int(text: str) -> bool:
 
 
 def _class(kind: str) -> type[Content]:
-    return _TYPES.get(_full_name(kind), Unknown)
+    return content_types().get(_full_name(kind), Unknown)
 
 
 def _full_name(kind: str) -> str:
     name = kind.upper().replace("-", "_")
-    return SHORT_NAMES.get(kind.lower(), name if name in _TYPES else kind)
+    return SHORT_NAMES.get(kind.lower(), name if name in content_types() else kind)
 
 
 def _fields(cls: type[Content]) -> dict[str, msgspec.structs.FieldInfo]:
@@ -95,8 +94,8 @@ def _content(kind: str, found: dict[str, Any]) -> AnyContent:
     if missing:
         raise InvalidContent(f"{name} needs {', '.join(missing)}")
     if cls is Unknown:
-        values["type_name"] = "" if name == TYPE_NAMES[Unknown] else name
-    return cls(**values)  # type: ignore[return-value]
+        values["type_name"] = "" if name == Unknown.content_type else name
+    return cls(**values)
 
 
 def _value(kind: str, field: msgspec.structs.FieldInfo, value: Any) -> Any:
@@ -111,4 +110,4 @@ def _value(kind: str, field: msgspec.structs.FieldInfo, value: Any) -> Any:
 
 
 def _known_types() -> str:
-    return ", ".join(_TYPES)
+    return ", ".join(content_types())

@@ -21,12 +21,12 @@ from penstock.cli.rendering.times import ago, counted, iso, size
 from penstock.formats.files.cli.fetching import files_export, files_get
 from penstock.formats.files.cli.places import complete_path, files_at, missing, place_of
 from penstock.formats.files.cli.writing import files_cp, files_mv, files_put, files_rm
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import is_managed
 from penstock.formats.files.lake.answers import FileEntry, FilesAbout, FilesTotal
 from penstock.formats.files.lake.calls import GetFilesTable, ListFiles
 from penstock.formats.files.lake.paths import FilesPath
 from penstock.lake.calls import Resolve
-from penstock.model.content import FilesTable
 
 if TYPE_CHECKING:
     from penstock.formats.files.lake.table import Files

@@ -25,6 +25,7 @@ from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.statuses import StatusLine, statuses
 from penstock.cli.rendering.times import ago, counted, size
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.answers import LanceAbout, LanceBranch, LanceStatus, LanceTag, LanceVersion
 from penstock.formats.lance.lake.calls import (
     GetLanceStatus,
@@ -38,7 +39,6 @@ from penstock.formats.lance.lake.exporting import Exported
 from penstock.formats.lance.lake.importing import Imported
 from penstock.formats.lance.state import is_managed
 from penstock.lake.calls import Resolve
-from penstock.model.content import LanceTable as LanceContent
 from penstock.model.keys import Key
 
 VERSIONS_LIMIT = 100
@@ -94,7 +94,7 @@ def lance_list(call: Call, ref: str | None) -> None:
 def _list(call: Call, ref: str | None) -> None:
     lake = call.open()
     at = lake.at(ref)
-    keys = [key for key, one in at.entries() if isinstance(one, LanceContent) and is_managed(one)]
+    keys = [key for key, one in at.entries() if isinstance(one, LanceTable) and is_managed(one)]
     found = [lake.do(GetLanceTable(key=key, at=at.id, via=at.via)) for key in keys]
     call.answer(
         lambda: Page.of(found),
@@ -215,9 +215,7 @@ def lance_status(call: Call, key: str | None) -> None:
     """
     lake = call.open()
     at = lake.at()
-    tables = [
-        one for one, content in at.entries() if isinstance(content, LanceContent) and is_managed(content)
-    ]
+    tables = [one for one, content in at.entries() if isinstance(content, LanceTable) and is_managed(content)]
     found = [lake.do(GetLanceStatus(key=one)) for one in (tables if key is None else (Key.parse(key),))]
     call.answer(
         lambda: Page.of(found),
@@ -250,9 +248,7 @@ def lance_promote(call: Call, key: str | None, branch: str | None) -> None:
     """
     lake = call.open(catch_up=True)
     at = lake.at(branch)
-    tables = [
-        one for one, content in at.entries() if isinstance(content, LanceContent) and is_managed(content)
-    ]
+    tables = [one for one, content in at.entries() if isinstance(content, LanceTable) and is_managed(content)]
     chosen = tables if key is None else [Key.parse(key)]
     found = []
     for one in chosen:
