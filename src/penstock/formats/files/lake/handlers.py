@@ -28,7 +28,7 @@ from penstock.formats.files.intents import NAME, Write, check, encode_write
 from penstock.formats.files.lake import calls as files_calls
 from penstock.formats.files.lake.answers import FileEntry, FilesAbout, FilesTotal, FilesWritten, TableLayout
 from penstock.formats.files.lake.calls import ListOfFiles, NewFile, hash_of_files
-from penstock.formats.files.lake.jobs import JobAnswers, written
+from penstock.formats.files.lake.jobs import JobAnswers, describe_written
 from penstock.formats.files.lake.pool import pool_of, require_fence
 from penstock.kernel import tree
 from penstock.kernel.settings import DAY_US
@@ -36,6 +36,7 @@ from penstock.kernel.state import prefix_end
 from penstock.kernel.table_horizons import find_horizon
 from penstock.lake.asked import asked
 from penstock.lake.call import Call
+from penstock.lake.embedded import Embedded
 from penstock.lake.handling import commit_meta, first, inside
 from penstock.model.decoders import msgpack_decoder
 from penstock.model.encoding import ObjectId
@@ -164,7 +165,7 @@ class FilesAnswers:
             key=call.idempotency_key,
             asked=partial(asked, call),
         )
-        return written(self._lake, outcome)
+        return describe_written(self._lake, outcome)
 
     def _intent(self, call: files_calls.WriteFiles) -> Write:
         pool_of(self._lake.warehouse)  # there is no table of files where there is no place for files

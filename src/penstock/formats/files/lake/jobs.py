@@ -147,7 +147,7 @@ class JobAnswers:
             key=job.commit_key,
             asked=partial(asked, call),
         )
-        return self._told(outcome)
+        return describe_written(self._lake, outcome)
 
     def _merged(
         self, call: files_calls.WriteFiles, change: Change, meta: CommitMeta, job: Job
@@ -203,9 +203,6 @@ class JobAnswers:
             with suppress(HistoryExpired):
                 commit = Commit.of(job.commit, self._kernel.history.commit(job.commit))
         return FilesWritten(commit=commit, head=head.hex())
-
-    def _told(self, outcome: Outcome) -> FilesWritten:
-        return written(self._lake, outcome)
 
     def _drop(self, branches: Iterable[str]) -> None:
         """Remove branches that attempts made which are over; what cannot go now, goes with the next sweep."""
@@ -358,7 +355,7 @@ def _text(text: str) -> str:
     return text[:TEXT_MAX_CHARS].encode(errors="replace").decode()
 
 
-def written(lake: Embedded, outcome: Outcome) -> FilesWritten:
+def describe_written(lake: Embedded, outcome: Outcome) -> FilesWritten:
     """What a write came to, as it is answered."""
     if not outcome.commits:
         return FilesWritten(head=outcome.head.hex())
