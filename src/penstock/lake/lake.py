@@ -21,7 +21,7 @@ from penstock.kernel.sweep import Swept
 from penstock.lake import calls
 from penstock.lake.answers import About, Comparison, Difference, ErasedTable, LogLine, SweptFiles, SweptTable
 from penstock.lake.audits.calls import AddExpectation, ListExpectations, RemoveExpectation
-from penstock.lake.call import WriteOptions, write_fields
+from penstock.lake.call import CommitOptions, commit_fields
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.checks import CheckInfo, Proposed, add_check, checks_of, remove_check
@@ -454,7 +454,7 @@ class Lake:
         if_head: str | None = None,
         incarnation: bytes | None = None,
         create_namespaces: bool = False,
-        **said: Unpack[WriteOptions],
+        **said: Unpack[CommitOptions],
     ) -> Commit:
         """Carry out operations on a branch, all or none, and return the commit.
 
@@ -474,7 +474,7 @@ class Lake:
             incarnation=incarnation,
             create_namespaces=create_namespaces,
             who=self.author,
-            **write_fields(properties, **said),
+            **commit_fields(properties, **said),
         )
         unchanged = [Read(key=one.key) for one in operations if isinstance(one, Unchanged)]
         if if_head is None:
@@ -602,7 +602,7 @@ class Lake:
         branch: str | None = None,
         if_head: str | None = None,
         dry_run: bool = False,
-        **said: Unpack[WriteOptions],
+        **said: Unpack[CommitOptions],
     ) -> MergeResult:
         """Set tables to what they were at an earlier commit, by one new commit on a branch.
 
@@ -625,7 +625,7 @@ class Lake:
                 if_head=if_head,
                 dry_run=dry_run,
                 who=self.author,
-                **write_fields(**said),
+                **commit_fields(**said),
             )
         )
 
