@@ -16,7 +16,7 @@ from penstock.formats.lance.state import NAME, Versions, state_of
 from penstock.formats.lance.wire import Message
 from penstock.kernel.conflict import content_of
 from penstock.kernel.kernel import Kernel
-from penstock.lake.on_demand import lance_on_demand
+from penstock.lake.on_demand import OnDemand
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT
@@ -109,7 +109,7 @@ class Tables:
         self.directory, self.template = directory, template
         self.store = MemoryStore() if store is None else store
         self.places = places or Places()
-        known = (lance_on_demand(lambda: self.parts.format),)
+        known = (OnDemand("lance", LanceTable, lambda: self.parts.format, takes_any_base=True),)
         self.kernel = Kernel(self.store, known, meter=meter)
         self.parts = LanceParts(self.kernel, self.places, lake)
         self.promoter = self.parts.promoter

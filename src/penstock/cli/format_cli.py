@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
-from penstock.formats.registry import find_format, other_formats, table_formats
+from penstock.formats.registry import find_declared, other_formats, table_formats
 from penstock.lake.plugins import find_plugin
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def find_format_cli(content: Content | None) -> FormatCli | None:
 
 @cache
 def _load(name: str) -> FormatCli:
-    declared = find_format(lambda declared: declared.name == name)
+    declared = find_declared(lambda declared: declared.name == name)
     assert declared is not None, name
     part: FormatCli = declared.load(declared.cli)()
     return part

@@ -15,7 +15,7 @@ from penstock.cli.call import Call
 from penstock.cli.declaration import Group
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.errors import PenstockError
-from penstock.formats.registry import Command, find_format, load, other_formats, table_formats
+from penstock.formats.registry import Command, find_declared, load, other_formats, table_formats
 
 
 def _command(path: str, summary: str) -> Command:
@@ -116,7 +116,7 @@ class Root(Group):
         if cmd_name in COMMANDS:
             command: click.Command = load(COMMANDS[cmd_name].path)
             return command
-        declared = find_format(lambda declared: cmd_name in declared.commands)
+        declared = find_declared(lambda declared: cmd_name in declared.commands)
         if declared is None:
             return None
         of_format: click.Command = declared.load(declared.commands[cmd_name].path)

@@ -53,6 +53,12 @@ class TableFormat:
     """The rule of each of its calls: a mapping from the call's class, as in ``penstock.server.access``."""
     cli: str
     """What the command line says of its tables: a ``penstock.cli.format_cli.FormatCli``."""
+    table_view: str
+    """What a program does with a table: a ``penstock.formats.plugin.TableView``, made of a ``Table``."""
+    row_formats: tuple[str, ...] = ()
+    """What ``format`` may be where rows are written to a table of the format."""
+    members: Mapping[str, str] = field(default_factory=dict)
+    """What a lake and its tables have that no other format answers, by names such as ``lake.delta``."""
     content: str = ""
     """The class of that content, if the type has a number of its own: only Penstock gives numbers. Tables of
     other formats are stored as ``penstock.model.content.Unknown``, with the name of the type."""
@@ -130,7 +136,7 @@ def usable_formats() -> OtherFormats:
     return OtherFormats(tuple(formats), tuple(problems))
 
 
-def find_format(is_meant: Callable[[TableFormat], bool]) -> TableFormat | None:
+def find_declared(is_meant: Callable[[TableFormat], bool]) -> TableFormat | None:
     """The format that is meant. Those of other packages are looked for if it is none of Penstock's."""
     own = next(filter(is_meant, table_formats()), None)
     return own if own is not None else next(filter(is_meant, other_formats().formats), None)
@@ -174,6 +180,11 @@ def content_types() -> tuple[type[Content], ...]:
     """The types of content that formats bring, in the order of their numbers."""
     brought = (load(declared.content) for declared in table_formats() if declared.content)
     return tuple(sorted(brought, key=lambda kind: kind.__struct_config__.tag))
+
+
+def load_member(name: str) -> Any:
+    """What a format declares for a member of a lake or a table, such as ``lake.delta``."""
+    return load(next(one.members[name] for one in table_formats() if name in one.members))
 
 
 def load(path: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -22,6 +22,8 @@ NAMES_MAX: Final = 100
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """What a lake is."""
+
+    location_fields: ClassVar[tuple[str, ...]] = ("warehouse", "roots")
 
     id: str
     """The lake's own id, which stays when it moves to another store."""
@@ -140,6 +142,8 @@ class Landing(msgspec.Struct, frozen=True, kw_only=True):
 class SweptTable(msgspec.Struct, frozen=True, kw_only=True):
     """What a sweep found among the files of a Delta or Lance table, and did."""
 
+    location_fields: ClassVar[tuple[str, ...]] = ("location",)
+
     key: Key
     location: str
     data_files: int
@@ -244,3 +248,31 @@ class SweptFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Whether files were removed and not only counted."""
     dry_run: bool = False
     """Whether nothing was removed or noted."""
+
+
+class RatifiedTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A version that a table got."""
+
+    key: Key
+    version: int
+    name: str
+    """Of a file that holds it, relative to the table's root; empty as long as only the lake does."""
+    timestamp_ms: int
+    """When it was committed; 0 of one that landed before, if nobody knows it any more."""
+    repeated: bool = False
+    """Whether the table had it already: this attempt, or this batch of an application, landed before."""
+
+
+class Ratified(msgspec.Struct, frozen=True, kw_only=True):
+    """What a commit of rows came to."""
+
+    commit: Commit
+    """The lake's commit that holds all of them."""
+    tables: tuple[RatifiedTable, ...]
+    """In the order of the request."""
+
+    @property
+    def version(self) -> int:
+        """Of the only table."""
+        (only,) = self.tables
+        return only.version

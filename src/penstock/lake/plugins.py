@@ -7,8 +7,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from penstock.formats.plugin import FormatPlugin
-from penstock.formats.registry import load, other_formats, table_formats
-from penstock.model.content import AnyContent, Unknown
+from penstock.formats.registry import TableFormat, find_declared, load, other_formats, table_formats
+from penstock.model.content import AnyContent, ManagedTable, Unknown
 
 if TYPE_CHECKING:
     from penstock.lake.call import Call
@@ -54,3 +54,16 @@ def sweep_calls() -> tuple[type[Any], ...]:
     """The calls that sweep files which tables of a format share."""
     every = (*plugin_types(), *other_plugin_types())
     return tuple(plugin.sweep_call for plugin in every if plugin.sweep_call is not None)
+
+
+def describe_usage(content: AnyContent | None) -> str:
+    """What a table is and how it is used, also of one that a key only points at; empty for anything else."""
+    declared = find_format(content)
+    return "" if declared is None else declared.load(declared.plugin).usage
+
+
+def find_format(content: AnyContent | None) -> TableFormat | None:
+    """The format of a table, also of one that a key only points at; ``None`` for anything else."""
+    if content is None or not (isinstance(content, ManagedTable) or is_foreign(content)):
+        return None
+    return find_declared(lambda declared: declared.content_type == content.type)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import Damaged
-from penstock.formats.delta.lines.line import (
+from penstock.formats.delta.branch_log.line import (
     RUN_MAX,
     Blobs,
     Declared,

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable as ForeignTable
 
 from penstock.errors import MergeConflict
-from penstock.formats.delta.lines.line import Terms, held_of, line_of
+from penstock.formats.delta.branch_log.line import Terms, held_of, line_of
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, Remove, Txn
 from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from penstock.kernel.bring import MergeOptions

@@ -12,7 +12,7 @@ from penstock.errors import (
     CommitConflict,
     TableConflict,
 )
-from penstock.formats.delta.lines.intents import Commit, change
+from penstock.formats.delta.branch_log.intents import Commit, change
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_commit, write_commit
 from penstock.formats.delta.protocol.transaction import Reads
 from penstock.model.keys import Key

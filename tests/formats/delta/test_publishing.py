@@ -11,8 +11,8 @@ from uuid import UUID
 
 import pytest
 
+from penstock.formats.delta.branch_log.line import Phase
 from penstock.formats.delta.errors import ForeignCommit, InvalidLog
-from penstock.formats.delta.lines.line import Phase
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.backfill import BATCH_MAX
 from penstock.formats.delta.publishing.publisher import Publisher

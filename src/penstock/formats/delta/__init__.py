@@ -13,6 +13,12 @@ FORMAT: Final = TableFormat(
     access_rules="penstock.formats.delta.access:RULES",
     cli="penstock.formats.delta.cli.format_cli:DeltaCli",
     server_imports=("penstock.formats.delta.lake.handlers",),
+    table_view="penstock.formats.delta.lake.view:DeltaView",
+    row_formats=("delta",),
+    members={
+        "lake.delta": "penstock.formats.delta.lake.tables:DeltaTables",
+        "table.delta": "penstock.formats.delta.lake.view:DeltaView",
+    },
     commands={
         "delta": Command(
             "penstock.formats.delta.cli.commands:delta",

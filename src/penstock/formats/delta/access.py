@@ -11,7 +11,6 @@ import msgspec
 from penstock.errors import KeyNotFound, NotManaged
 from penstock.formats.delta.lake.answers import (
     PublishedTable,
-    Ratified,
     RecoveredTable,
     TableMade,
     TablePlace,
@@ -34,6 +33,7 @@ from penstock.formats.delta.lake.calls import (
     ReleaseTable,
 )
 from penstock.lake import calls
+from penstock.lake.answers import Ratified
 from penstock.lake.embedded import first
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable

@@ -15,6 +15,16 @@ FORMAT: Final = TableFormat(
     cli="penstock.formats.files.cli.format_cli:FilesCli",
     routes="penstock.formats.files.routes:ROUTES",
     server_imports=("penstock.formats.files.lake.handlers",),
+    table_view="penstock.formats.files.lake.view:FilesView",
+    row_formats=("parquet", "csv"),
+    members={
+        "lake.abort_job": "penstock.formats.files.lake.calls:AbortJob",
+        "lake.files_system": "penstock.formats.files.lake.members:open_files_system",
+        "lake.jobs": "penstock.formats.files.lake.calls:ListJobs",
+        "merge.folder": "penstock.formats.files.lake.paths:check_folder",
+        "proposed.files": "penstock.formats.files.lake.proposed_files:find_proposed_files",
+        "table.files": "penstock.formats.files.lake.table:Files",
+    },
     commands={
         "files": Command(
             "penstock.formats.files.cli.commands:files", summary="List, read, write and copy files of tables."

@@ -42,6 +42,7 @@ class FilesPlugin(FormatPlugin):
     content_type = FilesTable.content_type
     calls = (*CALLS, *CARE_CALLS)
     sweep_call = SweepFiles
+    usage = "a table of files, which has no rows of its own: its files are in .files"
 
     @cached_property
     def rules(self) -> Format:

@@ -13,6 +13,14 @@ FORMAT: Final = TableFormat(
     content="penstock.formats.lance.content:LanceTable",
     access_rules="penstock.formats.lance.access:RULES",
     cli="penstock.formats.lance.cli.format_cli:LanceCli",
+    table_view="penstock.formats.lance.lake.view:LanceView",
+    row_formats=("lance",),
+    members={
+        "lake.export_lance": "penstock.formats.lance.lake.members:export_tables",
+        "lake.import_lance": "penstock.formats.lance.lake.members:import_tables",
+        "lake.lance": "penstock.formats.lance.lake.members:open_namespace",
+        "table.to_lance": "penstock.formats.lance.lake.members:open_dataset",
+    },
     commands={
         "lance": Command(
             "penstock.formats.lance.cli.commands:lance",

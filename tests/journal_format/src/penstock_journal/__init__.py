@@ -12,5 +12,7 @@ FORMAT: Final = TableFormat(
     content_type="JOURNAL",
     access_rules="penstock_journal.access:RULES",
     cli="penstock_journal.words:JournalCli",
+    table_view="penstock_journal.view:JournalView",
+    row_formats=("journal",),
     commands={"journal": Command("penstock_journal.commands:journal", summary="Write and read journals.")},
 )

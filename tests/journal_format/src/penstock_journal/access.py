@@ -12,10 +12,10 @@ from penstock.model.tokens import Role
 from penstock.server.access import writing
 from penstock.server.access.format_rules import AccessRule
 from penstock.server.access.rights import Rights
-from penstock_journal.calls import AppendLine, Journal, ReadJournal, SweepJournals
+from penstock_journal.calls import AppendLines, Journal, ReadJournal, SweepJournals
 
 
-def append_line(rights: Rights, call: AppendLine) -> Commit:
+def append_lines(rights: Rights, call: AppendLines) -> Commit:
     keys = rights.caller.require(Role.WRITE, rights.named(call.branch))
     rights.caller.require_key(keys, Role.WRITE, call.key)
     return rights.do(call)
@@ -28,7 +28,7 @@ def read_journal(rights: Rights, call: ReadJournal) -> Journal:
 
 
 RULES: Final[dict[type[Call[Any]], AccessRule]] = {
-    AppendLine: append_line,
+    AppendLines: append_lines,
     ReadJournal: read_journal,
     SweepJournals: writing.for_holders(Role.MAINTAIN),
 }

@@ -18,22 +18,23 @@ class Journal(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...]
 
 
-class AppendLine(Write[Commit], frozen=True, kw_only=True):
-    """Add a line to a journal, which is made if it is not there."""
+class AppendLines(Write[Commit], frozen=True, kw_only=True):
+    """Add lines to a journal, which is made if it is not there."""
 
     path = "/journals/lines"
     answer = Commit
     makes_lake = True
+    counted = ("lines",)
     target = "branch"
     unhashed = ("branch",)
     revisions = ()
 
     key: Key
-    text: str
+    lines: tuple[str, ...]
     branch: str | None = None
     """The default branch if nothing is given."""
     read_version: int | None = None
-    """If it answers what was read: the version of the journal then."""
+    """If they answer what was read: the version of the journal then."""
     said: Said = Said()
     """What the commit says of itself."""
 

@@ -11,7 +11,7 @@ from penstock.cli.declaration import branch_option, command, group, ref_option
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.shapes import Shape
 from penstock.model.keys import Key
-from penstock_journal.calls import AppendLine, ReadJournal
+from penstock_journal.calls import AppendLines, ReadJournal
 
 
 class Appended(Shape, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ def journal() -> None:
 @pass_call
 def append(call: Call, key: str, text: str, branch: str | None) -> None:
     """Add a line to a journal."""
-    commit = call.open().do(AppendLine(key=Key.parse(key), text=text, branch=branch))
+    commit = call.open().do(AppendLines(key=Key.parse(key), lines=(text,), branch=branch))
     call.answer(lambda: Appended(commit=commit.id), lambda _: [f"appended to {printable(key)}"])
 
 

@@ -15,7 +15,7 @@ from penstock.lake.embedded import commit_meta
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
-from penstock_journal.calls import AppendLine, Journal, ReadJournal, SweepJournals
+from penstock_journal.calls import AppendLines, Journal, ReadJournal, SweepJournals
 from penstock_journal.lines import CONTENT_TYPE, read_lines, state_of
 from penstock_journal.rules import JournalRules, append
 from penstock_journal.texts import JournalTexts
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 class JournalPlugin(FormatPlugin):
     name = "journal"
     content_type = CONTENT_TYPE
-    calls = (AppendLine, ReadJournal, SweepJournals)
+    calls = (AppendLines, ReadJournal, SweepJournals)
     sweep_call = SweepJournals
+    usage = "a journal: its lines are read by to_arrow() and added by append()"
 
     @cached_property
     def rules(self) -> JournalRules:
@@ -47,17 +48,17 @@ class JournalPlugin(FormatPlugin):
 
     @property
     def handlers(self) -> Mapping[type[Call[Any]], Callable[[Any], Any]]:
-        return {AppendLine: self._append, ReadJournal: self._read}
+        return {AppendLines: self._append, ReadJournal: self._read}
 
     @property
     def long_handlers(self) -> Mapping[type[Call[Any]], Callable[[Any, Progress], Any]]:
         return {SweepJournals: self.texts.sweep}
 
-    def _append(self, call: AppendLine) -> Commit:
+    def _append(self, call: AppendLines) -> Commit:
         kernel = self.lake.kernel
         outcome = kernel.commit(
             self.lake.or_default(call.branch),
-            [append(call.key, call.text, call.read_version)],
+            [append(call.key, call.lines, call.read_version)],
             commit_meta(call.said, call.who, f"append to {call.key}"),
             create_namespaces=True,
             key=call.idempotency_key,
@@ -71,7 +72,7 @@ class JournalPlugin(FormatPlugin):
         if content is None:
             raise KeyNotFound(f"there is no '{call.key}'", key=str(call.key))
         if not self.manages(content):
-            raise NotManaged(f"'{call.key}' is a {content.type} and no journal", table=str(call.key))
+            raise NotManaged(f"'{call.key}' is a {content.type} and not a journal", table=str(call.key))
         lines = read_lines(self.lake.kernel.objects, content)
         return Journal(version=state_of(content).version, lines=tuple(lines))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -18,22 +18,22 @@ Publish = Callable[[AnyContent], None]
 
 
 class Append(msgspec.Struct, frozen=True, array_like=True):
-    """What a change intends: add a line. A merge repeats it on the other branch."""
+    """What a change intends: add lines. A merge repeats it on the other branch."""
 
-    text: str
+    lines: tuple[str, ...]
     read_version: int | None = None
-    """If the line answers what was read: the version of the journal then."""
+    """If the lines answer what was read: the version of the journal then."""
 
 
 _decode = msgpack_decoder(Append).decode
 
 
-def append(key: Key, text: str, read_version: int | None = None) -> Change:
-    return Change(key, JournalRules.name, encode(Append(text, read_version)))
+def append(key: Key, lines: Sequence[str], read_version: int | None = None) -> Change:
+    return Change(key, JournalRules.name, encode(Append(tuple(lines), read_version)))
 
 
 class JournalRules(Format):
-    """Lines of two branches are all kept. A line that answers a version is refused once another came."""
+    """Lines of two branches are all kept. Lines that answer a version are refused once others came."""
 
     name = "journal"
 
@@ -44,16 +44,19 @@ class JournalRules(Format):
         return isinstance(content, Unknown) and content.type_name == CONTENT_TYPE
 
     def prepare(self, table: Table, change: Change) -> None:
-        if "\n" in _decode(change.intent).text:
-            raise Refused("takes one line at a time: the text has several")
+        if any("\n" in line for line in _decode(change.intent).lines):
+            raise Refused("takes lines: a text with a line break is several")
 
     def apply(self, table: Table, change: Change, prepared: None) -> Applied:
         intent, version = _decode(change.intent), state_of(table.content).version
         if intent.read_version is not None and intent.read_version != version:
             raise Refused("has got other lines", expected=f"v{intent.read_version}", found=f"v{version}")
-        line, data = blob(write_line(version + 1, intent.text))
+        blobs = dict(
+            blob(write_line(version + number, text)) for number, text in enumerate(intent.lines, start=1)
+        )
         held = () if table.content is None else table.content.objects
-        return Applied(make_content(table.content, version + 1, (*held, line)), {line: data})
+        content = make_content(table.content, version + len(blobs), (*held, *blobs))
+        return Applied(content, blobs)
 
     def tell(self, content: AnyContent) -> str:
         return f"v{state_of(content).version}"

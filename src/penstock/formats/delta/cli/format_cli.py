@@ -11,10 +11,10 @@ from penstock.cli.format_cli import DoctorCheck, Finding, FormatCli
 from penstock.cli.rendering.screen import printable
 from penstock.cli.rendering.times import counted
 from penstock.errors import PenstockError
+from penstock.formats.delta.branch_log.line import Line, line_of
 from penstock.formats.delta.cli.demo import tell_of_rows
 from penstock.formats.delta.lake.calls import GetTableStatus
 from penstock.formats.delta.lake.snapshot import commits_of
-from penstock.formats.delta.lines.line import Line, line_of
 from penstock.formats.delta.protocol.actions import Action, parse_commit
 from penstock.formats.delta.protocol.deeds import Files, deed
 from penstock.lake.lake import Lake

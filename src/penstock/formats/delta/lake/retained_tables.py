@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.formats.delta.owner.tables import Tables
+from penstock.formats.delta.ownership.tables import Tables
 from penstock.kernel.conflict import content_of
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, silent

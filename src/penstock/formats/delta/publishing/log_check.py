@@ -8,7 +8,7 @@ from functools import partial
 from uuid import UUID
 
 from penstock.errors import OutOfSync
-from penstock.formats.delta.lines.line import Phase, line_of
+from penstock.formats.delta.branch_log.line import Phase, line_of
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.backfill import newest_after
 from penstock.formats.delta.publishing.publisher import Publisher

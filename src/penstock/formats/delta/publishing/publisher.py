@@ -17,9 +17,9 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from penstock.errors import PenstockError
+from penstock.formats.delta.branch_log.line import Line, Phase, Read, line_of
+from penstock.formats.delta.branch_log.ownership import RESYNC, OwnerIdentity, owner_of_line
 from penstock.formats.delta.errors import ForeignCommit, ManagedElsewhere
-from penstock.formats.delta.lines.line import Line, Phase, Read, line_of
-from penstock.formats.delta.owner.ownership import RESYNC, OwnerIdentity, owner_of_line
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_action
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.backfill import Looked, backfill, bytes_of, look

@@ -1,0 +1,151 @@
+"""The counts, each with its limit. A change that brings one down lowers the limit with it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple
+
+from tests.tidy.source import Module, Source
+
+PARAMETERS_MAX: Final = 10
+VAGUE: Final = frozenset(
+    [
+        "one",
+        "found",
+        "told",
+        "said",
+        "known",
+        "wanted",
+        "there",
+        "asked",
+        "taken",
+        "given",
+        "done",
+        "left",
+        "kept",
+        "was",
+    ]
+)
+"""Names of variables that do not say what they hold."""
+PARTICIPLES: Final = frozenset(
+    [
+        "told",
+        "said",
+        "found",
+        "known",
+        "given",
+        "taken",
+        "kept",
+        "left",
+        "had",
+        "seen",
+        "made",
+        "done",
+        "written",
+        "gone",
+        "brought",
+        "begun",
+        "sent",
+        "held",
+        "meant",
+    ]
+)
+NAMED_AFTER_A_FORMAT: Final = re.compile(r"(?:^|[._])(?:delta|lance)(?:[._]|$)|(?:^|\.)files(?:[._]|$)")
+NAMES_A_FORMAT: Final = re.compile(r"\b(?:Delta|Files|Lance)Table\b|\bformats\.(?:delta|files|lance)\b")
+
+
+class Count(NamedTuple):
+    """Something that there should be little of, or none."""
+
+    what: str
+    limit: int
+    find: Callable[[Source], Collection[str]]
+    """Names each case, so that whoever exceeds the limit sees where to look."""
+
+
+def find_format_modules(source: Source) -> list[str]:
+    return [module.name for module in _outside(source) if NAMED_AFTER_A_FORMAT.search(module.name)]
+
+
+def find_modules_that_name_formats(source: Source) -> list[str]:
+    return [module.name for module in _outside(source) if NAMES_A_FORMAT.search(module.text)]
+
+
+def _outside(source: Source) -> list[Module]:
+    """Modules that belong to no format. Nessie's API has content types of these names."""
+    return [module for module in source.modules if not module.name.startswith(("formats.", "server.nessie"))]
+
+
+def find_cycles(source: Source) -> list[str]:
+    return [name for group in source.cycles() for name in group]
+
+
+def find_inner_imports(source: Source) -> list[str]:
+    return [
+        f"{name} -> {imported}"
+        for name, imports in source.imports.items()
+        for imported in imports.in_functions
+    ]
+
+
+def find_repeated_classes(source: Source) -> list[str]:
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for module in source.modules:
+        for node in module.walk():
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(module.name)
+    return [f"{name}: {', '.join(where)}" for name, where in places.items() if len(where) > 1]
+
+
+def find_long_signatures(source: Source) -> list[str]:
+    return [
+        f"{module.name}.{node.name}"
+        for module in source.modules
+        for node in module.walk()
+        if isinstance(node, ast.FunctionDef)
+        and len(node.args.args) + len(node.args.kwonlyargs) > PARAMETERS_MAX
+    ]
+
+
+def find_participles(source: Source) -> list[str]:
+    return [
+        f"{module.name}.{node.name}"
+        for module in source.modules
+        for node in module.walk()
+        if isinstance(node, ast.FunctionDef) and _is_participle(node.name)
+    ]
+
+
+def _is_participle(name: str) -> bool:
+    bare = name.strip("_")
+    return not name.startswith("__") and (bare in PARTICIPLES or re.fullmatch("[a-z]+ed", bare) is not None)
+
+
+def find_vague_names(source: Source) -> list[str]:
+    counts = Counter(
+        node.id
+        for module in source.modules
+        for node in module.walk()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE
+    )
+    return [name for name, times in counts.items() for _ in range(times)]
+
+
+def find_gerunds(source: Source) -> list[str]:
+    return [module.name for module in source.modules if module.name.endswith("ing")]
+
+
+COUNTS: Final = (
+    Count("modules outside of formats that are named after one", 0, find_format_modules),
+    Count("modules outside of formats that name one", 33, find_modules_that_name_formats),
+    Count("modules in import cycles", 100, find_cycles),
+    Count("imports of own modules inside of functions", 139, find_inner_imports),
+    Count("class names defined more than once", 179, find_repeated_classes),
+    Count(f"functions with more than {PARAMETERS_MAX} parameters", 22, find_long_signatures),
+    Count("functions named by a participle", 682, find_participles),
+    Count("variables whose names say nothing", 10_000, find_vague_names),
+    Count("modules named by a gerund", 98, find_gerunds),
+)
