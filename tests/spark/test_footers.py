@@ -18,6 +18,7 @@ import pytest
 from penstock.formats.delta.rows.stats import Leaf, Statistics
 from penstock.formats.delta.spark.job import jobs
 from penstock.formats.delta.spark.job.footers import stats_of
+from penstock.formats.delta.spark.job.outputs import JobTarget
 from penstock.formats.rows.schema import parse_schema
 from penstock.lake.lake import Lake
 from penstock.spark import write
@@ -53,7 +54,7 @@ def test_footers_tell_what_the_rows_do(spark: SparkSession, lake: Lake, tmp_path
     df = spark.createDataFrame([_row(random.Random(seed)) for seed in range(60)], SCHEMA).repartition(8)
     leaves = _leaves(df.schema.json())
     place = lake.places.at(str(tmp_path / "table"))
-    files = jobs.run(df, jobs.Target(place=place, columns=tuple(one.path for one in leaves)), uuid4())
+    files = jobs.run(df, JobTarget(place=place, columns=tuple(one.path for one in leaves)), uuid4())
     assert sum(one.rows for one in files) == 60
     for file in files:
         data = pq.read_table(f"{place.url}/{file.name}")
@@ -69,9 +70,9 @@ def test_columns_of_which_a_footer_cannot_tell_have_no_bounds(
         "select double('nan') as nan, double('inf') as inf,"
         " repeat('x', 5000) as long, cast(null as int) as none, cast(unhex('FF') as string) as odd, 1L as one"
     )
-    leaves = [Leaf((name,), kind) for name, kind in _leaves_by_name(df.schema.json()).items()]
+    leaves = [Leaf((name,), kind, (name,)) for name, kind in _leaves_by_name(df.schema.json()).items()]
     place = lake.places.at(str(tmp_path / "table"))
-    (file,) = jobs.run(df, jobs.Target(place=place, columns=tuple(one.path for one in leaves)), uuid4())
+    (file,) = jobs.run(df, JobTarget(place=place, columns=tuple(one.path for one in leaves)), uuid4())
     told = json.loads(stats_of(file, leaves))
     assert told["minValues"] == told["maxValues"] == {"one": 1}
     assert told["nullCount"]["none"] == 1
@@ -84,10 +85,10 @@ def test_decimals_are_kept_as_numbers_whatever_the_session_says(
 ) -> None:
     spark.conf.set("spark.sql.parquet.writeLegacyFormat", legacy)
     df = spark.sql("select cast(v as decimal(9,2)) as small from values (-1.5), (2.25) as t(v)").coalesce(1)
-    target = jobs.Target(place=lake.places.at(str(tmp_path / "table")), columns=(("small",),))
+    target = JobTarget(place=lake.places.at(str(tmp_path / "table")), columns=(("small",),))
     (file,) = jobs.run(df, target, uuid4())
     assert [one.type for one in file.columns] == ["INT32"]
-    told = json.loads(stats_of(file, [Leaf(("small",), "decimal(9,2)")]))
+    told = json.loads(stats_of(file, [Leaf(("small",), "decimal(9,2)", ("small",))]))
     assert (told["minValues"], told["maxValues"]) == ({"small": -1.5}, {"small": 2.25})
 
 
@@ -139,8 +140,9 @@ def _row(dice: random.Random) -> tuple[Any, ...]:
 
 def _leaves(schema: str) -> list[Leaf]:
     plain = [one for one in parse_schema(schema).fields if isinstance(one.type, str)]
-    inside = [Leaf(("part", "x"), "integer"), Leaf(("part", "y", "z"), "string")]
-    return [*(Leaf((one.name,), one.type) for one in plain), *inside]
+    parts = {("part", "x"): "integer", ("part", "y", "z"): "string"}
+    inside = [Leaf(path, kind, path) for path, kind in parts.items()]
+    return [*(Leaf((one.name,), one.type, (one.name,)) for one in plain), *inside]
 
 
 def _leaves_by_name(schema: str) -> dict[str, Any]:

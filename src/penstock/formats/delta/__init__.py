@@ -12,13 +12,14 @@ FORMAT: Final = TableFormat(
     content_type="DELTA_LAKE_TABLE",
     access_rules="penstock.formats.delta.access:RULES",
     cli="penstock.formats.delta.cli.format_cli:DeltaCli",
-    server_imports=("penstock.formats.delta.lake.handlers",),
     table_view="penstock.formats.delta.lake.view:DeltaView",
     row_formats=("delta",),
     members={
         "lake.delta": "penstock.formats.delta.lake.tables:DeltaTables",
         "table.delta": "penstock.formats.delta.lake.view:DeltaView",
     },
+    server_imports=("penstock.formats.delta.lake.handlers",),
+    spark="penstock.formats.delta.spark.format:DeltaSpark",
     commands={
         "delta": Command(
             "penstock.formats.delta.cli.commands:delta",

@@ -13,8 +13,6 @@ FORMAT: Final = TableFormat(
     content="penstock.formats.files.content:FilesTable",
     access_rules="penstock.formats.files.access:RULES",
     cli="penstock.formats.files.cli.format_cli:FilesCli",
-    routes="penstock.formats.files.routes:ROUTES",
-    server_imports=("penstock.formats.files.lake.handlers",),
     table_view="penstock.formats.files.lake.view:FilesView",
     row_formats=("parquet", "csv"),
     members={
@@ -25,6 +23,9 @@ FORMAT: Final = TableFormat(
         "proposed.files": "penstock.formats.files.lake.proposed_files:find_proposed_files",
         "table.files": "penstock.formats.files.lake.table:Files",
     },
+    routes="penstock.formats.files.routes:ROUTES",
+    server_imports=("penstock.formats.files.lake.handlers",),
+    spark="penstock.formats.files.spark.format:FilesSpark",
     commands={
         "files": Command(
             "penstock.formats.files.cli.commands:files", summary="List, read, write and copy files of tables."

@@ -41,8 +41,8 @@ class FilesPlugin(FormatPlugin):
     name = NAME
     content_type = FilesTable.content_type
     calls = (*CALLS, *CARE_CALLS)
-    sweep_call = SweepFiles
     usage = "a table of files, which has no rows of its own: its files are in .files"
+    sweep_call = SweepFiles
 
     @cached_property
     def rules(self) -> Format:

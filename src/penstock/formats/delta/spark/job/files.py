@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -15,6 +15,7 @@ from penstock.formats.delta.rows.writing import check_features
 from penstock.formats.delta.spark.job import jobs
 from penstock.formats.delta.spark.job.actions import file_actions
 from penstock.formats.delta.spark.job.footers import told_leaves
+from penstock.formats.delta.spark.job.outputs import JobTarget
 from penstock.formats.delta.spark.job.partitions import fields_of, named_for_directories
 from penstock.formats.delta.spark.writes.schemas import check_names
 from penstock.lake.job_files import remove_files
@@ -38,6 +39,7 @@ def write_files(
     *,
     branch: str,
     has_changes: bool = False,
+    clustering: Collection[tuple[str, ...]] = frozenset(),
     options: Mapping[str, str] = {},
 ) -> list[Add | Cdc]:
     """Write rows as files of a table that is at a location, or will be; see ``JobTable.write``.
@@ -47,20 +49,20 @@ def write_files(
     check_features(metadata)
     check_names(metadata)
     fields = fields_of(metadata)
-    leaves = told_leaves(indexed_leaves(metadata))
-    target = jobs.Target(
+    leaves = told_leaves(indexed_leaves(metadata, clustering))
+    target = JobTarget(
         place=lake.places.at(location),
         partition_by=metadata.partition_columns,
         has_changes=has_changes,
         subdirectory=data_folder(lake, branch).rstrip("/"),
         prefix_length=_prefix_length(metadata.configuration),
-        columns=tuple(one.path for one in leaves),
+        columns=tuple(one.stored for one in leaves),
         options=options,
     )
     with refusals_told():
         files = jobs.run(named_for_directories(df, fields, _name_max_bytes(target)), target, uuid4())
     try:
-        actions = file_actions(files, metadata)
+        actions = file_actions(files, metadata, leaves)
     except PenstockError:
         remove_files(target.place, (one.name for one in files))
         raise
@@ -68,7 +70,7 @@ def write_files(
     return actions
 
 
-def _name_max_bytes(target: jobs.Target) -> int | None:
+def _name_max_bytes(target: JobTarget) -> int | None:
     """How long the name of a partition's directory may be; ``None`` where none is made, or not on a disk."""
     return None if target.prefix_length or "://" in target.place.url else NAME_MAX_BYTES
 

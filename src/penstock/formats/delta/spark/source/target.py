@@ -16,7 +16,7 @@ from penstock.errors import InvalidRequest, KeyNotFound, PenstockError
 from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, Part
 from penstock.formats.delta.lake.replaced_parts import check_inside, parts_of
-from penstock.formats.delta.lake.table import data_folder, table_commit
+from penstock.formats.delta.lake.table import clustering_of, data_folder, table_commit
 from penstock.formats.delta.lake.written_files import names_of
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -53,7 +53,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """When the task began. Other machines have other monotonic clocks."""
 
 
-class Written(WriterCommitMessage):
+class TaskMessage(WriterCommitMessage):
     """What one task wrote: the actions that would add its files, as lines of a log."""
 
     def __init__(self, lines: tuple[bytes, ...], query: str = "", planned: Planned | None = None) -> None:
@@ -66,7 +66,7 @@ Messages = Sequence[WriterCommitMessage | None]
 """One of each task that ended well, ``None`` of the others."""
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
     """A table of a branch, as it was when the job was planned. Travels to the tasks."""
 
     options: Options
@@ -82,6 +82,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """What makes it so, if it is not yet."""
     folder: str
     """Where below the table files go."""
+    clustering: tuple[tuple[str, ...], ...]
+    """The columns that the table is clustered by, as its files call them."""
     replaces: tuple[Part, ...] | None
     """What the commit removes; nothing, if that is ``None``."""
     began: Began
@@ -93,14 +95,20 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             return ()
         places = Places()
         try:
-            adds = write_files(places.at(self.location), self.metadata, rows, prefix=self.folder)
+            adds = write_files(
+                places.at(self.location),
+                self.metadata,
+                rows,
+                prefix=self.folder,
+                clustering=self.clustering,
+            )
         finally:
             places.close()
         return tuple(write_action(one) for one in adds)
 
-    def as_planned(self, messages: Messages) -> Target:
+    def as_planned(self, messages: Messages) -> SourceTarget:
         """The same table as the tasks knew it: what has become of it since is for the commit to judge."""
-        known = [one.planned for one in messages if isinstance(one, Written) and one.planned is not None]
+        known = [one.planned for one in messages if isinstance(one, TaskMessage) and one.planned is not None]
         if not known:
             return self
         oldest = min(known, key=lambda one: one.version)
@@ -111,7 +119,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_vain(self, messages: Messages) -> bool:
         """Whether a commit would change nothing: rows are to be added, and there are none."""
-        has_rows = any(one.lines for one in messages if isinstance(one, Written))
+        has_rows = any(one.lines for one in messages if isinstance(one, TaskMessage))
         return not has_rows and not self.changes and self.replaces is None
 
     def commit(self, lake: Lake, messages: Messages, key: UUID, txn: Txn | None) -> Ratified | None:
@@ -164,7 +172,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return lake.do(call)
 
 
-def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> Target:
+def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> SourceTarget:
     """The table that rows of a schema are to be written to.
 
     ``KeyNotFound`` if there is none, ``InvalidRequest`` for rows that it cannot hold, as far as their schema
@@ -178,7 +186,8 @@ def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> Ta
         branch = options.ref if options.ref is not None else lake.default_branch
         now = _found(lake, options, branch)
         folder, began = data_folder(lake, branch), Began.now(lake)
-    protocol, is_now = now.declared()
+        protocol, is_now = now.declared()
+        clustering = clustering_of(lake.table(options.table, branch), protocol)
     metadata = with_columns(is_now, schema, case_sensitive=False) if options.merge_schema else is_now
     check_condition(options.replace_where, metadata)
     check_features(metadata)
@@ -187,7 +196,7 @@ def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> Ta
     conformed(pa.RecordBatch.from_pylist([], schema=given), parse_schema(metadata.schema_string))
     newer = protocol_for(protocol, metadata) if metadata != is_now else None
     changes = [one for one in (newer, metadata if metadata != is_now else None) if one is not None]
-    return Target(
+    return SourceTarget(
         options=options,
         branch=branch,
         id=now.id,
@@ -197,6 +206,7 @@ def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> Ta
         metadata=metadata,
         changes=tuple(changes),
         folder=folder,
+        clustering=clustering,
         replaces=parts_of(metadata, None, options.replace_where) if is_overwrite else None,
         began=began,
     )
@@ -224,7 +234,7 @@ def _reader(batches: Iterator[Any]) -> Any:
 
 def _adds(messages: Messages) -> Iterator[Add]:
     for message in messages:
-        for line in message.lines if isinstance(message, Written) else ():
+        for line in message.lines if isinstance(message, TaskMessage) else ():
             add = parse_action(line)
             assert isinstance(add, Add)
             yield add
