@@ -11,6 +11,7 @@ import penstock
 from penstock.errors import JobOver, ReferenceExists
 from penstock.formats.files.lake.calls import AbortJob, ListJobs
 from penstock.kernel.attempts import Attempts
+from penstock.kernel.hand_off import HandOff
 from penstock.kernel.jobs import Jobs
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
@@ -279,7 +280,7 @@ def test_a_job_that_died_while_it_committed_is_settled_by_its_branch(
 
     with monkeypatch.context() as patch:
         if has_landed:
-            patch.setattr(Jobs, "landed", dying)
+            patch.setattr(HandOff, "note_landed", dying)
         else:
             patch.setattr(lake.kernel, "commit", dying)
         with pytest.raises(KeyboardInterrupt):

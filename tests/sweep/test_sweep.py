@@ -205,7 +205,7 @@ class Chained(Holding):
 
     def apply(self, table: Table, change: Change, prepared: object) -> Applied:
         blobs = dict(chained(change.intent))
-        return Applied(DeltaTable(state=b"s", held=(list(blobs)[-1],)), blobs)
+        return Applied(DeltaTable(location="/tables/chained", state=b"s", held=(list(blobs)[-1],)), blobs)
 
 
 def chained(data: bytes) -> list[tuple[ObjectId, bytes]]:
