@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
+from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from tests.interop.delta.homes import Home, home_on
-from tests.interop.delta.session import DeltaSpark
+from tests.interop.delta.session import DeltaSpark, SparkError
 from tests.servers.process import Missing
 
 KEY = "orders"
@@ -106,3 +107,32 @@ def test_a_table_that_a_lake_made_clustered_is_clustered_by_spark_once_it_is_rel
     table.append(rows(5))
     assert table.snapshot().clustering == (("id",),)
     assert ids_to_spark(spark, name) == ids(table) == [1, 2, 3, 4, 5]
+
+
+# -- constraints -------------------------------------------------------------------------------------------
+
+
+def test_constraints_of_spark_are_kept_by_a_lake_and_constraints_of_a_lake_by_spark(
+    spark: DeltaSpark, disk: Home, lake: Lake
+) -> None:
+    location = f"{disk.tables}/constrained"
+    name = f"delta.`{location}`"
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, name STRING) USING delta")
+    spark.sql(f"ALTER TABLE {name} ADD CONSTRAINT positive CHECK (id > 0)")
+    spark.sql(f"INSERT INTO {name} VALUES (1, 'n1')")
+    lake.delta.adopt(location, KEY)
+    table = lake.table(KEY)
+    table.append(rows(2))
+    with pytest.raises(InvalidRequest, match="'positive'"):
+        table.append(rows(-2))
+    assert ids_to_spark(spark, name) == [1, 2]
+    lake.delta.release(KEY)
+    made = lake.create_table("made", data=rows(1), properties={"delta.constraints.small": "id < 100"})
+    made.backfill_to_version()
+    assert ids_to_spark(spark, f"delta.`{made.location}`") == [1]
+    lake.delta.release("made")
+    for place, condition, wrong in ((location, "positive", -1), (made.location, "small", 100)):
+        with pytest.raises(SparkError, match=f"(?i){condition}"):
+            spark.sql(f"INSERT INTO delta.`{place}` VALUES ({wrong}, 'x')")
+        spark.sql(f"INSERT INTO delta.`{place}` VALUES (3, 'n3')")
+    assert ids_to_spark(spark, name) == [1, 2, 3]

@@ -280,12 +280,6 @@ ADVICE: dict[str, tuple[str, tuple[str, ...], str, str]] = {
         "DROP FEATURE rowTracking",
         "DROP FEATURE rowTracking",
     ),
-    "checkConstraints": (
-        "id INT, name STRING",
-        ("ADD CONSTRAINT positive CHECK (id > 0)",),
-        "DROP CONSTRAINT …",
-        "DROP CONSTRAINT positive",
-    ),
     "allowColumnDefaults": (
         "id INT, name STRING",
         (

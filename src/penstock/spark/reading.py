@@ -22,11 +22,11 @@ from penstock.formats.files.spark.orders import check_not_given
 from penstock.formats.files.spark.reading import Wanted
 from penstock.formats.lance.lake.installed import require_lance
 from penstock.formats.lance.spark.orders import LANCE, NOT_LANCE
+from penstock.formats.rows.spark_conditions import means_the_same
 from penstock.model.content import FilesTable, LanceTable
 from penstock.model.keys import Key
 from penstock.spark.analysis import analysing, condition_of
 from penstock.spark.arguments import check_version
-from penstock.spark.scan.conditions import means_the_same
 from penstock.spark.scan.origins import origin_of
 from penstock.spark.schemas import quoted
 from penstock.spark.sessions import lake_of

@@ -81,8 +81,6 @@ def test_an_old_table_that_uses_nothing_special_is_read_and_written(writer: int)
 @pytest.mark.parametrize(
     ("feature", "metadata"),
     [
-        ("invariants", column(**{"delta.invariants": "{}"})),
-        ("checkConstraints", configured(**{"delta.constraints.positive": "id > 0"})),
         ("generatedColumns", column(**{"delta.generationExpression": "1"})),
         ("identityColumns", column(**{"delta.identity.start": 1})),
         ("allowColumnDefaults", column(CURRENT_DEFAULT="1")),

@@ -57,6 +57,7 @@ from penstock.formats.delta.owner.ownership import PROTECTED
 from penstock.formats.delta.protocol.actions import Action, Metadata, Protocol, write_action
 from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns, unite
 from penstock.formats.delta.protocol.conflicts import Conflict, rebase
+from penstock.formats.delta.protocol.constraints import added_constraints
 from penstock.formats.delta.protocol.features import supported
 from penstock.formats.delta.protocol.isolation import Isolation, isolation_for, table_isolation
 from penstock.formats.delta.protocol.transaction import Transaction, Winner, last
@@ -501,7 +502,14 @@ class _Merging:
         So it is where a commit is repeated without the one that added the columns: nobody would see them.
         """
         lands = last(net.state, Metadata) or known(self._table, line_of(stays).declared).metadata
-        if not net.adds or written is None or can_hold(lands.schema_string, written.schema_string):
+        if not net.adds or written is None:
+            return
+        for constraint in added_constraints(written, lands):
+            raise Refused(
+                f"has {constraint}, and the rows that come were not checked against it; bring the"
+                f" commits along that changed the constraints; {WAY_OUT}"
+            )
+        if can_hold(lands.schema_string, written.schema_string):
             return
         names = missing_columns(lands.schema_string, written.schema_string)
         told = ", ".join(f"'{name}'" for name in names[:_SHOWN]) or "others"

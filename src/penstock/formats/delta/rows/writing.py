@@ -26,6 +26,7 @@ from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.protocol.actions import Add, Metadata, Values
 from penstock.formats.delta.protocol.feature_table import FEATURES, Support
 from penstock.formats.delta.protocol.features import in_use
+from penstock.formats.delta.rows.constraint_checks import RowChecks
 from penstock.formats.delta.rows.row_checks import check_columns, conformed
 from penstock.formats.delta.rows.stats import Leaf, Statistics, indexed_leaves
 from penstock.formats.rows.arrow_types import arrow_schema, loosened, pa, pc, pq
@@ -55,25 +56,32 @@ def write_files(
     waiting_max_bytes: int = WAITING_MAX_BYTES,
     prefix: str = "",
     clustering: Collection[tuple[str, ...]] = frozenset(),
+    are_checked: bool = False,
 ) -> list[Add]:
     """Write rows as data files of a table, and return the actions that would add them.
 
     ``data`` is anything with ``__arrow_c_stream__``: a table or reader of Arrow, a frame of pandas or Polars.
     ``prefix`` is a folder below the table that the files go into. ``clustering`` are the columns that it is
-    clustered by, as files call them: of these there are always statistics.
+    clustered by, as files call them: of these there are always statistics. Rows that are written anew
+    ``are_checked``: they satisfy the table's constraints.
 
     A column that the data lacks is null, if it may be. ``InvalidRequest`` names a column that the table does
-    not have, a null where none may be, and a type or a value that the table's type cannot hold without loss;
-    ``UnsupportedFeature`` names a feature of the table that asks for more than this does. If anything fails,
+    not have, a null where none may be, a constraint that is not true for a row, and a type or a value that
+    the table's type cannot hold without loss; ``UnsupportedFeature`` names a constraint that cannot be
+    evaluated, and a feature of the table that asks for more than this does. If anything fails,
     the files that were written are removed again, as far as possible.
     """
     target = _Target(place, metadata, prefix, clustering)
     reader = _reader(data)
     check_columns(reader.schema, target.schema)
+    checks = None if are_checked else RowChecks(metadata)
     waiting: dict[tuple[str | None, ...], _OpenFile] = {}
     try:
         for batch in _pieces(reader):
-            for values, rows in target.partitions(conformed(batch, target.schema)):
+            fitting = conformed(batch, target.schema)
+            if checks is not None:
+                checks.check(fitting)
+            for values, rows in target.partitions(fitting):
                 file = waiting.get(values) or _OpenFile(target, values)
                 waiting[values] = file
                 file.add(rows)

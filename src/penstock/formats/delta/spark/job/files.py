@@ -14,6 +14,7 @@ from penstock.formats.delta.rows.stats import indexed_leaves
 from penstock.formats.delta.rows.writing import check_features
 from penstock.formats.delta.spark.job import jobs
 from penstock.formats.delta.spark.job.actions import file_actions
+from penstock.formats.delta.spark.job.constraints import constrained
 from penstock.formats.delta.spark.job.footers import told_leaves
 from penstock.formats.delta.spark.job.partitions import fields_of, named_for_directories
 from penstock.formats.delta.spark.writes.schemas import check_names
@@ -58,8 +59,9 @@ def write_files(
         columns=tuple(one.stored for one in leaves),
         options=options,
     )
+    checked = constrained(df, metadata, fields, has_changes=has_changes)
     with refusals_told():
-        files = jobs.run(named_for_directories(df, fields, _name_max_bytes(target)), target, uuid4())
+        files = jobs.run(named_for_directories(checked, fields, _name_max_bytes(target)), target, uuid4())
     try:
         actions = file_actions(files, metadata, leaves)
     except PenstockError:

@@ -21,9 +21,9 @@ from penstock.formats.delta.protocol.partition_conditions import partition_part
 from penstock.formats.delta.spark.job.partitions import fields_of
 from penstock.formats.delta.spark.scan.log_values import log_value
 from penstock.formats.rows.schema import Field, StructType
+from penstock.formats.rows.spark_conditions import means_the_same
 from penstock.spark import jar
 from penstock.spark.analysis import Condition, analysing
-from penstock.spark.scan.conditions import means_the_same
 from penstock.spark.schemas import is_case_sensitive, spark_schema
 
 if TYPE_CHECKING:

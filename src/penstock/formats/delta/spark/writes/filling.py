@@ -27,9 +27,9 @@ from penstock.formats.delta.spark.writes.orders import Order
 from penstock.formats.delta.spark.writes.replacing import replace_rows
 from penstock.formats.delta.spark.writes.schemas import check_names, schema_of
 from penstock.formats.rows.schema import parse_schema
+from penstock.formats.rows.spark_conditions import means_the_same
 from penstock.lake.job_files import removed_if_refused
 from penstock.lake.write_jobs import SaveMode
-from penstock.spark.scan.conditions import means_the_same
 from penstock.spark.schemas import described, is_case_sensitive
 
 if TYPE_CHECKING:
