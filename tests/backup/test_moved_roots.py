@@ -30,15 +30,16 @@ from penstock.errors import (
     Unavailable,
     UnsupportedFormat,
 )
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.rest.api import LANCE
 from penstock.kernel.description import BACKUPS_VERSION, MOVED_ROOTS_VERSION, read_description
 from penstock.kernel.settings import Settings
 from penstock.lake.backup import backup_lake, restore_backup, verify_backup
 from penstock.lake.checks import Proposed
 from penstock.lake.embedded import Embedded
-from penstock.lake.moved_locations import LOCATIONS
+from penstock.lake.moved_locations import location_fields
 from penstock.lake.root_maps import map_root, unmap_root
-from penstock.model.content import DeltaTable, LanceTable
+from penstock.model.nessie import DeltaTable
 from penstock.server.access import OpenGate
 from penstock.server.nessie.v2 import V2
 from penstock.storage.moved_roots import MovedRoot
@@ -727,8 +728,8 @@ CALLED = {
 
 
 def test_every_field_of_calls_and_answers_that_is_a_location_is_mapped() -> None:
-    kinds = [one for one in _structs(msgspec.Struct) if one.__module__.startswith("penstock.lake.")]
-    kinds = [one for one in kinds if re.search(r"answers|calls?$", one.__module__)]
+    homes = re.compile(r"penstock\.(lake|formats\.\w+\.lake)\..*(answers|calls?)")
+    kinds = [one for one in _structs(msgspec.Struct) if homes.fullmatch(one.__module__)]
     assert {"About", "SweepTables", "LanceVersion", "FileEntry"} < {one.__name__ for one in kinds}
     named = {
         (kind.__name__, name)
@@ -736,5 +737,5 @@ def test_every_field_of_calls_and_answers_that_is_a_location_is_mapped() -> None
         for name in kind.__struct_fields__
         if CALLED & set(name.split("_"))
     }
-    mapped = {(kind.__name__, name) for kind, names in LOCATIONS.items() for name in names}
+    mapped = {(kind.__name__, name) for kind in kinds for name in location_fields(kind)}
     assert named - mapped == NO_LOCATIONS

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.formats.delta.lake.answers import Ratified
+from penstock.lake.answers import Ratified
 from penstock.lake.lake import Lake
 
 ID: Final = re.compile(

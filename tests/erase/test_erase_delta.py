@@ -24,8 +24,8 @@ from penstock.errors import (
     NotManaged,
     UnsupportedFeature,
 )
+from penstock.formats.delta.branch_log.replacing import removal
 from penstock.formats.delta.lake.erase import DeltaErasure
-from penstock.formats.delta.lines.replacing import removal
 from penstock.formats.delta.protocol.actions import Cdc, DeletionVector
 from penstock.kernel.revert import RevertRequest
 from penstock.kernel.settings import Settings

@@ -18,9 +18,9 @@ import pytest
 
 from penstock.errors import TableConflict, UnsupportedFeature
 from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.scan import to_arrow
 from penstock.formats.delta.log.snapshot import load_snapshot
-from penstock.formats.delta.owner.handover import Handover
-from penstock.formats.delta.rows.scan import to_arrow
+from penstock.formats.delta.ownership.handover import Handover
 from penstock.lake.table import Table
 from penstock.stores.memory import MemoryStore
 from tests.formats.delta.lakes import doing_before_the_put, opened

@@ -22,7 +22,7 @@ def _calls(kind: type[Call[Any]] = Call) -> Iterator[type[Call[Any]]]:
 
 def test_every_call_of_penstock_that_travels_is_in_the_list_of_all() -> None:
     travelling = {
-        kind for kind in _calls() if kind.__module__.startswith("penstock.lake") and hasattr(kind, "path")
+        kind for kind in _calls() if kind.__module__.startswith("penstock.") and hasattr(kind, "path")
     }
     assert travelling == set(CALLS)
     assert len(CALLS) == len(travelling)

@@ -16,9 +16,9 @@ import pytest
 import penstock
 from penstock import Settings
 from penstock.errors import AdministratorError, CommitConflict, InvalidRequest, PenstockError
+from penstock.formats.delta.branch_log.intents import Create, change
 from penstock.formats.delta.lake import table as delta
 from penstock.formats.delta.lake.calls import ActionsFile, CommitTables, Looked, Part, TableCommit
-from penstock.formats.delta.lines.intents import Create, change
 from penstock.lake.lake import Lake
 from penstock.lake.row_input import schema_text
 from penstock.model.keys import Key
@@ -39,7 +39,8 @@ import sys, threading, penstock
 with penstock.open(sys.argv[1]) as lake:
     lake.branch().create_namespace("a")
     lake.log()
-    print(threading.active_count(), any(name.startswith("penstock.formats.delta") for name in sys.modules),
+    parts = tuple("penstock.formats.delta." + one for one in ("log", "rows", "lines", "owner"))
+    print(threading.active_count(), any(name.startswith(parts) for name in sys.modules),
           "pyarrow" in sys.modules)
 """
     ran = subprocess.run(

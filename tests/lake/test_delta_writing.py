@@ -31,7 +31,7 @@ from penstock.formats.delta.lake.calls import (
     Part,
     TableCommit,
 )
-from penstock.formats.delta.owner.handover import Handover
+from penstock.formats.delta.ownership.handover import Handover
 from penstock.formats.delta.protocol.actions import Add, write_commit
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Remote

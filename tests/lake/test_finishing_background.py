@@ -17,9 +17,9 @@ import penstock
 from penstock import Settings
 from penstock.errors import AdministratorError, ForeignCommit, InvalidRequest, Unavailable
 from penstock.formats.delta.lake.parts import DeltaParts
-from penstock.formats.delta.log import maintenance
-from penstock.formats.delta.log.maintenance import Maintenance
 from penstock.formats.delta.plugin import DeltaPlugin
+from penstock.formats.delta.publishing import maintenance
+from penstock.formats.delta.publishing.maintenance import Maintenance
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.formats.lance.lake.parts import LanceParts
 from penstock.formats.lance.promoter import Promoter

@@ -31,7 +31,9 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.formats.delta.lake.calls import CreateTable
-from penstock.formats.delta.owner.tables import Tables
+from penstock.formats.delta.ownership.tables import Tables
+from penstock.formats.files.content import FilesTable
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.calls import CommitLance, DeclareLance, RegisterLance
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.known_tables import RESERVED_S, KnownTables
@@ -39,8 +41,8 @@ from penstock.kernel.leases import Leases
 from penstock.kernel.references import References
 from penstock.lake.answers import SweptTable
 from penstock.lake.call import Call
-from penstock.model.content import DeltaTable, FilesTable, LanceTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.references import Kind, Reference
 from penstock.server.access import Guarded
 from penstock.stores.memory import MemoryStore
@@ -262,7 +264,7 @@ def test_an_id_whose_request_was_never_decided_is_free_when_another_process_has_
 
 
 BEFORE_SENT = {
-    "delta": "penstock.formats.delta.owner.first_version.FirstVersion.of",
+    "delta": "penstock.formats.delta.ownership.first_version.FirstVersion.of",
     "lance": "penstock.formats.lance.owning.Ownership.claim",
 }
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.intents import Create, Declare, Placed, Step, Steps, encode_steps
 from penstock.formats.lance.lake.parts import LanceParts
 from penstock.formats.lance.manifests import Manifest, Operation, transaction
@@ -15,10 +16,9 @@ from penstock.formats.lance.state import NAME, Versions, state_of
 from penstock.formats.lance.wire import Message
 from penstock.kernel.conflict import content_of
 from penstock.kernel.kernel import Kernel
-from penstock.lake.on_demand import lance_on_demand
+from penstock.lake.on_demand import OnDemand
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.commits import CommitMeta
-from penstock.model.content import LanceTable
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.keys import Key
 from penstock.model.operations import Change
@@ -109,7 +109,7 @@ class Tables:
         self.directory, self.template = directory, template
         self.store = MemoryStore() if store is None else store
         self.places = places or Places()
-        known = (lance_on_demand(lambda: self.parts.format),)
+        known = (OnDemand("lance", LanceTable, lambda: self.parts.format, takes_any_base=True),)
         self.kernel = Kernel(self.store, known, meter=meter)
         self.parts = LanceParts(self.kernel, self.places, lake)
         self.promoter = self.parts.promoter

@@ -19,13 +19,13 @@ from penstock.errors import (
     PenstockError,
     TableConflict,
 )
-from penstock.formats.delta.lake.answers import Ratified
 from penstock.formats.delta.lake.calls import CommitTables, CreateTable
 from penstock.formats.delta.spark.job import files as files_module
 from penstock.formats.delta.spark.job import tables
 from penstock.formats.delta.spark.writes import creating
 from penstock.kernel.reachable import silent
 from penstock.kernel.settings import Settings
+from penstock.lake.answers import Ratified
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key

@@ -10,7 +10,7 @@ import lance_namespace as ln
 import pytest
 
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, Unavailable
-from penstock.formats.delta.lines.seen import NO_ROWS
+from penstock.formats.delta.branch_log.seen import NO_ROWS
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake

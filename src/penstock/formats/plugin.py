@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from penstock.kernel.checks import Proposal
     from penstock.kernel.fsck import Damage
     from penstock.kernel.reachable import Progress
-    from penstock.lake.answers import SweptTable
-    from penstock.lake.call import Call
+    from penstock.lake.answers import Ratified, SweptTable
+    from penstock.lake.call import Call, Said
     from penstock.lake.calls import EraseTable, SweepTables
     from penstock.lake.embedded import Embedded
     from penstock.lake.erase import Erasure
     from penstock.lake.resync_calls import Resync, ResyncedTable
     from penstock.lake.table import Table
+    from penstock.lake.table_writing import RowWrite
 
 NAMES_MAX: Final = 3
 """How many files of one table are named."""
@@ -140,6 +141,37 @@ class TableSweep(Protocol):
         """Sweep folders that no commit has, unless they are among the locations; at most so many."""
 
 
+class TableView(Protocol):
+    """What a program does with a table of a format, wherever the lake is."""
+
+    @property
+    def location(self) -> str:
+        """Where its files are."""
+
+    @property
+    def version(self) -> int:
+        """Its latest version."""
+
+    def to_arrow(self, columns: Sequence[str] | None, where: str | None) -> Any:
+        """The rows as a ``pyarrow.Table``."""
+
+    def append(self, data: Any, said: Said, idempotency_key: str | None) -> Ratified:
+        """Add rows."""
+
+    def overwrite(
+        self,
+        data: Any,
+        partitions: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
+        where: str | None,
+        said: Said,
+        idempotency_key: str | None,
+    ) -> Ratified:
+        """Put rows in the place of all, or of those in some partitions."""
+
+    def write(self, rows: RowWrite) -> Any:
+        """Write rows; the table is created if it is not there. ``None`` if there was nothing to be done."""
+
+
 class FormatPlugin:
     """A table format, for one open lake. What a format does not have, it leaves as it is here."""
 
@@ -149,6 +181,11 @@ class FormatPlugin:
     """What a lake stores of a table of the format."""
     calls: ClassVar[tuple[type[Call[Any]], ...]] = ()
     """The calls that the format answers."""
+    usage: ClassVar[str]
+    """What a table of the format is and how it is used, for who takes it for one of another format."""
+    sweep_call: ClassVar[type[Any] | None] = None
+    """The one of them that sweeps files which tables of the format share: it takes ``remove_data`` and
+    ``dry_run``, and answers ``SweptFiles``."""
     record_folders: ClassVar[tuple[str, ...]] = ()
     """Folders inside of a table's folder that hold its records. No other table may lie in one."""
     folder_notes: ClassVar[tuple[str, ...]] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import ClassVar
 
 import msgspec
 
@@ -17,6 +18,8 @@ from penstock.storage.moved_roots import MovedRoot
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """What a lake is."""
+
+    location_fields: ClassVar[tuple[str, ...]] = ("warehouse", "roots")
 
     id: str
     """The lake's own id, which stays when it moves to another store."""
@@ -135,6 +138,8 @@ class Landing(msgspec.Struct, frozen=True, kw_only=True):
 class SweptTable(msgspec.Struct, frozen=True, kw_only=True):
     """What a sweep found among the files of a Delta or Lance table, and did."""
 
+    location_fields: ClassVar[tuple[str, ...]] = ("location",)
+
     key: Key
     location: str
     data_files: int
@@ -221,3 +226,31 @@ class SweptFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Whether files were removed and not only counted."""
     dry_run: bool = False
     """Whether nothing was removed or noted."""
+
+
+class RatifiedTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A version that a table got."""
+
+    key: Key
+    version: int
+    name: str
+    """Of a file that holds it, relative to the table's root; empty as long as only the lake does."""
+    timestamp_ms: int
+    """When it was committed; 0 of one that landed before, if nobody knows it any more."""
+    repeated: bool = False
+    """Whether the table had it already: this attempt, or this batch of an application, landed before."""
+
+
+class Ratified(msgspec.Struct, frozen=True, kw_only=True):
+    """What a commit of rows came to."""
+
+    commit: Commit
+    """The lake's commit that holds all of them."""
+    tables: tuple[RatifiedTable, ...]
+    """In the order of the request."""
+
+    @property
+    def version(self) -> int:
+        """Of the only table."""
+        (only,) = self.tables
+        return only.version

@@ -56,6 +56,8 @@ class Call(msgspec.Struct, Generic[R], frozen=True, kw_only=True, forbid_unknown
     and has fields of many items says it."""
     pinned_by: ClassVar[tuple[str, ...]] = ()
     """Fields that, if each is the whole id of a commit, make the answer one that never changes."""
+    location_fields: ClassVar[tuple[str, ...]] = ()
+    """Those of its fields that are locations, or addresses of files below one."""
     is_long: ClassVar[bool] = False
     """Whether it takes as long as the lake is large, and tells how far it is."""
     is_vital: ClassVar[bool] = False

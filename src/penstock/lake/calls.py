@@ -97,6 +97,7 @@ class ChangeRoots(Call[About], frozen=True, kw_only=True):
     retry = Retry.SAFE
     makes_lake = True
     counted = ()
+    location_fields = ("add", "remove")
 
     add: tuple[str, ...] = ()
     """Locations, such as `s3://bucket/tables`."""
@@ -203,6 +204,7 @@ class SweepTables(Call[tuple[SweptTable, ...]], frozen=True, kw_only=True):
     makes_lake = False
     is_long = True
     goes_on = True
+    location_fields = ("after",)
 
     key: Key | None = None
     """Only the table at this key."""

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
-from penstock.formats.files.files import is_managed, state_of
-from penstock.formats.files.lake.proposed_files import ProposedFiles
+from penstock.errors import InvalidRequest, KeyNotFound
+from penstock.formats.registry import load_member
 from penstock.kernel import checks
 from penstock.lake.audits.rows import TableRows, rows_proposed
 from penstock.lake.embedded import Embedded
 from penstock.lake.moved_locations import answer_outside
-from penstock.model.content import AnyContent, FilesTable
+from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
+    from penstock.formats.public_types import ProposedFiles
     from penstock.lake.lake import Lake
 
 WILDCARDS: Final = frozenset("*?[")
@@ -90,11 +90,8 @@ class Proposed:
         content = self.get(key)
         if content is None:
             raise KeyNotFound(f"there would be no '{key}' on '{self.branch}'", key=str(key))
-        if not isinstance(content, FilesTable) or not is_managed(content):
-            raise NotManaged(f"'{key}' is no table of files, but a {content.type}", table=str(key))
-        lake = self._lake
-        root, warehouse = state_of(content).root, lake.moved.to_storage(lake.warehouse)
-        return ProposedFiles(self._proposal.objects, lake.places, warehouse, key, root)
+        files: ProposedFiles = load_member("proposed.files")(self._lake, self._proposal, key, content)
+        return files
 
 
 def add_check(lake: Lake, name: str, function: Callable[[Proposed], Any], branch: str) -> None:

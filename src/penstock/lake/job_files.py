@@ -9,15 +9,14 @@ anything else somebody may have committed them, or may be about to.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from penstock.errors import ConflictError, InvalidRequest, PenstockError, RequestError, TransactionOver
-from penstock.formats.delta.protocol.actions import Add, Cdc, decode_path
 from penstock.lake.asked import AFTER_DOUBT
 from penstock.model.transactions import TransactionState
 
@@ -87,25 +86,9 @@ def is_refusal(error: BaseException) -> bool:
     return isinstance(error, RequestError | ConflictError) and AFTER_DOUBT not in error.details
 
 
-@contextmanager
-def removed_if_refused(place: Place, actions: Iterable[Any]) -> Iterator[None]:
-    """If a commit of actions is refused in here, their files are removed: nobody else can name them."""
-    try:
-        yield
-    except PenstockError as error:
-        if is_refusal(error):
-            remove_files(place, names_of(actions))
-        raise
-
-
 def remove_files(place: Place, names: Iterable[str]) -> None:
     """Remove files of a table that no commit can name, as far as possible. What stays is swept later."""
     unwanted = list(names)
     if unwanted:
         with suppress(PenstockError):
             place.delete(unwanted)
-
-
-def names_of(actions: Iterable[Any]) -> list[str]:
-    """The files that actions would make part of a table, below its root."""
-    return [decode_path(one.path) for one in actions if isinstance(one, Add | Cdc)]

@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import msgspec
 
 from penstock.errors import InvalidName, InvalidRequest, LakeNotFound
-from penstock.formats.files.files import check_prefix
-from penstock.formats.files.lake.answers import JobInfo
-from penstock.formats.files.lake.calls import AbortJob, ListJobs
-from penstock.formats.files.lake.care_calls import SweepFiles
-from penstock.formats.files.lake.paths import as_folder
-from penstock.formats.lance.lake.installed import require_lance
+from penstock.formats.registry import load_member
 from penstock.kernel.description import HistoryRule
 from penstock.kernel.fsck import Checked
 from penstock.kernel.reachable import Progress, silent
@@ -48,11 +43,14 @@ from penstock.model.references import Kind, Reference
 from penstock.model.tokens import Token
 
 if TYPE_CHECKING:
-    from penstock.formats.delta.lake.tables import DeltaTables
-    from penstock.formats.files.lake.system import FilesSystem
-    from penstock.formats.lance.lake.exporting import Exported
-    from penstock.formats.lance.lake.importing import Imported
-    from penstock.formats.lance.lake.namespace import PenstockNamespace
+    from penstock.formats.public_types import (
+        DeltaTables,
+        Exported,
+        FilesSystem,
+        Imported,
+        JobInfo,
+        PenstockNamespace,
+    )
     from penstock.kernel.kernel import Kernel
     from penstock.lake.audits.publishing import Published, Publishing
     from penstock.lake.checks import CheckInfo, Proposed
@@ -221,9 +219,8 @@ class Lake:
     @property
     def delta(self) -> DeltaTables:
         """The lake's Delta tables as a whole: adopt and release them, see how far they are published."""
-        from penstock.formats.delta.lake.tables import DeltaTables
-
-        return DeltaTables(self)
+        tables: DeltaTables = load_member("lake.delta")(self)
+        return tables
 
     @property
     def about(self) -> About:
@@ -332,13 +329,8 @@ class Lake:
         A ``pinned`` one reads a branch as it was when it first looked, until it writes itself; others look
         anew every time. ``InvalidRequest`` if ``fsspec`` is not installed.
         """
-        try:
-            from penstock.formats.files.lake.system import FilesSystem
-        except ModuleNotFoundError as missing:
-            if missing.name != "fsspec":
-                raise
-            raise InvalidRequest("a file system needs fsspec: pip install 'penstock[files]'") from None
-        return FilesSystem(self, self._or_default(ref), pinned=pinned)
+        system: FilesSystem = load_member("lake.files_system")(self, self._or_default(ref), pinned=pinned)
+        return system
 
     def lance(self, ref: str | None = None, *, via: str | None = None) -> PenstockNamespace:
         """The Lance tables at a reference as a namespace of Lance, which Lance's own clients use.
@@ -347,10 +339,8 @@ class Lake:
         gives never changes. ``via`` is the reference that led to it, where it is a commit id.
         ``InvalidRequest`` if Lance's packages are not installed.
         """
-        require_lance()
-        from penstock.formats.lance.lake.namespace import PenstockNamespace
-
-        return PenstockNamespace(self, ref, via=via)
+        namespace: PenstockNamespace = load_member("lake.lance")(self, ref, via)
+        return namespace
 
     def import_lance(
         self, root: str | Path, namespace: str | Key | None = None, *, dry_run: bool = False, **said: Any
@@ -361,10 +351,8 @@ class Lake:
         there, below ``namespace`` if one is given. ``InvalidRequest`` with a list if some cannot come: then
         none does. ``said`` may be ``message``, ``author`` and ``idempotency_key``.
         """
-        require_lance()
-        from penstock.formats.lance.lake.importing import import_lance
-
-        return import_lance(self, str(root), namespace, dry_run=dry_run, **said)
+        imported: Imported = load_member("lake.import_lance")(self, root, namespace, dry_run=dry_run, **said)
+        return imported
 
     def export_lance(self, root: str | Path, ref: str | None = None, *, dry_run: bool = False) -> Exported:
         """Make a folder above the Lance tables of a branch a directory namespace that has them.
@@ -373,10 +361,8 @@ class Lake:
         it lists what has come since. ``InvalidRequest`` with a list if some tables cannot be listed there:
         then none is.
         """
-        require_lance()
-        from penstock.formats.lance.lake.exporting import export_lance
-
-        return export_lance(self, str(root), ref, dry_run=dry_run)
+        exported: Exported = load_member("lake.export_lance")(self, root, ref, dry_run=dry_run)
+        return exported
 
     def tables(self, prefix: str | Key | None = None, ref: str | None = None) -> list[Table]:
         """The tables (and views and functions) below a namespace, or all."""
@@ -680,13 +666,16 @@ class Lake:
     ) -> list[JobInfo]:
         """Jobs that run, newest first: all, or those of a table or branch. ``all`` also has those that ended
         lately."""
-        call = ListJobs(key=None if key is None else Key.parse(key), branch=branch, all=all)
+        call: Call[tuple[JobInfo, ...]] = load_member("lake.jobs")(
+            key=None if key is None else Key.parse(key), branch=branch, all=all
+        )
         found = self.pages(call, None, lambda last: {"after": last.id})
         return [*{job.id: job for job in found}.values()]  # one may come on two pages
 
     def abort_job(self, job_id: str, why: str = "") -> JobInfo:
         """Let a job never land. One that is committing, or has committed, stays as it is, and is returned."""
-        return self.do(AbortJob(id=job_id, why=why, who=self.author))
+        call: Call[JobInfo] = load_member("lake.abort_job")(id=job_id, why=why, who=self.author)
+        return self.do(call)
 
     # -- transactions ----------------------------------------------------------------------------------
 
@@ -942,7 +931,8 @@ class Lake:
         setting ``data_grace_days``, or whose job was aborted an hour ago. If anything cannot be read that may
         name one, all stay, and the answer says why.
         """
-        return self.do(SweepFiles(remove_data=remove_data, dry_run=dry_run), progress)
+        call: Call[SweptFiles] = load_member("lake.sweep_files")(remove_data=remove_data, dry_run=dry_run)
+        return self.do(call, progress)
 
     def resync(
         self,
@@ -1014,7 +1004,8 @@ def _way(how: HowToMerge) -> KeyMerge:
     if isinstance(how, KeyMerge):
         return how
     if isinstance(how, Mapping):
-        return KeyMerge(paths={check_prefix(as_folder(one)): _mode(mode) for one, mode in how.items()})
+        check_folder = load_member("merge.folder")
+        return KeyMerge(paths={check_folder(one): _mode(mode) for one, mode in how.items()})
     return KeyMerge(mode=_mode(how))
 
 

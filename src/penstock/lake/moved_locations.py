@@ -1,68 +1,24 @@
 """Locations in calls and answers, of a lake whose files were moved.
 
 Calls are the one way into a lake, and answers the one way out. Inside, a table has the location that it was
-stored with. Callers give and get the place where its files are now.
+stored with. Callers give and get the place where its files are now. A call, and a value in an answer, says
+which of its fields are locations (``location_fields``). What programs store with foreign tables, such as the
+location of metadata, is theirs, and stays as it is.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from penstock.errors import PenstockError
-from penstock.formats.delta.lake.answers import (
-    RecoveredTable,
-    TableMade,
-    TablePlace,
-    TableStatus,
-    TableVersions,
-)
-from penstock.formats.delta.lake.calls import AdoptTable, CreateTable, RecoverTable
-from penstock.formats.files.lake.answers import FileEntry, JobBegun
-from penstock.formats.files.lake.calls import WriteFiles
-from penstock.formats.lance.lake.answers import LanceAbout, LanceDone, LanceStatus, LanceVersion
-from penstock.formats.lance.lake.calls import CreateLanceVersion, DeclareLance, RegisterLance
-from penstock.lake import calls
-from penstock.lake.answers import About, SweptTable
-from penstock.lake.resync_calls import ResyncedTable
-from penstock.model.content import DeltaTable, FilesTable, LanceTable
+from penstock.model.content import ManagedTable
 from penstock.storage.moved_roots import MovedRoots
 
 T = TypeVar("T")
-
-LOCATIONS: Final[dict[type[msgspec.Struct], tuple[str, ...]]] = {
-    DeltaTable: ("location",),
-    LanceTable: ("location",),
-    FilesTable: ("location",),
-    About: ("warehouse", "roots"),
-    calls.ChangeRoots: ("add", "remove"),
-    calls.SweepTables: ("after",),
-    SweptTable: ("location",),
-    ResyncedTable: ("location",),
-    CreateTable: ("location",),
-    AdoptTable: ("location",),
-    RecoverTable: ("location",),
-    TableVersions: ("location",),
-    TableMade: ("location",),
-    RecoveredTable: ("location",),
-    TableStatus: ("location",),
-    TablePlace: ("location",),
-    DeclareLance: ("location",),
-    RegisterLance: ("location",),
-    CreateLanceVersion: ("manifest",),
-    LanceAbout: ("location", "folder"),
-    LanceStatus: ("location",),
-    LanceVersion: ("manifest",),
-    LanceDone: ("location", "folder"),
-    WriteFiles: ("expected",),
-    FileEntry: ("address",),
-    JobBegun: ("folder",),
-}
-"""The fields of calls, contents and answers that are whole locations, or addresses of files below one. What
-programs store with foreign tables, such as Iceberg's metadata, is theirs, and stays as it is."""
 
 
 def call_inside(call: T, moved: MovedRoots) -> T:
@@ -84,10 +40,18 @@ def note_in_error(problem: PenstockError, moved: MovedRoots) -> None:
     problem.details = {name: _text_in(value, moved) for name, value in problem.details.items()}
 
 
+def location_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The fields of a call, a content or a value in an answer that are locations, or addresses below one."""
+    if issubclass(kind, ManagedTable):
+        return ("location",)
+    declared: tuple[str, ...] = getattr(kind, "location_fields", ())
+    return declared
+
+
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     """A value with other locations; the very same one if it has none that change."""
     if isinstance(value, msgspec.Struct):
-        names = LOCATIONS.get(type(value), ())
+        names = location_fields(type(value))
         changed = {}
         for name in value.__struct_fields__:
             before = getattr(value, name)

@@ -6,18 +6,14 @@ Most commands of the command line have not, and a lake may have no such table at
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from penstock.kernel.format import Applied, Format, Since, Table
-from penstock.model.content import AnyContent, DeltaTable, LanceTable, ManagedTable
+from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.merges import ChangeSummary
 from penstock.model.operations import Change
-
-DELTA: Final = "delta"
-LANCE: Final = "lance"
-"""How changes name these formats."""
 
 
 class OnDemand(Format):
@@ -104,13 +100,3 @@ class OnDemand(Format):
 
     def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
         return self._real().may_move(before, after)
-
-
-def delta_on_demand(real: Callable[[], Format]) -> OnDemand:
-    """The format of Delta tables."""
-    return OnDemand(DELTA, DeltaTable, real, repeats_states=True, may_lose_files=True)
-
-
-def lance_on_demand(real: Callable[[], Format]) -> OnDemand:
-    """The format of Lance tables."""
-    return OnDemand(LANCE, LanceTable, real, takes_any_base=True)

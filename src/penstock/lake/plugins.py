@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from penstock.formats.plugin import FormatPlugin
-from penstock.formats.registry import load, table_formats
+from penstock.formats.registry import TableFormat, load, table_formats
 from penstock.model.content import AnyContent
 
 if TYPE_CHECKING:
@@ -28,3 +28,15 @@ def make_plugins(find_lake: Callable[[], Embedded]) -> tuple[FormatPlugin, ...]:
 def find_plugin(content: AnyContent | None) -> type[FormatPlugin] | None:
     """The format of a table that a lake keeps; ``None`` for whatever else a key may hold."""
     return next((plugin for plugin in plugin_types() if plugin.manages(content)), None)
+
+
+def describe_usage(content: AnyContent | None) -> str:
+    """What a table is and how it is used, also of one that a key only points at; empty for anything else."""
+    usages = (plugin.usage for plugin in plugin_types() if isinstance(content, plugin.content_type))
+    return next(usages, "")
+
+
+def find_format(content: AnyContent | None) -> TableFormat | None:
+    """The format of a table, also of one that a key only points at; ``None`` for anything else."""
+    formats = zip(table_formats(), plugin_types(), strict=True)
+    return next((declared for declared, plugin in formats if isinstance(content, plugin.content_type)), None)

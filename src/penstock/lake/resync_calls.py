@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -13,6 +13,8 @@ from penstock.model.keys import Key
 
 class ResyncedTable(msgspec.Struct, frozen=True, kw_only=True):
     """A table that was out of sync with its log or folder, and what a resync made of it."""
+
+    location_fields: ClassVar[tuple[str, ...]] = ("location",)
 
     key: Key
     location: str

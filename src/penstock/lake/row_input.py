@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.rows.schema import StructType, parse_schema, write_schema
+from penstock.formats.rows.schema import StructType, write_schema
 
 UNNAMED_INDEX: Final = re.compile(r"__index_level_\d+__")
 """What pandas calls an index that has no name, where it has to call it something."""
@@ -92,9 +92,7 @@ def rows_of(data: Any) -> Any:
 
 def are_had_once(data: Any) -> bool:
     """Whether rows come as a stream, which is empty once it was read: it cannot tell how long it is."""
-    from penstock.formats.delta.lake.snapshot import TableSnapshot
-
-    return not hasattr(type(data), "__len__") and not isinstance(data, TableSnapshot)
+    return not hasattr(type(data), "__len__") and not getattr(type(data), "is_read_anew", False)
 
 
 def _batches(data: Any, reader: Any, kept: list[str] | None) -> Iterator[Any]:
@@ -137,13 +135,3 @@ def schema_text(schema: Any) -> str:
         "a table is created from a schema or from data: give one of Arrow's or Delta's, or rows with "
         f"'__arrow_c_stream__', not {type(schema).__name__}"
     )
-
-
-def check_fit(rows: Any, schema: str) -> None:
-    """``InvalidRequest`` if rows have other columns than a schema, as far as their own schema tells."""
-    from penstock.formats.delta.rows.row_checks import check_columns
-    from penstock.formats.rows.arrow_types import pa
-
-    if not isinstance(rows, pa.RecordBatchReader):
-        raise InvalidRequest(f"{ROWS}; and this is a {type(rows).__name__}")
-    check_columns(rows.schema, parse_schema(schema))

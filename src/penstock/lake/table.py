@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, RequestError, VersionNotFound
-from penstock.formats.lance.lake.installed import require_lance
+from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
+from penstock.formats.registry import TableFormat, load, load_member, table_formats
+from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.lake import calls
+from penstock.lake.answers import Ratified
+from penstock.lake.plugins import find_format, find_plugin
+from penstock.lake.table_writing import write
 from penstock.lake.transactions.reading import note_reads
 from penstock.model.commits import Commit
-from penstock.model.content import AnyContent, FilesTable, LanceTable
+from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 from penstock.model.merges import MergeResult
 from penstock.model.names import revision_at
 from penstock.model.reads import Read
 
 if TYPE_CHECKING:
-    from penstock.formats.delta.lake.answers import Ratified, TableVersions
-    from penstock.formats.delta.lake.snapshot import PastVersion, TableSnapshot
-    from penstock.formats.delta.lake.table import Actions
-    from penstock.formats.delta.protocol.actions import Metadata
-    from penstock.formats.files.lake.answers import FilesWritten
-    from penstock.formats.files.lake.table import Files
-    from penstock.formats.lance.lake.answers import LanceAbout
-    from penstock.formats.rows.schema import StructType
+    from penstock.formats.plugin import TableView
+    from penstock.formats.public_types import (
+        Actions,
+        DeltaView,
+        Files,
+        FilesWritten,
+        PastVersion,
+        TableSnapshot,
+        TableVersions,
+    )
     from penstock.lake.lake import Lake
+
+T = TypeVar("T")
 
 
 class Table:
@@ -86,11 +94,6 @@ class Table:
         self.note_read(is_listing=True)
         return self._required().type
 
-    @property
-    def _is_lance(self) -> bool:
-        found = self._found()
-        return isinstance(found, LanceTable) and found.state != b""
-
     def log(self, **chosen: Any) -> list[Commit]:
         """The commits that changed it, newest first; takes what ``Lake.log`` takes.
 
@@ -98,119 +101,52 @@ class Table:
         """
         return self.lake.log(self.ref, table=self.key, via=self.via, **chosen)
 
-    # -- tables of files; ``NotManaged`` for others --------------------------------------------------------
+    # -- what tables of all formats have ---------------------------------------------------------------------
 
-    @property
-    def files(self) -> Files:
-        """Its files by path, if it is a table of files; on a branch, to change them, or to make it one."""
-        from penstock.formats.files.lake.table import Files
+    def require_branch(self) -> str:
+        """The branch that it is written on; ``InvalidRequest`` if it is seen at a commit, which stays."""
+        if self.via is not None or len(self.ref) == 64:
+            raise InvalidRequest(
+                f"'{self.key}' is seen at commit {self.ref[:8]}, which never changes; write to it on a "
+                "branch, as in lake.table(…)"
+            )
+        return self.ref
 
-        return Files(self)
+    def _view(self) -> TableView:
+        """What its format does with it; that of the default format says what it is if it is none."""
+        content = self._found()
+        declared = find_format(content) if find_plugin(content) is not None else None
+        return _make_view(self, declared or table_formats()[0])
 
-    # -- Lance tables whose versions the lake decides; ``NotManaged`` for others ---------------------------
-
-    def to_lance(self, **options: Any) -> Any:
-        """A ``lance.LanceDataset`` of what it is here now; takes what ``lance.dataset`` takes.
-
-        On a branch, what is done with it is committed there.
-        """
-        require_lance()
-        from penstock.formats.lance.lake.rows import to_lance
-
-        self.note_read()
-        return to_lance(self, **options)
-
-    # -- Delta tables whose commits the lake decides; ``NotManaged`` for others --------------------------
+    def _ask_view(self, ask: Callable[[TableView], T]) -> T:
+        """Ask the default format first, which saves most tables a call."""
+        default = table_formats()[0]
+        try:
+            return ask(_make_view(self, default))
+        except NotManaged:
+            content = self._found()
+            declared = find_format(content)
+            if find_plugin(content) is None or declared is None or declared is default:
+                raise
+        return ask(_make_view(self, declared))
 
     @property
     def location(self) -> str:
-        """Where its files are; also of a Lance table."""
-        try:
-            return self._latest().location
-        except NotManaged:
-            if not self._is_lance:
-                raise
-        return self._lance().location
+        """Where its files are; ``NotManaged`` for a table of files, which has no place of its own."""
+        return self._ask_view(lambda view: view.location)
 
     @property
     def version(self) -> int:
-        """Its latest version here; also of a Lance table, ``VersionNotFound`` if that has none yet."""
+        """Its latest version here; ``VersionNotFound`` if it has none yet."""
         self.note_read()
-        try:
-            return self._latest().latest_version
-        except NotManaged:
-            if not self._is_lance:
-                raise
-        found = self._lance().version
-        if found is None:
-            raise VersionNotFound(f"'{self.key}' has no version yet", table=str(self.key))
-        return found
-
-    @property
-    def schema(self) -> StructType:
-        """Its columns, as Delta describes them; Arrow's schema is that of ``to_arrow``, or ``to_lance``."""
-        from penstock.formats.rows.schema import parse_schema
-
-        return parse_schema(self._metadata().schema_string)
-
-    @property
-    def properties(self) -> Mapping[str, str]:
-        """Its properties, such as ``delta.appendOnly``."""
-        return self._metadata().configuration
-
-    def history(self, limit: int | None = 100) -> list[PastVersion]:
-        """Its versions, newest first, as their commits tell of them, as far as the log still has these."""
-        return self.snapshot().history(limit)
-
-    def _lance(self) -> LanceAbout:
-        """What the lake knows of a Lance table."""
-        from penstock.formats.lance.lake.calls import GetLanceTable
-
-        return self.lake.do(GetLanceTable(key=self.key, at=self.ref, via=self.via))
-
-    def _latest(self) -> TableVersions:
-        """What the lake knows of the table without a look at its files."""
-        from penstock.formats.delta.lake.calls import GetTableVersions
-
-        return self.lake.do(GetTableVersions(key=self.key, at=self.ref, via=self.via, limit=0))
-
-    def _metadata(self) -> Metadata:
-        """What is said of the table as a whole. In a transaction, none of its rows are read by that."""
-        from penstock.formats.delta.lines.seen import NO_ROWS
-
-        try:
-            found = self._latest()
-        except RequestError:
-            self.note_read()  # that there is none, or another kind of table
-            raise
-        self.note_read(NO_ROWS)
-        return found.declared()[1]
-
-    def snapshot(self, version: int | None = None, timestamp: str | datetime | None = None) -> TableSnapshot:
-        """The table as it is here now, or one of its versions, or what it was at a time."""
-        from penstock.formats.delta.lake.snapshot import load
-
-        return load(self, version, timestamp)
+        return self._ask_view(lambda view: view.version)
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: str | None = None) -> Any:
         """The rows as a ``pyarrow.Table``: all columns or some, all rows or those for which it is true.
 
         Also of a Lance table, which is read by Lance, and of a table of files in a format that Arrow reads.
         """
-        try:
-            return self.snapshot().to_arrow(columns, where)
-        except NotManaged:
-            found = self._found()
-            if isinstance(found, FilesTable) and found.state:
-                from penstock.formats.files.lake.rows import to_arrow as rows_of_files
-
-                return rows_of_files(self, columns, where)
-            if not self._is_lance:
-                raise
-        require_lance()
-        from penstock.formats.lance.lake.rows import to_arrow
-
-        return to_arrow(self, columns, where)
+        return self._ask_view(lambda view: view.to_arrow(columns, where))
 
     def write(
         self,
@@ -233,10 +169,11 @@ class Table:
         ``idempotency_key``, rows are written once. Returns what the commit came to; ``None`` if there was
         nothing to be done.
         """
-        from penstock.lake.table_writing import write
-
         said = calls.said(message, author)
-        return write(self, data, mode, format, partition_by, said, idempotency_key)
+        written: Ratified | FilesWritten | None = write(
+            self, data, mode, format, partition_by, said, idempotency_key
+        )
+        return written
 
     def append(
         self,
@@ -251,15 +188,7 @@ class Table:
         A dict has a list for each column; a list of dicts has one for each row. Appends never get in each
         other's way. Under an ``idempotency_key``, rows are appended once.
         """
-        from penstock.formats.delta.lake import table as delta
-
-        said = calls.said(message, author)
-        if self._is_lance:
-            require_lance()
-            from penstock.formats.lance.lake.rows import write
-
-            return write(self, data, "append", said, idempotency_key)
-        return delta.append(self, data, said=said, idempotency_key=idempotency_key)
+        return self._view().append(data, calls.said(message, author), idempotency_key)
 
     def overwrite(
         self,
@@ -277,15 +206,8 @@ class Table:
         does ``where``, by a condition on them: ``"day >= '2026-11-01'"``. Rows outside of either are refused.
         Lance tables have no partitions; there the rows come with their columns.
         """
-        from penstock.formats.delta.lake import table as delta
-
         said = calls.said(message, author)
-        if partitions is None and where is None and self._is_lance:
-            require_lance()
-            from penstock.formats.lance.lake.rows import write
-
-            return write(self, data, "overwrite", said, idempotency_key)
-        return delta.overwrite(self, data, partitions, where, said=said, idempotency_key=idempotency_key)
+        return self._view().overwrite(data, partitions, where, said, idempotency_key)
 
     def restore(
         self,
@@ -320,6 +242,45 @@ class Table:
             idempotency_key=idempotency_key,
         )
 
+    # -- what only tables of one format have; ``NotManaged`` for others --------------------------------------
+
+    @property
+    def files(self) -> Files:
+        """Its files by path, if it is a table of files; on a branch, to change them, or to make it one."""
+        files: Files = load_member("table.files")(self)
+        return files
+
+    def to_lance(self, **options: Any) -> Any:
+        """A ``lance.LanceDataset`` of what it is here now; takes what ``lance.dataset`` takes.
+
+        On a branch, what is done with it is committed there.
+        """
+        return load_member("table.to_lance")(self, **options)
+
+    @property
+    def delta(self) -> DeltaView:
+        """What a Delta table is whose commits the lake decides."""
+        view: DeltaView = load_member("table.delta")(self)
+        return view
+
+    @property
+    def schema(self) -> StructType:
+        """Its columns, as Delta describes them; Arrow's schema is that of ``to_arrow``, or ``to_lance``."""
+        return parse_schema(self.delta.metadata().schema_string)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Its properties, such as ``delta.appendOnly``."""
+        return self.delta.metadata().configuration
+
+    def history(self, limit: int | None = 100) -> list[PastVersion]:
+        """Its versions, newest first, as their commits tell of them, as far as the log still has these."""
+        return self.snapshot().history(limit)
+
+    def snapshot(self, version: int | None = None, timestamp: str | datetime | None = None) -> TableSnapshot:
+        """The table as it is here now, or one of its versions, or what it was at a time."""
+        return self.delta.snapshot(version, timestamp)
+
     def commit(
         self,
         version: int,
@@ -334,10 +295,7 @@ class Table:
 
         ``attempt`` tells a repetition of the same commit, which is answered as the first time.
         """
-        from penstock.formats.delta.lake import table as delta
-
-        return delta.commit(
-            self,
+        return self.delta.commit(
             actions,
             version=version,
             attempt=attempt,
@@ -359,10 +317,7 @@ class Table:
         Sent again under the same ``idempotency_key``, they are ratified once. ``attempt`` is only their
         ``txnId``: it does not tell a repetition.
         """
-        from penstock.formats.delta.lake import table as delta
-
-        return delta.commit(
-            self,
+        return self.delta.commit(
             actions,
             attempt=attempt,
             said=calls.said(message, author),
@@ -371,13 +326,13 @@ class Table:
 
     def get_commits(self, start: int | None = None, end: int | None = None) -> TableVersions:
         """The latest version, and the commits that are not published yet, from one version to another."""
-        from penstock.formats.delta.lake.snapshot import pages
-
-        self.note_read()  # whatever the end: the latest version is told as well
-        return pages(self, start, end)
+        return self.delta.get_commits(start, end)
 
     def backfill_to_version(self, version: int | None = None) -> int:
         """Have all versions up to one, or all, in the table's own log; returns up to which they are."""
-        from penstock.formats.delta.lake import table as delta
+        return self.delta.publish(version)
 
-        return delta.publish(self, version)
+
+def _make_view(table: Table, declared: TableFormat) -> TableView:
+    view: TableView = load(declared.table_view)(table)
+    return view

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.spark.scan import scans
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.spark import reading as files_reading
 from penstock.formats.files.spark.orders import check_not_given
 from penstock.formats.files.spark.reading import Wanted
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.installed import require_lance
 from penstock.formats.lance.spark.orders import LANCE, NOT_LANCE
 from penstock.formats.rows.spark_conditions import means_the_same
-from penstock.model.content import FilesTable, LanceTable
 from penstock.model.keys import Key
 from penstock.spark.analysis import analysing, condition_of
 from penstock.spark.arguments import check_version

@@ -15,7 +15,7 @@ from penstock.spark.sessions import lake_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.formats.delta.lake.answers import Ratified
+    from penstock.lake.answers import Ratified
     from penstock.lake.lake import Lake
 
 QUERY_ID: Final = "sql.streaming.queryId"

@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 from uuid import UUID
 
 from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound, NotManaged
-from penstock.formats.delta.lake.answers import Ratified
-from penstock.formats.delta.lake.creation import EXISTS
 from penstock.formats.delta.lake.table import done_before
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.writes import creating, filling
 from penstock.formats.delta.spark.writes.orders import Order, check
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.lake.answers import FilesWritten
 from penstock.formats.files.spark import writing as files
 from penstock.formats.files.spark.orders import FilesOrder, check_not_given, chosen_job, format_of
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.installed import require_lance
 from penstock.formats.lance.spark.orders import LANCE, NOT_LANCE, LanceOrder, LanceWritten, order_of
 from penstock.lake import calls
+from penstock.lake.answers import Ratified
+from penstock.lake.table_writing import EXISTS
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.conflicts import Conflict, ConflictKind
-from penstock.model.content import FilesTable, LanceTable
 from penstock.model.keys import Key
 from penstock.spark.arguments import check_frame
 from penstock.spark.sessions import lake_of

@@ -14,26 +14,26 @@ from deltalake import DeltaTable as ForeignTable
 from deltalake import write_deltalake
 
 from penstock.errors import ReferenceExists
-from penstock.formats.delta.lines.commits import Commits
-from penstock.formats.delta.lines.format import DeltaFormat
-from penstock.formats.delta.lines.intents import Commit, change
-from penstock.formats.delta.lines.line import Line, line_of
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.intents import Commit, change
+from penstock.formats.delta.branch_log.line import Line, line_of
+from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity
+from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
-from penstock.formats.delta.owner.handover import Handover
-from penstock.formats.delta.owner.owner import DeltaOwner, RatifiedTable
-from penstock.formats.delta.owner.ownership import NewTable, OwnerIdentity
-from penstock.formats.delta.owner.recovery import Recovery
-from penstock.formats.delta.owner.status import Overview
+from penstock.formats.delta.ownership.handover import Handover
+from penstock.formats.delta.ownership.owner import DeltaOwner, RatifiedTable
+from penstock.formats.delta.ownership.recovery import Recovery
+from penstock.formats.delta.ownership.status import Overview
 from penstock.formats.delta.protocol.actions import Add, write_commit
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.kernel import Kernel
 from penstock.model.clock import Clock, now_us
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.operations import Change
 from penstock.model.references import Kind
 from penstock.storage.places import Place, Places

@@ -10,13 +10,13 @@ from uuid import UUID, uuid4
 import msgspec
 
 from penstock.errors import ReferenceExists
-from penstock.formats.delta.lines.commits import Commits
-from penstock.formats.delta.lines.format import UNPUBLISHED_MAX, DeltaFormat
-from penstock.formats.delta.lines.intents import Commit, Create, FileBody, Intent, change
-from penstock.formats.delta.lines.line import Line, Tip, line_of
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.intents import Commit, Create, FileBody, Intent, change
+from penstock.formats.delta.branch_log.line import Line, Tip, line_of
+from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity, first_commit
+from penstock.formats.delta.format import UNPUBLISHED_MAX, DeltaFormat
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
-from penstock.formats.delta.owner.ownership import NewTable, OwnerIdentity, first_commit
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -35,9 +35,9 @@ from penstock.kernel.format import Table
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
 from penstock.model.clock import Clock, now_us
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.objects import Blob
 from penstock.model.references import Kind, Reference
 from penstock.storage.places import Places

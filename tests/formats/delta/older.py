@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from penstock.formats.delta.owner import ownership
+from penstock.formats.delta.branch_log import ownership
 from penstock.formats.delta.protocol import features
 from penstock.formats.delta.protocol.feature_table import FEATURES
 

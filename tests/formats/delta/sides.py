@@ -13,11 +13,10 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from deltalake import DeltaTable as ForeignTable
 
 from penstock import Lake
-from penstock.formats.delta.lake.answers import Ratified
+from penstock.formats.delta.branch_log.difference import union
+from penstock.formats.delta.branch_log.replacing import removal
 from penstock.formats.delta.lake.calls import CommitTables, Looked, Part, TableCommit
 from penstock.formats.delta.lake.snapshot import TableSnapshot
-from penstock.formats.delta.lines.difference import union
-from penstock.formats.delta.lines.replacing import removal
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -31,6 +30,7 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.rows.writing import write_files
 from penstock.formats.rows.schema import Field, StructType, write_schema
+from penstock.lake.answers import Ratified
 from penstock.lake.call import Said
 from penstock.model.keys import Key
 from penstock.model.merges import MergeResult

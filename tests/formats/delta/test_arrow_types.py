@@ -96,7 +96,7 @@ def test_whoever_lacks_arrow_is_told_how_to_get_it() -> None:
     program = (
         "import sys; sys.modules['pyarrow'] = None\n"
         "from penstock.errors import InvalidRequest\n"
-        "try:\n import penstock.formats.delta.rows.scan\n"
+        "try:\n import penstock.formats.delta.log.scan\n"
         "except InvalidRequest as problem: print(problem)"
     )
     found = subprocess.run(

@@ -14,17 +14,17 @@ import pytest
 import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict
+from penstock.formats.delta.branch_log.line import Terms
+from penstock.formats.delta.branch_log.net import Step
+from penstock.formats.delta.branch_log.seen import _changed
+from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.lake.calls import Looked
-from penstock.formats.delta.lines.format import DeltaFormat
-from penstock.formats.delta.lines.line import Terms
-from penstock.formats.delta.lines.net import Step
-from penstock.formats.delta.lines.seen import _changed
 from penstock.formats.delta.protocol.actions import Action, Remove
 from penstock.kernel.format import PrepareAgain, Refused, Table
 from penstock.kernel.transactions import Known, Transactions
 from penstock.model.commits import CommitMeta
-from penstock.model.content import IcebergTable
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Delete, Put
 from penstock.model.reads import Read
 from penstock.model.transactions import Isolation

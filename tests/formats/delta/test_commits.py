@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidLog, VersionNotFound
-from penstock.formats.delta.lines.commits import Commits, told_terms
-from penstock.formats.delta.lines.line import Terms
+from penstock.formats.delta.branch_log.commits import Commits, told_terms
+from penstock.formats.delta.branch_log.line import Terms
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, DeletionVector, FileKey, Remove
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.protocol.transaction import Reads
 from penstock.kernel.format import PrepareAgain, Table
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 from penstock.stores.memory import MemoryStore
 from tests.formats.delta.managed import Owner, add, days, remove
 

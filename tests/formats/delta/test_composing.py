@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from penstock.errors import InvalidContent, InvalidRequest, Unavailable
-from penstock.formats.delta.lines.composing import (
+from penstock.formats.delta.branch_log.composing import (
     HELD_MAX_BYTES,
     TERMS_MAX_BYTES,
     Composed,
@@ -19,7 +19,7 @@ from penstock.formats.delta.lines.composing import (
     stage,
     stage_body,
 )
-from penstock.formats.delta.lines.line import Line, Read, Terms, held_of
+from penstock.formats.delta.branch_log.line import Line, Read, Terms, held_of
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_commit, write_commit
 from penstock.formats.delta.protocol.transaction import Reads
 from penstock.kernel.format import PrepareAgain, Table

@@ -13,7 +13,7 @@ import pytest
 import penstock
 from penstock import Delete, DeltaTable, IcebergTable, Key, Lake, Put
 from penstock.errors import CommitConflict, MergeConflict
-from penstock.formats.delta.lines import replacements
+from penstock.formats.delta.branch_log import replacements
 from penstock.formats.delta.protocol import conflicts
 from penstock.kernel.description import new_description, write_description
 from penstock.kernel.kernel import Kernel
@@ -537,8 +537,8 @@ FOLLOWED = [pytest.param(case, way, id=f"{case.kind[:40]}: {way}") for case in C
 
 def test_every_kind_of_conflict_has_a_case() -> None:
     lines = ("merging", "next_versions", "clash", "standing", "undo")
-    kinds = {kind for name in lines for kind in refusals(f"delta/lines/{name}.py")}
-    kinds |= set(refusals("delta/lines/format.py", ("merge", "restore", "revert", "_own")))
+    kinds = {kind for name in lines for kind in refusals(f"delta/branch_log/{name}.py")}
+    kinds |= set(refusals("delta/format.py", ("merge", "restore", "revert", "_own")))
     assert kinds == {case.kind for case in CASES} | OTHERWISE.keys()
 
 

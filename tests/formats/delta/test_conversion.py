@@ -21,15 +21,15 @@ from penstock.errors import (
     TableNotFound,
     UnsupportedFeature,
 )
-from penstock.formats.delta.lines.line import Phase
-from penstock.formats.delta.log.maintenance import checkpoint
-from penstock.formats.delta.owner.handover import Handover
-from penstock.formats.delta.owner.ownership import owner_of
-from penstock.formats.delta.owner.tables import Asked
+from penstock.formats.delta.branch_log.line import Phase
+from penstock.formats.delta.branch_log.ownership import owner_of
+from penstock.formats.delta.ownership.handover import Handover
+from penstock.formats.delta.ownership.tables import Asked
 from penstock.formats.delta.protocol.actions import write_commit
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.model.content import DeltaTable
+from penstock.formats.delta.publishing.maintenance import checkpoint
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.operations import Delete, Put
 from penstock.storage.places import Place
 from penstock.stores.memory import MemoryStore

@@ -13,9 +13,9 @@ from penstock.errors import (
     CommitConflict,
     KeyNotFound,
 )
-from penstock.formats.delta.owner.handover import Handover
-from penstock.formats.delta.owner.ownership import owner_of
-from penstock.formats.delta.owner.tables import Asked
+from penstock.formats.delta.branch_log.ownership import owner_of
+from penstock.formats.delta.ownership.handover import Handover
+from penstock.formats.delta.ownership.tables import Asked
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.model.keys import Key
 from penstock.stores.memory import MemoryStore

@@ -8,8 +8,8 @@ from collections.abc import Collection
 import msgspec
 import pytest
 
-from penstock.formats.delta.log.leftovers import Needs, is_needed, judge
 from penstock.formats.delta.protocol.names import LOG
+from penstock.formats.delta.publishing.leftovers import Needs, is_needed, judge
 from penstock.storage.buckets import Entry, Tag
 from penstock.storage.fates import Fate, Judged
 

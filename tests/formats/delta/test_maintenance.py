@@ -13,17 +13,17 @@ from uuid import UUID
 import pytest
 
 from penstock.errors import LogGap, VersionNotFound
-from penstock.formats.delta.lines.line import Declared, Line, Phase, keep, with_line
-from penstock.formats.delta.log import maintenance
+from penstock.formats.delta.branch_log.line import Declared, Line, Phase, keep, with_line
 from penstock.formats.delta.log.checkpoint_writing import Written
-from penstock.formats.delta.log.maintenance import Maintenance, checkpoint, checkpoint_interval
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import write_action
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, ChecksumName, ClassicName, CommitName
+from penstock.formats.delta.publishing import maintenance
+from penstock.formats.delta.publishing.maintenance import Maintenance, checkpoint, checkpoint_interval
 from penstock.model.clock import now_us
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.objects import decode_object
 from penstock.storage.local import UNFINISHED
 from penstock.storage.places import SCRATCH, Place, Places

@@ -11,16 +11,16 @@ import pytest
 from deltalake import DeltaTable as ForeignTable
 
 from penstock.errors import MergeConflict
-from penstock.formats.delta.lines.line import Terms, held_of, line_of
+from penstock.formats.delta.branch_log.line import Terms, held_of, line_of
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, Remove, Txn
 from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.format import Refused
 from penstock.model.commits import CommitMeta
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeMode, MergeResult
+from penstock.model.nessie import DeltaTable
 from penstock.model.operations import Delete, Put
 from penstock.stores.memory import MemoryStore
 from tests.formats.delta.managed import KEY, Owner, add, remove

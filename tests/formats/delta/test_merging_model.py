@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import MergeConflict
-from penstock.formats.delta.lines.line import Tip
+from penstock.formats.delta.branch_log.line import Tip
 from penstock.formats.delta.protocol.actions import Action, Add, Remove
 from penstock.formats.delta.protocol.transaction import Reads
 from penstock.model.commits import CommitMeta

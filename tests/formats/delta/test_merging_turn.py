@@ -10,7 +10,7 @@ from threading import Barrier, Thread, local
 import pytest
 
 from penstock.errors import MergeConflict
-from penstock.formats.delta.lines.format import DeltaFormat
+from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.protocol.actions import Add, Remove
 from penstock.formats.delta.protocol.transaction import Reads
 from penstock.kernel.bring import MergeOptions

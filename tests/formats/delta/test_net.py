@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.formats.delta.lines.difference import union
-from penstock.formats.delta.lines.line import Terms
-from penstock.formats.delta.lines.net import Net, Step, fold, fold_all, told_by
-from penstock.formats.delta.lines.news import but_replacements_of, news
-from penstock.formats.delta.lines.replacements import Replacement
-from penstock.formats.delta.lines.shifts import files_before
+from penstock.formats.delta.branch_log.difference import union
+from penstock.formats.delta.branch_log.line import Terms
+from penstock.formats.delta.branch_log.net import Net, Step, fold, fold_all, told_by
+from penstock.formats.delta.branch_log.news import but_replacements_of, news
+from penstock.formats.delta.branch_log.replacements import Replacement
+from penstock.formats.delta.branch_log.shifts import files_before
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, DomainMetadata, Remove, Txn
 from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from tests.formats.delta.logs import protocol

@@ -14,7 +14,6 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, TableFeatures, Transaction, write_deltalake
 
 from penstock.formats.delta.log.files import PlaceFiles
-from penstock.formats.delta.log.maintenance import checkpoint
 from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -24,6 +23,7 @@ from penstock.formats.delta.protocol.actions import (
     write_commit,
 )
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, SIDECARS, ClassicName
+from penstock.formats.delta.publishing.maintenance import checkpoint
 from penstock.formats.rows.schema import write_schema
 from tests.formats.delta.logs import UUIDS, Table, checkpoint_bytes, opening
 from tests.servers.s3 import S3Place

@@ -17,9 +17,9 @@ from penstock.errors import (
     LocationRefused,
     TableConflict,
 )
-from penstock.formats.delta.lines.line import Phase
-from penstock.formats.delta.owner.ownership import NewTable
-from penstock.formats.delta.owner.tables import Asked
+from penstock.formats.delta.branch_log.line import Phase
+from penstock.formats.delta.branch_log.ownership import NewTable
+from penstock.formats.delta.ownership.tables import Asked
 from penstock.formats.delta.protocol.actions import write_commit
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.model.keys import Key

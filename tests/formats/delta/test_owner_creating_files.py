@@ -14,10 +14,10 @@ import pytest
 from deltalake import DeltaTable as ForeignTable
 
 from penstock.errors import CommitConflict, InvalidContent, InvalidRequest, TableConflict
-from penstock.formats.delta.lines.intents import FileBody
-from penstock.formats.delta.owner.handover import Handover, Made
-from penstock.formats.delta.owner.ownership import NewTable
-from penstock.formats.delta.owner.tables import Asked
+from penstock.formats.delta.branch_log.intents import FileBody
+from penstock.formats.delta.branch_log.ownership import NewTable
+from penstock.formats.delta.ownership.handover import Handover, Made
+from penstock.formats.delta.ownership.tables import Asked
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,

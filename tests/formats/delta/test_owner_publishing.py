@@ -13,14 +13,14 @@ from penstock.errors import (
     NotManaged,
     OutcomeUnknown,
 )
-from penstock.formats.delta.lines.line import Phase, with_line
-from penstock.formats.delta.owner.handover import Handover
+from penstock.formats.delta.branch_log.line import Phase, with_line
+from penstock.formats.delta.ownership.handover import Handover
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_commit
 from penstock.formats.delta.protocol.names import LOG, CommitName
 from penstock.kernel.bring import MergeOptions
 from penstock.model.commits import CommitMeta
-from penstock.model.content import IcebergTable
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Put
 from penstock.storage.places import Place
 from penstock.stores.memory import MemoryStore

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from penstock.errors import InvalidRequest, InvalidTable, ManagedElsewhere, UnsupportedFeature
-from penstock.formats.delta.owner.ownership import (
+from penstock.formats.delta.branch_log.ownership import (
     OWNER_CONF,
     PROTECTED,
     Before,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.lines.replacements import Replacement
+from penstock.formats.delta.branch_log.replacements import Replacement
 from penstock.formats.delta.protocol.outcomes import Outcome
 from penstock.formats.delta.protocol.partition_conditions import (
     check_condition,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InvalidContent, InvalidRequest
-from penstock.formats.delta.lines.intents import FileBody
-from penstock.formats.delta.lines.proposal import BODY_MAX_BYTES
+from penstock.formats.delta.branch_log.intents import FileBody
+from penstock.formats.delta.branch_log.proposal import BODY_MAX_BYTES
 from penstock.formats.delta.protocol.actions import write_commit
 from penstock.stores.memory import MemoryStore
 from tests.formats.delta.managed import Owner, add

@@ -11,15 +11,15 @@ from uuid import UUID
 
 import pytest
 
+from penstock.formats.delta.branch_log.line import Phase
 from penstock.formats.delta.errors import ForeignCommit, InvalidLog
-from penstock.formats.delta.lines.line import Phase
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.backfill import BATCH_MAX
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.metrics import table as metrics
 from penstock.metrics.memory import Metrics
-from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Places
 from tests.formats.delta.ratified import (
     BRANCH,

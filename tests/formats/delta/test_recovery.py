@@ -9,13 +9,13 @@ from uuid import uuid4
 import pytest
 
 from penstock.errors import InvalidRequest, ManagedElsewhere, NotManaged, TableConflict
+from penstock.formats.delta.branch_log.intents import Commit, change
+from penstock.formats.delta.branch_log.line import Phase
+from penstock.formats.delta.branch_log.ownership import owner_of
 from penstock.formats.delta.errors import ForeignCommit
-from penstock.formats.delta.lines.intents import Commit, change
-from penstock.formats.delta.lines.line import Phase
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
-from penstock.formats.delta.owner.handover import Handover
-from penstock.formats.delta.owner.ownership import owner_of
+from penstock.formats.delta.ownership.handover import Handover
 from penstock.formats.delta.protocol.actions import write_commit
 from penstock.model.keys import Key
 from penstock.model.operations import Delete

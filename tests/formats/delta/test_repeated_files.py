@@ -12,8 +12,8 @@ import pytest
 import penstock
 from penstock import Lake
 from penstock.errors import InvalidContent
-from penstock.formats.delta.lines.commits import Commits
-from penstock.formats.delta.lines.ratifying import check
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.ratifying import check
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.lint_files import Lookup
 from tests.formats.delta.sides import KEY, Side, create, foreign_ids, rows
@@ -53,11 +53,11 @@ def test_a_file_that_gets_its_vector_before_its_turn_is_not_added_either(
 
     def overtaken(*given: Any) -> Any:
         checked = check(*given)
-        monkeypatch.setattr("penstock.formats.delta.lines.format.check", check)
+        monkeypatch.setattr("penstock.formats.delta.format.check", check)
         main.mask(1)
         return checked
 
-    monkeypatch.setattr("penstock.formats.delta.lines.format.check", overtaken)
+    monkeypatch.setattr("penstock.formats.delta.format.check", overtaken)
     with pytest.raises(InvalidContent, match="is in the table with the deletion vector"):
         lake.table(KEY).append_actions([whole])
     assert main.ids() == foreign_ids(lake) == [2, 3, 4, 5, 6]

@@ -34,7 +34,7 @@ print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 
 WRITE = """
 import resource, sys
-from penstock.formats.delta.log.maintenance import checkpoint
+from penstock.formats.delta.publishing.maintenance import checkpoint
 from penstock.storage.places import Places
 
 places = Places()

@@ -16,8 +16,8 @@ from deltalake import DeltaTable as ForeignTable
 import penstock
 from penstock import Delete, Key, Lake, Put
 from penstock.errors import MergeConflict
+from penstock.formats.delta.branch_log import standing
 from penstock.formats.delta.lake.calls import Looked
-from penstock.formats.delta.lines import standing
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.rows.writing import write_files
 from tests.formats.delta import sides

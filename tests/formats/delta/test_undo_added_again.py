@@ -10,9 +10,9 @@ import pytest
 
 import penstock
 from penstock import Lake
-from penstock.formats.delta.lake.answers import Ratified
+from penstock.formats.delta.branch_log import standing
 from penstock.formats.delta.lake.calls import Looked
-from penstock.formats.delta.lines import standing
+from penstock.lake.answers import Ratified
 from tests.formats.delta.sides import KEY, Side, create, foreign_ids
 
 VECTORS = {"delta.enableDeletionVectors": "true"}

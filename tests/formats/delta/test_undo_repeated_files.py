@@ -16,8 +16,8 @@ from deltalake.transaction import AddAction, RemoveAction
 
 import penstock
 from penstock import Lake, errors
+from penstock.formats.delta.branch_log import standing, undo
 from penstock.formats.delta.lake.calls import Looked
-from penstock.formats.delta.lines import standing, undo
 from penstock.formats.delta.protocol.actions import Add
 from tests.formats.delta.sides import KEY, Side, create, foreign_ids, rows
 

@@ -19,8 +19,8 @@ import msgspec
 
 import penstock.spark
 from penstock.errors import PenstockError
-from penstock.formats.delta.lake.answers import Ratified
 from penstock.formats.files.lake.answers import FilesWritten
+from penstock.lake.answers import Ratified
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Patience, Remote
 from tests.spark.cluster.jobs import Answer, Job

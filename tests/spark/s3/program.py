@@ -22,7 +22,7 @@ from penstock.spark.sessions import lake_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.formats.delta.lake.answers import Ratified
+    from penstock.lake.answers import Ratified
 
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 KEY = "sales.orders"

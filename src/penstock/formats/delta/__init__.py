@@ -9,8 +9,16 @@ from penstock.formats.registry import Command, TableFormat
 FORMAT: Final = TableFormat(
     name="delta",
     plugin="penstock.formats.delta.plugin:DeltaPlugin",
+    content_type="DELTA_LAKE_TABLE",
     access_rules="penstock.formats.delta.access:RULES",
     cli="penstock.formats.delta.cli.format_cli:DeltaCli",
+    table_view="penstock.formats.delta.lake.view:DeltaView",
+    row_formats=("delta",),
+    members={
+        "lake.delta": "penstock.formats.delta.lake.tables:DeltaTables",
+        "table.delta": "penstock.formats.delta.lake.view:DeltaView",
+    },
+    server_imports=("penstock.formats.delta.lake.handlers",),
     commands={
         "delta": Command(
             "penstock.formats.delta.cli.commands:delta",

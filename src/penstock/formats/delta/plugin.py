@@ -11,9 +11,10 @@ from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.plugin import NeededFolder, PublishingPlugin, Rows, WorkerTable
 from penstock.kernel.format import Format
 from penstock.lake.call import Call
-from penstock.lake.on_demand import delta_on_demand
-from penstock.model.content import AnyContent, DeltaTable
+from penstock.lake.on_demand import OnDemand
+from penstock.model.content import AnyContent
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.stores import place_of
 
 if TYPE_CHECKING:
@@ -37,15 +38,18 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
     name = "delta"
     content_type = DeltaTable
     calls = CALLS
+    usage = "a Delta table: use lake.table(…)"
     record_folders = (LOG.rstrip("/"),)
 
     @cached_property
     def rules(self) -> Format:
-        return delta_on_demand(lambda: self.parts.format)
+        return OnDemand(
+            self.name, DeltaTable, lambda: self.parts.format, repeats_states=True, may_lose_files=True
+        )
 
     def make_parts(self) -> DeltaParts:
+        from penstock.formats.delta.branch_log.ownership import OwnerIdentity
         from penstock.formats.delta.lake.parts import DeltaParts
-        from penstock.formats.delta.owner.ownership import OwnerIdentity
 
         identity = OwnerIdentity(self.lake.id, place_of(self.lake.kernel.store))
         return DeltaParts(self.lake.kernel, self.lake.places, identity, self.lake.checked_location)
@@ -103,7 +107,7 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
     def erasure(self, call: EraseTable) -> DeltaErasure:
         from penstock.formats.delta.lake.erase import DeltaErasure
 
-        return DeltaErasure(self.lake, call.key, call.who)
+        return DeltaErasure(self.lake, self.parts, call.key, call.who)
 
     def dropped_erasure(self, call: EraseTable, content: DeltaTable) -> DroppedDelta:
         from penstock.formats.delta.lake.dropped_erase import DroppedDelta

@@ -9,8 +9,23 @@ from penstock.formats.registry import Command, TableFormat
 FORMAT: Final = TableFormat(
     name="files",
     plugin="penstock.formats.files.plugin:FilesPlugin",
+    content_type="FILES_TABLE",
+    content="penstock.formats.files.content:FilesTable",
     access_rules="penstock.formats.files.access:RULES",
     cli="penstock.formats.files.cli.format_cli:FilesCli",
+    table_view="penstock.formats.files.lake.view:FilesView",
+    row_formats=("parquet", "csv"),
+    members={
+        "lake.abort_job": "penstock.formats.files.lake.calls:AbortJob",
+        "lake.files_system": "penstock.formats.files.lake.members:open_files_system",
+        "lake.jobs": "penstock.formats.files.lake.calls:ListJobs",
+        "lake.sweep_files": "penstock.formats.files.lake.care_calls:SweepFiles",
+        "merge.folder": "penstock.formats.files.lake.paths:check_folder",
+        "proposed.files": "penstock.formats.files.lake.proposed_files:find_proposed_files",
+        "table.files": "penstock.formats.files.lake.table:Files",
+    },
+    routes="penstock.formats.files.routes:ROUTES",
+    server_imports=("penstock.formats.files.lake.handlers",),
     commands={
         "files": Command(
             "penstock.formats.files.cli.commands:files", summary="List, read, write and copy files of tables."

@@ -9,13 +9,28 @@ from penstock.formats.registry import Command, TableFormat
 FORMAT: Final = TableFormat(
     name="lance",
     plugin="penstock.formats.lance.plugin:LancePlugin",
+    content_type="LANCE_TABLE",
+    content="penstock.formats.lance.content:LanceTable",
     access_rules="penstock.formats.lance.access:RULES",
     cli="penstock.formats.lance.cli.format_cli:LanceCli",
+    table_view="penstock.formats.lance.lake.view:LanceView",
+    row_formats=("lance",),
+    members={
+        "lake.export_lance": "penstock.formats.lance.lake.members:export_tables",
+        "lake.import_lance": "penstock.formats.lance.lake.members:import_tables",
+        "lake.lance": "penstock.formats.lance.lake.members:open_namespace",
+        "table.to_lance": "penstock.formats.lance.lake.members:open_dataset",
+    },
     commands={
         "lance": Command(
             "penstock.formats.lance.cli.commands:lance",
             summary="List, promote, import and export Lance tables.",
         ),
     },
+    row_work_imports=(
+        "penstock.formats.lance.rest.client_package",  # before Lance
+        "penstock.formats.lance.rest.row_work",
+        "lance",
+    ),
     apis=("penstock.formats.lance.rest.api:LANCE",),
 )

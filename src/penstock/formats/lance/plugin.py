@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.calls import CALLS
 from penstock.formats.lance.lake.installed import require_lance
 from penstock.formats.lance.names import OWNER
@@ -14,8 +15,7 @@ from penstock.kernel.format import Format
 from penstock.kernel.fsck import Damage
 from penstock.kernel.objects import Objects
 from penstock.lake.call import Call
-from penstock.lake.on_demand import lance_on_demand
-from penstock.model.content import LanceTable
+from penstock.lake.on_demand import OnDemand
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
@@ -40,11 +40,14 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
     name = "lance"
     content_type = LanceTable
     calls = CALLS
+    usage = (
+        "a Lance table: use to_lance() or lake.lance(), and format='lance' in penstock.spark's read and write"
+    )
     folder_notes = (OWNER,)
 
     @cached_property
     def rules(self) -> Format:
-        return lance_on_demand(lambda: self.parts.format)
+        return OnDemand(self.name, LanceTable, lambda: self.parts.format, takes_any_base=True)
 
     def make_parts(self) -> LanceParts:
         from penstock.formats.lance.lake.parts import LanceParts
@@ -93,7 +96,7 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
         require_lance()
         from penstock.formats.lance.lake.proposed_rows import LanceRows
 
-        return LanceRows(self.lake, proposal, key, content)
+        return LanceRows(self.lake, self.parts, proposal, key, content)
 
     def table_sync(self, call: Resync) -> LanceSync:
         from penstock.formats.lance.lake.resync import LanceSync
@@ -119,7 +122,7 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
     def erasure(self, call: EraseTable) -> LanceErasure:
         from penstock.formats.lance.lake.erase import LanceErasure
 
-        return LanceErasure(self.lake, call.key, call.who, all_references=call.all_references)
+        return LanceErasure(self.lake, self.parts, call.key, call.who, all_references=call.all_references)
 
     def dropped_erasure(self, call: EraseTable, content: LanceTable) -> DroppedLance:
         from penstock.formats.lance.lake.dropped_erase import DroppedLance

@@ -17,7 +17,7 @@ from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
-    from penstock.formats.files.lake.table import Files
+    from penstock.formats.public_types import Files
     from penstock.lake.lake import Lake
 
 Audit: TypeAlias = "str | Callable[[Audited], Any]"

@@ -41,7 +41,7 @@ from penstock.lake.views import Branch
 from penstock.model.transactions import Isolation, Policy, TransactionState
 
 if TYPE_CHECKING:
-    from penstock.formats.lance.lake.namespace import PenstockNamespace
+    from penstock.formats.public_types import PenstockNamespace
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
     from penstock.model.commits import Commit

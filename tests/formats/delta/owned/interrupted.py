@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.formats.delta.lines.format import DeltaFormat
+from penstock.formats.delta.format import DeltaFormat
 from penstock.kernel.format import Table
 from penstock.model.operations import Change
 from tests.formats.delta.managed import Owner

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from penstock.errors import CommitConflict
-from penstock.formats.delta.lines.intents import Commit, change
+from penstock.formats.delta.branch_log.intents import Commit, change
 from penstock.formats.delta.protocol.actions import CommitInfo, write_commit
 from penstock.stores.port import Store
 from penstock.testing.threads import at_once

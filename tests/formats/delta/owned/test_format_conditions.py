@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest, MergeConflict
-from penstock.formats.delta.lines.intents import Create
-from penstock.formats.delta.lines.line import held_of
-from penstock.formats.delta.owner.ownership import NewTable, first_commit
+from penstock.formats.delta.branch_log.intents import Create
+from penstock.formats.delta.branch_log.line import held_of
+from penstock.formats.delta.branch_log.ownership import NewTable, first_commit
 from penstock.formats.delta.protocol.actions import Action, CommitInfo, Metadata, write_commit
 from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from penstock.kernel.kernel import Kernel

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.formats.delta.lines.intents import Commit
+from penstock.formats.delta.branch_log.intents import Commit
 from penstock.formats.delta.protocol.actions import Action
 from penstock.stores.memory import MemoryStore
 from penstock.testing.faults import FaultyStore, Point

@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest
-from penstock.formats.delta.lines.intents import Adopt, Create, Release, Settle
-from penstock.formats.delta.lines.line import Phase
-from penstock.formats.delta.owner.ownership import Before, conversion, release
+from penstock.formats.delta.branch_log.intents import Adopt, Create, Release, Settle
+from penstock.formats.delta.branch_log.line import Phase
+from penstock.formats.delta.branch_log.ownership import Before, conversion, release
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Put

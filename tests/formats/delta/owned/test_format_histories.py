@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest, TableConflict
-from penstock.formats.delta.lines.intents import Commit, change, decode_intent
-from penstock.formats.delta.lines.line import Tip
+from penstock.formats.delta.branch_log.intents import Commit, change, decode_intent
+from penstock.formats.delta.branch_log.line import Tip
 from penstock.formats.delta.protocol.actions import Action, Txn, write_commit
 from penstock.formats.delta.protocol.transaction import Reads
 from penstock.kernel.batch import Outcome

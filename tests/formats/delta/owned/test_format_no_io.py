@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.formats.delta.lines.format import DeltaFormat
+from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.protocol.actions import Action, Txn
 from penstock.formats.delta.protocol.transaction import Reads
 from penstock.kernel.format import Applied, Table

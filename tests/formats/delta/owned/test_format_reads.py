@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest
-from penstock.formats.delta.lines.line import Terms, held_of
+from penstock.formats.delta.branch_log.line import Terms, held_of
 from penstock.formats.delta.protocol.actions import Action, Remove, Txn
 from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from penstock.testing.threads import at_once

@@ -14,9 +14,9 @@ from uuid import uuid4
 import pytest
 
 from penstock.errors import CommitConflict, InvalidContent, InvalidLog, InvalidRequest
-from penstock.formats.delta.lines.format import DeltaFormat
-from penstock.formats.delta.lines.intents import Commit, FileBody, Release, Settle, change
-from penstock.formats.delta.owner.ownership import Before, release
+from penstock.formats.delta.branch_log.intents import Commit, FileBody, Release, Settle, change
+from penstock.formats.delta.branch_log.ownership import Before, release
+from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Remove, Txn, write_commit
 from penstock.formats.delta.protocol.transaction import Reads
 from penstock.kernel.batch import Outcome

@@ -11,15 +11,16 @@ from penstock.cli.format_cli import DoctorCheck, Finding, FormatCli
 from penstock.cli.rendering.screen import printable
 from penstock.cli.rendering.times import counted
 from penstock.errors import PenstockError
+from penstock.formats.delta.branch_log.line import Line, line_of
 from penstock.formats.delta.cli.demo import tell_of_rows
 from penstock.formats.delta.lake.calls import GetTableStatus
 from penstock.formats.delta.lake.snapshot import commits_of
-from penstock.formats.delta.lines.line import Line, line_of
 from penstock.formats.delta.protocol.actions import Action, parse_commit
 from penstock.formats.delta.protocol.deeds import Files, deed
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.model.content import AnyContent, DeltaTable
+from penstock.model.content import AnyContent
+from penstock.model.nessie import DeltaTable
 
 if TYPE_CHECKING:
     from penstock.cli.commands.demo import Story

@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 from uuid import UUID
 
 import msgspec
 
 from penstock.errors import UnsupportedFormat
-from penstock.model.commits import Commit
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
     from penstock.formats.delta.protocol.actions import Metadata, Protocol
-
-
-class RatifiedTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A version that a table got."""
-
-    key: Key
-    version: int
-    name: str
-    """Of a file that holds it, relative to the table's root; empty as long as only the lake does."""
-    timestamp_ms: int
-    """Its in-commit timestamp; 0 of one that landed before, if nobody knows it any more."""
-    repeated: bool = False
-    """Whether the table had it already: this attempt, or this batch of an application, landed before."""
-
-
-class Ratified(msgspec.Struct, frozen=True, kw_only=True):
-    """What a commit of Delta tables came to."""
-
-    commit: Commit
-    """The lake's commit that holds all of them."""
-    tables: tuple[RatifiedTable, ...]
-    """In the order of the request."""
-
-    @property
-    def version(self) -> int:
-        """Of the only table."""
-        (only,) = self.tables
-        return only.version
 
 
 class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +29,8 @@ class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 class TableVersions(msgspec.Struct, frozen=True, kw_only=True):
     """What a reader needs to read a Delta table at a commit of the lake."""
+
+    location_fields: ClassVar[tuple[str, ...]] = ("location",)
 
     key: Key
     id: UUID
@@ -98,6 +71,8 @@ class PublishedTable(msgspec.Struct, frozen=True, kw_only=True):
 class TableMade(msgspec.Struct, frozen=True, kw_only=True):
     """A table that was created, adopted or released."""
 
+    location_fields: ClassVar[tuple[str, ...]] = ("location",)
+
     key: Key
     id: UUID
     location: str
@@ -112,6 +87,8 @@ class TableMade(msgspec.Struct, frozen=True, kw_only=True):
 class RecoveredTable(msgspec.Struct, frozen=True, kw_only=True):
     """A table that was taken back."""
 
+    location_fields: ClassVar[tuple[str, ...]] = ("location",)
+
     key: Key
     location: str
     version: int
@@ -122,6 +99,8 @@ class RecoveredTable(msgspec.Struct, frozen=True, kw_only=True):
 
 class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A table of the default branch, and how far it is published."""
+
+    location_fields: ClassVar[tuple[str, ...]] = ("location",)
 
     key: Key
     location: str
@@ -139,6 +118,8 @@ class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 class TablePlace(msgspec.Struct, frozen=True, kw_only=True):
     """Where in a lake a table is."""
+
+    location_fields: ClassVar[tuple[str, ...]] = ("location",)
 
     key: Key
     location: str

@@ -14,8 +14,6 @@ import msgspec
 from penstock.formats.delta.lake.answers import (
     CleanedLog,
     PublishedTable,
-    Ratified,
-    RatifiedTable,
     RecoveredTable,
     TableMade,
     TablePlace,
@@ -23,13 +21,13 @@ from penstock.formats.delta.lake.answers import (
     TableVersions,
     WrittenFile,
 )
-from penstock.lake.answers import Landing
+from penstock.lake.answers import Landing, Ratified, RatifiedTable
 from penstock.lake.call import PAGE_MAX, Ask, Call, ReadAt, Retry, Said, Write
 from penstock.lake.outcomes import branch_of, landed_commit
 from penstock.lake.read_calls import GetChanges
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -178,6 +176,7 @@ class CreateTable(Write[TableMade], frozen=True, kw_only=True):
     counted = ()
     unhashed = ("branch",)
     revisions = ()
+    location_fields = ("location",)
 
     key: Key
     schema: str
@@ -222,6 +221,7 @@ class AdoptTable(Write[TableMade], frozen=True, kw_only=True):
     makes_lake = True
     unhashed = ("branch",)
     revisions = ()
+    location_fields = ("location",)
 
     location: str
     """Where it is."""
@@ -270,6 +270,7 @@ class RecoverTable(Call[RecoveredTable], frozen=True, kw_only=True):
     answer = RecoveredTable
     retry = Retry.ONCE  # the table is this lake's then
     makes_lake = True
+    location_fields = ("location",)
 
     location: str
     """Where it is."""

@@ -6,30 +6,25 @@ for together with them, and either both are there or neither.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import msgspec
 
-from penstock.errors import CommitConflict
 from penstock.formats.delta.lake.answers import TableMade
 from penstock.formats.delta.lake.calls import CreateTable
 from penstock.formats.delta.lake.table import data_folder, lines_of, sent
+from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import CommitInfo, DomainMetadata, Metadata, parse_commit
 from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.lake.calls import GetChanges, GetContents, GetOutcome
-from penstock.lake.job_files import Began, removed_if_refused
-from penstock.model.conflicts import Conflict, ConflictKind
-from penstock.model.content import DeltaTable
+from penstock.lake.job_files import Began
+from penstock.lake.table_writing import exists_already
+from penstock.model.nessie import DeltaTable
 from penstock.storage.locations import own_place
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
-
-EXISTS: Final = (
-    "'{key}' exists already\n"
-    "  'append' adds rows to it, 'overwrite' replaces them, as in lake.table('{key}').append(…)."
-)
 
 
 def create_with(lake: Lake, call: CreateTable, rows: Any) -> TableMade:
@@ -38,7 +33,7 @@ def create_with(lake: Lake, call: CreateTable, rows: Any) -> TableMade:
     If that is refused, the files that were written for it are removed again, as far as possible; not if
     nobody knows whether it was done.
     """
-    from penstock.formats.delta.log.scratch import note_creation
+    from penstock.formats.delta.publishing.scratch import note_creation
     from penstock.formats.delta.rows.writing import write_files
 
     if (known := _done_before(lake, call)) is not None:
@@ -93,5 +88,4 @@ def _check_missing(lake: Lake, call: CreateTable) -> None:
     at = call.branch or lake.default_branch
     for entry in lake.do(GetContents(at=at, key=(call.key,))):
         if isinstance(entry.content, DeltaTable) and entry.content.state:
-            conflict = Conflict(ConflictKind.FORMAT, call.key, why="exists already")
-            raise CommitConflict([conflict], EXISTS.format(key=call.key))
+            raise exists_already(call.key)

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.errors import LocationRefused, PenstockError
+from penstock.formats.delta.branch_log.line import Phase, line_of
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_tables import KeptTables
-from penstock.formats.delta.lines.line import Phase, line_of
 from penstock.kernel.kernel import Kernel
 from penstock.lake.answers import SweptTable
 from penstock.lake.dropped_erase import DroppedErasure
 from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
-from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.fates import Fate, Judged
 
 if TYPE_CHECKING:

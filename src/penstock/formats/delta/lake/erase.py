@@ -13,33 +13,34 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from penstock.errors import TableConflict, Unavailable
+from penstock.formats.delta.branch_log.line import line_of
+from penstock.formats.delta.branch_log.replacing import removal
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, TableCommit
 from penstock.formats.delta.lake.sweep import DeltaSweep
 from penstock.formats.delta.lake.table import lines_of, sent
-from penstock.formats.delta.lines.line import line_of
-from penstock.formats.delta.lines.replacing import removal
 from penstock.formats.delta.log.cleanup import GRACE_MS
 from penstock.formats.delta.log.erasure import earlier_files, end_log
-from penstock.formats.delta.log.leftovers import Needs, judge
 from penstock.formats.delta.log.named import NamedFiles
 from penstock.formats.delta.log.snapshot import Snapshot
-from penstock.formats.delta.plugin import DeltaPlugin
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Remove, parse_commit
 from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, SIDECARS, parse_name
+from penstock.formats.delta.publishing.leftovers import Needs, judge
 from penstock.lake.answers import SweptTable
 from penstock.lake.call import Said
 from penstock.lake.calls import SweepTables
 from penstock.lake.erase import Holder, Leftovers, Settled, left_of
 from penstock.lake.fork_notes import ForkNotes
 from penstock.model.clock import utc
-from penstock.model.content import DeltaTable, ManagedTable
+from penstock.model.content import ManagedTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.fates import Fate
 from penstock.storage.places import SCRATCH, Place
 
 if TYPE_CHECKING:
+    from penstock.formats.delta.lake.parts import DeltaParts
     from penstock.kernel.reachable import Progress
     from penstock.kernel.table_horizons import TableHorizon
     from penstock.lake.embedded import Embedded
@@ -52,9 +53,9 @@ FOREVER_US: Final = 2**63
 class DeltaErasure:
     """What an erase does to a Delta table of the default branch."""
 
-    def __init__(self, lake: Embedded, key: Key, who: str) -> None:
-        self._lake, self._parts, self._key, self._who = lake, lake.plugin(DeltaPlugin).parts, key, who
-        self._kernel, self._tables = lake.kernel, lake.plugin(DeltaPlugin).parts.owner.tables
+    def __init__(self, lake: Embedded, parts: DeltaParts, key: Key, who: str) -> None:
+        self._lake, self._parts, self._key, self._who = lake, parts, key, who
+        self._kernel, self._tables = lake.kernel, parts.owner.tables
         self._first: int | None = None
         """The version with which history is to begin, if that is one of the table's past."""
 
@@ -143,7 +144,7 @@ class DeltaErasure:
 
     def _rewritten(self, snapshot: Snapshot, old: list[Add]) -> list[Action]:
         # Here, since these load the library for Parquet, which takes a while and much memory.
-        from penstock.formats.delta.rows.scan import batches_of
+        from penstock.formats.delta.log.scan import batches_of
         from penstock.formats.delta.rows.writing import write_files
 
         now_ms = self._kernel.clock() // 1000

@@ -19,11 +19,12 @@ from penstock.errors import (
     NotManaged,
     TableConflict,
 )
+from penstock.formats.delta.branch_log import intents
+from penstock.formats.delta.branch_log.line import Tip, declared_of, line_of
+from penstock.formats.delta.branch_log.ownership import NewTable
 from penstock.formats.delta.lake import calls as delta_calls
 from penstock.formats.delta.lake.answers import (
     PublishedTable,
-    Ratified,
-    RatifiedTable,
     RecoveredTable,
     TableMade,
     TablePlace,
@@ -31,27 +32,25 @@ from penstock.formats.delta.lake.answers import (
     TableVersion,
     TableVersions,
 )
-from penstock.formats.delta.lake.creation import EXISTS
 from penstock.formats.delta.lake.log_maintenance import Upkeep
-from penstock.formats.delta.lines import intents
-from penstock.formats.delta.lines.line import Tip, declared_of, line_of
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
-from penstock.formats.delta.owner import owner
-from penstock.formats.delta.owner.handover import Made
-from penstock.formats.delta.owner.ownership import NewTable
-from penstock.formats.delta.owner.status import Status
-from penstock.formats.delta.owner.tables import Asked
+from penstock.formats.delta.ownership import owner
+from penstock.formats.delta.ownership.handover import Made
+from penstock.formats.delta.ownership.status import Status
+from penstock.formats.delta.ownership.tables import Asked
 from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from penstock.kernel.table_horizons import find_horizon
+from penstock.lake.answers import Ratified, RatifiedTable
 from penstock.lake.asked import asked
 from penstock.lake.call import Call, Said
 from penstock.lake.embedded import Embedded, commit_meta, first
 from penstock.lake.table_places import check_apart, check_new_place
+from penstock.lake.table_writing import EXISTS
 from penstock.model.commits import Commit
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId, digest
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.operations import Change
 from penstock.storage.locations import normalise
 

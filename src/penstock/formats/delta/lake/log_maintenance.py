@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.branch_log.line import Phase, line_of
 from penstock.formats.delta.lake.answers import CleanedLog, WrittenFile
 from penstock.formats.delta.lake.calls import CheckpointTable, CleanLog, CompactLog
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_tables import KeptTables
-from penstock.formats.delta.lines.line import Phase, line_of
 from penstock.formats.delta.log.cleanup import plan_cleanup, remove
 from penstock.formats.delta.log.compaction import compact
 from penstock.formats.delta.log.files import PlaceFiles
-from penstock.formats.delta.log.maintenance import checkpoint
-from penstock.formats.delta.log.scratch import needed_files, plan_scratch
 from penstock.formats.delta.log.segments import find_segment
+from penstock.formats.delta.publishing.maintenance import checkpoint
+from penstock.formats.delta.publishing.scratch import needed_files, plan_scratch
 from penstock.kernel.kernel import Kernel
 from penstock.lake.fork_notes import ForkNotes
-from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Place
 
 

@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from penstock.errors import Damaged, InvalidLog
+from penstock.formats.delta.branch_log.line import Entry as Ratified
+from penstock.formats.delta.branch_log.line import line_of
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_tables import KeptTables
-from penstock.formats.delta.lines.line import Entry as Ratified
-from penstock.formats.delta.lines.line import line_of
 from penstock.formats.delta.log.named import LogRead, NamedFiles, read_log
-from penstock.formats.delta.log.scratch import Entries, beside
 from penstock.formats.delta.protocol.names import (
     LAST_CHECKPOINT,
     LOG,
@@ -28,10 +27,11 @@ from penstock.formats.delta.protocol.names import (
     parse_name,
 )
 from penstock.formats.delta.publishing.backfill import batches, bytes_of
+from penstock.formats.delta.publishing.scratch import Entries, beside
 from penstock.formats.plugin import NeededFolder
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 from penstock.storage.buckets import Entry
 from penstock.storage.locations import normalise
 

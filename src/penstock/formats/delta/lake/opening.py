@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 from penstock.errors import InvalidRequest, KeyNotFound, LakeMoved, ManagedElsewhere, NotManaged
+from penstock.formats.delta.branch_log.ownership import PENSTOCK, Owner, owner_of
 from penstock.formats.delta.lake.calls import FindTable
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
-from penstock.formats.delta.owner.ownership import PENSTOCK, Owner, owner_of
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.lake.table import Table

@@ -6,20 +6,21 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 
 from penstock.errors import PenstockError
-from penstock.formats.delta.lines.commits import Commits
-from penstock.formats.delta.lines.format import DeltaFormat
-from penstock.formats.delta.lines.line import line_of
-from penstock.formats.delta.log.maintenance import Maintenance
-from penstock.formats.delta.owner.owner import DeltaOwner
-from penstock.formats.delta.owner.ownership import OwnerIdentity
-from penstock.formats.delta.owner.resync import DeltaResync
-from penstock.formats.delta.owner.tables import Tables
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.line import line_of
+from penstock.formats.delta.branch_log.ownership import OwnerIdentity
+from penstock.formats.delta.format import DeltaFormat
+from penstock.formats.delta.ownership.owner import DeltaOwner
+from penstock.formats.delta.ownership.resync import DeltaResync
+from penstock.formats.delta.ownership.tables import Tables
 from penstock.formats.delta.publishing.log_check import LogCheck
+from penstock.formats.delta.publishing.maintenance import Maintenance
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.leases import Leases
-from penstock.model.content import AnyContent, DeltaTable
+from penstock.model.content import AnyContent
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Places
 
 

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Damaged
-from penstock.formats.delta.lines.commits import Commits
-from penstock.formats.delta.lines.line import Tip, line_of
-from penstock.formats.delta.lines.snapshots import Snapshots
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.line import Tip, line_of
+from penstock.formats.delta.branch_log.snapshots import Snapshots
+from penstock.formats.delta.log.scan import batches
 from penstock.formats.delta.log.snapshot import Snapshot
-from penstock.formats.delta.rows.scan import batches
 from penstock.kernel.objects import Objects
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.objects import Blob
 from penstock.storage.places import Places
 

@@ -10,17 +10,17 @@ from typing import Final
 from uuid import UUID
 
 from penstock.errors import ForeignCommit, InvalidLog, PenstockError
+from penstock.formats.delta.branch_log.line import Entry, line_of
+from penstock.formats.delta.branch_log.ownership import Owner
 from penstock.formats.delta.lake.parts import DeltaParts
-from penstock.formats.delta.lines.line import Entry, line_of
-from penstock.formats.delta.log.leftovers import PREFIX_LENGTH
 from penstock.formats.delta.log.named import LogRead, NamedFiles, read_log
-from penstock.formats.delta.log.scratch import Entries, beside
-from penstock.formats.delta.owner.ownership import Owner
 from penstock.formats.delta.publishing.backfill import BATCH_MAX, batches, bytes_of
+from penstock.formats.delta.publishing.leftovers import PREFIX_LENGTH
 from penstock.formats.delta.publishing.naming import named_owner
+from penstock.formats.delta.publishing.scratch import Entries, beside
 from penstock.formats.sync import SyncState, out_of_sync
-from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 
 PREFIX_LENGTH_PROPERTY: Final = "delta.randomPrefixLength"
 PREFIX_LENGTH_MAX: Final = 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
 
 import msgspec
@@ -68,6 +68,9 @@ class TableSnapshot:
     Of the newest version in a transaction it is remembered what is looked at: all, or what a condition holds
     for.
     """
+
+    is_read_anew: ClassVar[bool] = True
+    """Whether its rows can be read as often as somebody asks for them."""
 
     def __init__(
         self,
@@ -156,19 +159,19 @@ class TableSnapshot:
 
     def files(self, where: str | None = None) -> Iterator[Add]:
         """The files of the table; with a condition, those that may hold rows for which it is true."""
-        from penstock.formats.delta.rows.scan import files
+        from penstock.formats.delta.log.scan import files
 
         return files(self._noted(where), where)
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: str | None = None) -> Any:
         """The rows as a ``pyarrow.Table``: all columns or some, all rows or those for which it is true."""
-        from penstock.formats.delta.rows.scan import to_arrow
+        from penstock.formats.delta.log.scan import to_arrow
 
         return to_arrow(self._noted(where), self.place, columns=columns, where=where)
 
     def to_batches(self, columns: Sequence[str] | None = None, where: str | None = None) -> Any:
         """The rows as a ``pyarrow.RecordBatchReader``, which never holds all of them in memory."""
-        from penstock.formats.delta.rows.scan import batches
+        from penstock.formats.delta.log.scan import batches
 
         return batches(self._noted(where), self.place, columns=columns, where=where)
 

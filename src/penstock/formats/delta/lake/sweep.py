@@ -11,13 +11,13 @@ from contextlib import suppress
 from typing import Final
 
 from penstock.errors import PenstockError, ReferenceNotFound
+from penstock.formats.delta.branch_log.line import Phase, line_of
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_files import OwnersWord
 from penstock.formats.delta.lake.retained_tables import KeptTables
 from penstock.formats.delta.lake.unlanded_tables import UnlandedTables
-from penstock.formats.delta.lines.line import Phase, line_of
 from penstock.formats.delta.log.cleanup import GRACE_MS
-from penstock.formats.delta.log.leftovers import Needs, is_needed, judge
+from penstock.formats.delta.publishing.leftovers import Needs, is_needed, judge
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import SweptTable
@@ -25,9 +25,9 @@ from penstock.lake.calls import SweepTables
 from penstock.lake.fork_notes import ForkNotes
 from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
 from penstock.metrics import table as metrics
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.fates import Fate, Judged
 
 NAMED_AT_ONCE: Final = 1_000_000

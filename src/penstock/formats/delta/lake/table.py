@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 import msgspec
 
 from penstock.errors import InvalidRequest, NotManaged, OutcomeUnknown, TableConflict, Unavailable
-from penstock.formats.delta.lake.answers import Ratified
+from penstock.formats.delta.branch_log.line import FOLDER
 from penstock.formats.delta.lake.calls import (
     ActionsFile,
     CommitTables,
@@ -26,8 +26,7 @@ from penstock.formats.delta.lake.calls import (
     TableCommit,
 )
 from penstock.formats.delta.lake.replaced_parts import Values, check_inside, parts_of
-from penstock.formats.delta.lines.line import FOLDER
-from penstock.formats.delta.owner.tables import LANCE
+from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import (
     Action,
     CommitInfo,
@@ -40,11 +39,12 @@ from penstock.formats.delta.protocol.agreement import agree
 from penstock.formats.delta.protocol.clustering import CLUSTERING
 from penstock.formats.delta.protocol.features import supported
 from penstock.formats.delta.protocol.paths import BRANCH_DATA
-from penstock.formats.files.files import is_managed as is_managed_files
+from penstock.lake.answers import Ratified
 from penstock.lake.call import Said
 from penstock.lake.calls import GetChanges, GetOutcome
-from penstock.lake.job_files import Began, removed_if_refused
-from penstock.model.content import DeltaTable, FilesTable, LanceTable
+from penstock.lake.job_files import Began
+from penstock.lake.plugins import describe_usage
+from penstock.model.nessie import DeltaTable
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.snapshot import TableSnapshot
@@ -61,7 +61,7 @@ Actions: TypeAlias = str | bytes | Sequence[Action | str | Mapping[str, Any]]
 
 
 def publish(table: Table, version: int | None) -> int:
-    branch = writable(table)
+    branch = table.require_branch()
     return table.lake.do(PublishTable(key=table.key, branch=branch, version=version)).published
 
 
@@ -75,7 +75,7 @@ def commit(
     idempotency_key: str | None = None,
 ) -> Ratified:
     """Ratify actions as a version of the table."""
-    branch = writable(table)
+    branch = table.require_branch()
     one = table_commit(table, actions, attempt=attempt, version=version)
     return _ratified(table.lake, (one,), branch, said, idempotency_key)
 
@@ -105,7 +105,7 @@ def _ratified(
 def append(table: Table, data: Any, *, said: Said, idempotency_key: str | None) -> Ratified:
     """Add rows. Whatever else lands meanwhile, they are added, unless the table itself was changed, or its
     branch has another history by then."""
-    branch = writable(table)
+    branch = table.require_branch()
     return append_all(table.lake, [(table, data)], branch, said=said, idempotency_key=idempotency_key)
 
 
@@ -149,7 +149,7 @@ def overwrite(
         raise InvalidRequest(
             "no partition is named to be overwritten; leave out 'partitions' for all of them"
         )
-    branch = writable(table)
+    branch = table.require_branch()
     if (known := done_before(table.lake, [table.key], branch, idempotency_key)) is not None:
         return known
     with _Writing(table.lake) as writing:
@@ -179,7 +179,7 @@ class _Writing:
         from penstock.formats.delta.rows.writing import write_files
         from penstock.lake.row_input import rows_of
 
-        branch = writable(table)
+        branch = table.require_branch()
         now = self._lake.do(GetTableVersions(key=table.key, at=branch, limit=0))
         protocol, metadata = now.declared()
         parts = replaces(metadata) if replaces is not None else None
@@ -216,7 +216,7 @@ def repair(table: Table, said: Said) -> Ratified | None:
 
     The protocol gets what the metadata enables, and statistics that end at -0.0 end at 0.0.
     """
-    branch = writable(table)
+    branch = table.require_branch()
     while True:
         now = table.lake.do(GetTableVersions(key=table.key, at=branch, limit=0))
         # Of that very version: a file that goes after it is a conflict, and is not brought back.
@@ -290,13 +290,8 @@ def done_before(
 def require_managed(table: Table) -> DeltaTable:
     """What a Delta table is whose commits the lake decides; ``NotManaged`` for any other."""
     content = table.unnoted.content
-    if isinstance(content, FilesTable) and is_managed_files(content):
-        raise NotManaged(
-            f"'{table.key}' is a table of files, which has no rows of its own: its files are in .files",
-            key=str(table.key),
-        )
-    if isinstance(content, LanceTable):
-        raise NotManaged(LANCE.format(key=table.key), key=str(table.key))
+    if not isinstance(content, DeltaTable) and (usage := describe_usage(content)):
+        raise NotManaged(f"'{table.key}' is {usage}", key=str(table.key))
     if not isinstance(content, DeltaTable):
         raise NotManaged(
             f"'{table.key}' is {content.type}: its commits are not decided by the lake\n"
@@ -310,16 +305,6 @@ def require_managed(table: Table) -> DeltaTable:
             key=str(table.key),
         )
     return content
-
-
-def writable(table: Table) -> str:
-    """The branch that a table is written on; ``InvalidRequest`` if it is seen at a commit, which stays."""
-    if table.via is not None or len(table.ref) == 64:
-        raise InvalidRequest(
-            f"'{table.key}' is seen at commit {table.ref[:8]}, which never changes; write to it on a branch, "
-            "as in lake.table(…)"
-        )
-    return table.ref
 
 
 # -- actions -----------------------------------------------------------------------------------------------

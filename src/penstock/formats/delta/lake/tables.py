@@ -12,7 +12,6 @@ from penstock.errors import InvalidRequest, PenstockError, Unavailable
 from penstock.formats.delta.lake.answers import (
     CleanedLog,
     PublishedTable,
-    Ratified,
     RecoveredTable,
     TableMade,
     TableStatus,
@@ -44,7 +43,8 @@ from penstock.formats.delta.protocol.actions import CommitInfo
 from penstock.formats.delta.protocol.clustering import CLUSTERING, cluster_by, find_columns
 from penstock.formats.rows.schema import parse_schema
 from penstock.lake import calls
-from penstock.lake.row_input import check_fit, rows_of, schema_text
+from penstock.lake.answers import Ratified
+from penstock.lake.row_input import ROWS, rows_of, schema_text
 from penstock.lake.table import Table
 from penstock.model.keys import Key
 from penstock.storage.locations import own_place
@@ -117,7 +117,7 @@ class DeltaTables:
         if rows is None:
             made = self._lake.do(call)
         else:
-            check_fit(rows, text)
+            _check_fit(rows, text)
             self._lake.begin_write()
             made = create_with(self._lake, call, rows)
         return self._lake.table(made.key, branch)
@@ -126,7 +126,7 @@ class DeltaTables:
         """Create a table with rows in it, and tell which commit did; takes what ``create`` takes."""
         rows = rows_of(data)
         text = schema_text(rows)
-        check_fit(rows, text)
+        _check_fit(rows, text)
         self._lake.begin_write()
         return create_with(self._lake, self._creation(key, text, **wanted), rows)
 
@@ -369,3 +369,13 @@ def absolute(location: str | os.PathLike[str]) -> str:
     """A place as the lake can find it from wherever it runs."""
     place = os.fspath(location)
     return place if "://" in place else str(Path(place).absolute())
+
+
+def _check_fit(rows: Any, schema: str) -> None:
+    """``InvalidRequest`` if rows have other columns than a schema, as far as their own schema tells."""
+    from penstock.formats.delta.rows.row_checks import check_columns
+    from penstock.formats.rows.arrow_types import pa
+
+    if not isinstance(rows, pa.RecordBatchReader):
+        raise InvalidRequest(f"{ROWS}; and this is a {type(rows).__name__}")
+    check_columns(rows.schema, parse_schema(schema))

@@ -26,10 +26,10 @@ import msgspec
 from penstock.errors import Damaged, Denied, PenstockError, Unavailable
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_tables import KeptTables
-from penstock.formats.delta.log.leftovers import Needs, judge
-from penstock.formats.delta.log.scratch import CREATING
-from penstock.formats.delta.owner.tables import Tables
+from penstock.formats.delta.ownership.tables import Tables
 from penstock.formats.delta.protocol.names import LOG, VERSION_MAX, StagedName, parse_name
+from penstock.formats.delta.publishing.leftovers import Needs, judge
+from penstock.formats.delta.publishing.scratch import CREATING
 from penstock.kernel.description import read_description
 from penstock.kernel.kernel import Kernel
 from penstock.lake.answers import SweptTable

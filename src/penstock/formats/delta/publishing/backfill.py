@@ -21,8 +21,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from penstock.errors import OutcomeUnknown, Unavailable
+from penstock.formats.delta.branch_log.line import Entry, Read, held_of, is_named_after, line_of
 from penstock.formats.delta.errors import ForeignCommit, InvalidLog
-from penstock.formats.delta.lines.line import Entry, Read, held_of, is_named_after, line_of
 from penstock.formats.delta.protocol.names import (
     END_OF_VERSIONS,
     LOG,
@@ -34,7 +34,7 @@ from penstock.formats.delta.protocol.names import (
     parse_name,
 )
 from penstock.formats.delta.publishing.reading import read_ahead
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Place
 
 BATCH_MAX: Final = 64

@@ -7,6 +7,8 @@ come to the place, of this lake or of nobody. Its versions have the same names.
 from __future__ import annotations
 
 from penstock.errors import PenstockError
+from penstock.formats.delta.branch_log.line import line_of
+from penstock.formats.delta.branch_log.ownership import Owner, owner_of
 from penstock.formats.delta.errors import (
     ForeignCommit,
     InvalidLog,
@@ -14,11 +16,9 @@ from penstock.formats.delta.errors import (
     TableNotFound,
     VersionNotFound,
 )
-from penstock.formats.delta.lines.line import line_of
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
-from penstock.formats.delta.owner.ownership import Owner, owner_of
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Place
 
 

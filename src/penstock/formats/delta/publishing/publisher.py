@@ -17,9 +17,9 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from penstock.errors import PenstockError
+from penstock.formats.delta.branch_log.line import Line, Phase, Read, line_of
+from penstock.formats.delta.branch_log.ownership import RESYNC, OwnerIdentity, owner_of_line
 from penstock.formats.delta.errors import ForeignCommit, ManagedElsewhere
-from penstock.formats.delta.lines.line import Line, Phase, Read, line_of
-from penstock.formats.delta.owner.ownership import RESYNC, OwnerIdentity, owner_of_line
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_action
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.backfill import Looked, backfill, bytes_of, look
@@ -31,9 +31,9 @@ from penstock.kernel.leases import Leases
 from penstock.metrics import table as metrics
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock, now_us
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.announcements import elapsed_s
 from penstock.storage.places import Place, Places
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from penstock.formats.delta.lines.line import Entry, Read
+from penstock.formats.delta.branch_log.line import Entry, Read
 from penstock.model.encoding import ObjectId
 
 Fetch = Callable[[Collection[ObjectId]], object]

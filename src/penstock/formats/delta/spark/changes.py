@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.lake.answers import Ratified
 from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.spark.job.tables import JobTable
@@ -20,6 +19,7 @@ from penstock.formats.delta.spark.rewrites.choosing import (
 )
 from penstock.formats.delta.spark.rewrites.rewriting import DELETE, KEEP, UPDATE, Rewrite
 from penstock.formats.delta.spark.scan.scans import FILE, rows
+from penstock.lake.answers import Ratified
 from penstock.lake.calls import said
 from penstock.model.keys import Key
 from penstock.spark.analysis import Condition, analysing, condition_of

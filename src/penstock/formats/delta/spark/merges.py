@@ -7,7 +7,6 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.lake.answers import Ratified
 from penstock.formats.delta.rows.writing import check_features
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites import rewriting
@@ -20,6 +19,7 @@ from penstock.formats.delta.spark.rewrites.pairs import (
     Pairs,
 )
 from penstock.formats.delta.spark.rewrites.rewriting import DELETE, INSERT, UPDATE, Rewrite
+from penstock.lake.answers import Ratified
 from penstock.lake.calls import said
 from penstock.model.keys import Key
 from penstock.spark import jar

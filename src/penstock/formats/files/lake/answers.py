@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import ClassVar
 from uuid import UUID
 
 import msgspec
@@ -17,6 +18,8 @@ from penstock.model.keys import Key
 
 class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A file of a table, or a folder in a list that does not go into folders."""
+
+    location_fields: ClassVar[tuple[str, ...]] = ("address",)
 
     path: str
     """Of a folder with a slash at its end."""
@@ -137,6 +140,8 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 class JobBegun(msgspec.Struct, frozen=True, kw_only=True):
     """A job that may write."""
+
+    location_fields: ClassVar[tuple[str, ...]] = ("folder",)
 
     job: JobInfo
     folder: str

@@ -94,6 +94,7 @@ class WriteFiles(Write[FilesWritten], frozen=True, kw_only=True):
     counted = ("copied", "removed", "replaced")
     unhashed = ("branch",)
     revisions = ()
+    location_fields = ("expected",)
 
     key: Key
     """Of the table."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from penstock.errors import InvalidRequest
+from penstock.formats.files.files import check_prefix
 from penstock.model.keys import Key
 
 
@@ -32,6 +33,11 @@ class FilesPath(NamedTuple):
     def named(self, path: str) -> str:
         """Another path of the same table, as one text."""
         return f"{self.table}/{path}" if path else self.table
+
+
+def check_folder(folder: str) -> str:
+    """A folder of a table, with a slash at its end; ``InvalidRequest`` if it can be none."""
+    return check_prefix(as_folder(folder))
 
 
 def parse_path(text: str) -> FilesPath:

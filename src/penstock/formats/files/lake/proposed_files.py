@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from penstock.errors import FileNotFound
+from penstock.errors import FileNotFound, NotManaged
 from penstock.formats.files import trees
+from penstock.formats.files.content import FilesTable
+from penstock.formats.files.files import is_managed, state_of
 from penstock.formats.files.lake.answers import FileEntry
 from penstock.formats.files.lake.paths import as_folder
 from penstock.formats.files.lake.pool import pool_of
 from penstock.kernel.objects import Objects
+from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.storage.places import Places
+
+if TYPE_CHECKING:
+    from penstock.kernel.checks import Proposal
+    from penstock.lake.embedded import Embedded
 
 
 class ProposedFiles:
@@ -46,3 +53,11 @@ class ProposedFiles:
 
         entry = self.stat(path)
         return TableBytes(self._places, self._warehouse, self._key).open(entry)
+
+
+def find_proposed_files(lake: Embedded, proposal: Proposal, key: Key, content: AnyContent) -> ProposedFiles:
+    """The files that a table would have; ``NotManaged`` if it is no table of files."""
+    if not isinstance(content, FilesTable) or not is_managed(content):
+        raise NotManaged(f"'{key}' is no table of files, but a {content.type}", table=str(key))
+    warehouse = lake.moved.to_storage(lake.warehouse)
+    return ProposedFiles(proposal.objects, lake.places, warehouse, key, state_of(content).root)

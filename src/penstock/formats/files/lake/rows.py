@@ -34,6 +34,7 @@ from penstock.model.encoding import digest
 
 if TYPE_CHECKING:
     from penstock.lake.table import Table
+    from penstock.lake.table_writing import RowWrite
 
 PARTITIONS_MAX: Final = 10_000
 """Rows of one write are in at most so many partitions."""
@@ -74,20 +75,13 @@ def _found(table: Table) -> FilesAbout | None:
 # -- writing -----------------------------------------------------------------------------------------------
 
 
-def write(
-    table: Table,
-    data: Any,
-    mode: SaveMode,
-    format: str,  # noqa: A002
-    partition_by: tuple[str, ...] | None,
-    said: Said,
-    idempotency_key: str | None,
-) -> FilesWritten | None:
+def write(table: Table, wanted: RowWrite, format: str) -> FilesWritten | None:  # noqa: A002
     """Write rows as files of a table, in one commit; ``None`` if that changes nothing."""
+    mode, idempotency_key, by = wanted.mode, wanted.idempotency_key, wanted.partition_by
     if (known := _done_before(table, idempotency_key)) is not None:
         return known
-    about, rows = _found(table), rows_of(data)
-    by = partition_by if partition_by is not None else () if about is None else about.layout.partition_by
+    about, rows = _found(table), rows_of(wanted.data)
+    by = by if by is not None else () if about is None else about.layout.partition_by
     layout = _layout(rows.schema, format, by)
     if about is not None:
         saving.check_fits(FilesJob(key=table.key, mode=mode, layout=layout), about)
@@ -105,7 +99,7 @@ def write(
             when=_WHEN.get(mode, When.ALWAYS),
             layout=layout,
         )
-        done = commit(table, changes, _told(said, table, mode, len(puts)), idempotency_key)
+        done = commit(table, changes, _told(wanted.said, table, mode, len(puts)), idempotency_key)
     return None if done.commit is None else done
 
 

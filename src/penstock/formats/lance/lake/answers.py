@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import ClassVar
 from uuid import UUID
 
 import msgspec
@@ -13,6 +14,8 @@ from penstock.model.keys import Key
 
 class LanceAbout(msgspec.Struct, frozen=True, kw_only=True):
     """A Lance table as a branch, a transaction or a commit has it."""
+
+    location_fields: ClassVar[tuple[str, ...]] = ("location", "folder")
 
     key: Key
     id: UUID
@@ -30,6 +33,8 @@ class LanceAbout(msgspec.Struct, frozen=True, kw_only=True):
 class LanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A Lance table of the default branch, and how far its versions are where every reader of Lance looks."""
 
+    location_fields: ClassVar[tuple[str, ...]] = ("location",)
+
     key: Key
     location: str
     version: int | None = None
@@ -44,6 +49,8 @@ class LanceStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 class LanceVersion(msgspec.Struct, frozen=True, kw_only=True):
     """A version of a Lance table."""
+
+    location_fields: ClassVar[tuple[str, ...]] = ("manifest",)
 
     version: int
     manifest: str
@@ -82,6 +89,8 @@ class LanceTag(msgspec.Struct, frozen=True, kw_only=True):
 
 class LanceDone(msgspec.Struct, frozen=True, kw_only=True):
     """What one operation came to."""
+
+    location_fields: ClassVar[tuple[str, ...]] = ("location", "folder")
 
     location: str = ""
     """Of the table, for what declares, registers or deregisters one."""

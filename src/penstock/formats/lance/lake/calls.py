@@ -6,7 +6,7 @@ A program rarely makes them itself: the namespace (``lake.lance()``) does, which
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -42,6 +42,8 @@ class _Operation(
 class DeclareLance(_Operation, frozen=True, kw_only=True, tag="declare"):
     """A table that has no version yet."""
 
+    location_fields: ClassVar[tuple[str, ...]] = ("location",)
+
     id: UUID | None = None
     """What it is to be known by, for who has to know beforehand where it will be; made up if not given. One
     that the lake has known before, on any branch, is refused."""
@@ -58,6 +60,8 @@ class DeclareLance(_Operation, frozen=True, kw_only=True, tag="declare"):
 class RegisterLance(_Operation, frozen=True, kw_only=True, tag="register"):
     """A table whose versions are at a place already."""
 
+    location_fields: ClassVar[tuple[str, ...]] = ("location",)
+
     location: str
     replaces: bool = False
     """What is at the key may go for it."""
@@ -67,6 +71,8 @@ class RegisterLance(_Operation, frozen=True, kw_only=True, tag="register"):
 
 class CreateLanceVersion(_Operation, frozen=True, kw_only=True, tag="create version"):
     """The next version, whose manifest is in storage already."""
+
+    location_fields: ClassVar[tuple[str, ...]] = ("manifest",)
 
     branch: str = ""
     """One of Lance's own; its main one if nothing is given."""

@@ -19,7 +19,6 @@ from penstock.errors import (
     TableExists,
     TransactionOver,
 )
-from penstock.formats.delta.lake.answers import Ratified
 from penstock.formats.lance.lake.calls import CommitLance, DeclareLance, GetLanceTable
 from penstock.formats.lance.lake.data_requests import read_request
 from penstock.formats.lance.lake.jobs import (
@@ -30,6 +29,7 @@ from penstock.formats.lance.lake.jobs import (
     next_attempt_id,
 )
 from penstock.formats.lance.lake.rows import Source, done_before, ratified
+from penstock.lake.answers import Ratified
 from penstock.lake.call import Said
 from penstock.lake.calls import GetReference
 from penstock.lake.transactions.answers import TransactionInfo

@@ -25,6 +25,7 @@ from penstock.errors import (
     UnsupportedFeature,
     VersionTaken,
 )
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.erasure import (
     REUSED,
     SYSTEM,
@@ -41,7 +42,6 @@ from penstock.formats.lance.lake.removed_rows import RemovedRows, stale_indexes
 from penstock.formats.lance.lake.sweep import LANCE_DAYS, LanceSweep
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.names import MAIN, staged_name
-from penstock.formats.lance.plugin import LancePlugin
 from penstock.formats.lance.rehoming import INDEX_NAME, INDEX_VERSION, Immovable, check_movable, index_id
 from penstock.formats.lance.state import (
     NAME,
@@ -59,7 +59,7 @@ from penstock.lake.calls import SweepTables
 from penstock.lake.erase import Holder, Leftovers, Settled, dated_states_of, left_of
 from penstock.model.clock import utc
 from penstock.model.commits import CommitMeta
-from penstock.model.content import LanceTable, ManagedTable
+from penstock.model.content import ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.operations import Change
@@ -68,6 +68,7 @@ from penstock.storage.locations import normalise
 from penstock.storage.places import SCRATCH, Place
 
 if TYPE_CHECKING:
+    from penstock.formats.lance.lake.parts import LanceParts
     from penstock.formats.lance.lake.rewriting import Rewriting
     from penstock.kernel.table_horizons import TableHorizon
     from penstock.lake.embedded import Embedded
@@ -83,8 +84,10 @@ _WITH_ROWS: Final = (".lance", ".blob", ".arrow", ".bin", ".idx", ".parquet", ".
 class LanceErasure:
     """What an erase does to a Lance table of the default branch."""
 
-    def __init__(self, lake: Embedded, key: Key, who: str, *, all_references: bool) -> None:
-        self._lake, self._kernel, self._parts = lake, lake.kernel, lake.plugin(LancePlugin).parts
+    def __init__(
+        self, lake: Embedded, parts: LanceParts, key: Key, who: str, *, all_references: bool
+    ) -> None:
+        self._lake, self._kernel, self._parts = lake, lake.kernel, parts
         self._key, self._who, self._all_references = key, who, all_references
         self._branch = lake.kernel.formats.default_branch
         self._sound: tuple[int, frozenset[UUID]] | None = None

@@ -25,16 +25,16 @@ from lance_namespace_urllib3_client.models.table_version import TableVersion
 
 from penstock.formats.lance.lake.paths import from_root
 from penstock.formats.lance.names import MAIN, staged_name
-from penstock.formats.lance.plugin import LancePlugin
 from penstock.formats.lance.reading import is_of
 from penstock.formats.lance.state import Version, Versions, folder_at, state_of
 from penstock.formats.rows.arrow_types import pa
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
+    from penstock.formats.lance.content import LanceTable
+    from penstock.formats.lance.lake.parts import LanceParts
     from penstock.kernel.checks import Proposal
     from penstock.lake.embedded import Embedded
-    from penstock.model.content import LanceTable
     from penstock.model.keys import Key
 
 
@@ -50,8 +50,10 @@ class ProposedVersion(NamedTuple):
 class LanceRows:
     """The rows that a Lance table would have. It is opened once, however often they are read."""
 
-    def __init__(self, lake: Embedded, proposal: Proposal, key: Key, content: LanceTable) -> None:
-        self._lake, self._key, self._content = lake, key, content
+    def __init__(
+        self, lake: Embedded, parts: LanceParts, proposal: Proposal, key: Key, content: LanceTable
+    ) -> None:
+        self._lake, self._parts, self._key, self._content = lake, parts, key, content
         self._newest = Versions(proposal.objects, state_of(content)).newest(MAIN)
         self._opened: Any = None
 
@@ -72,7 +74,7 @@ class LanceRows:
         place = self._lake.places.at(location)
         name, size = version.place(MAIN, number), version.size
         if self._lake.moved or not _is_there(place, name, version):
-            data = self._lake.plugin(LancePlugin).parts.manifests.readable(location, MAIN, number, version)
+            data = self._parts.manifests.readable(location, MAIN, number, version)
             name, size = staged_name(version.chain, MAIN, f"checked-{uuid4().hex}", number), len(data)
             place.create(name, data)
             finalize(self, _remove, place, name)

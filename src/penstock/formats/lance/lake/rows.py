@@ -17,11 +17,11 @@ from penstock.errors import (
     PenstockError,
     VersionNotFound,
 )
-from penstock.formats.delta.lake.answers import Ratified, RatifiedTable
 from penstock.formats.lance.lake.calls import GetLanceTable, ListLanceVersions
 from penstock.formats.lance.lake.failures import told
 from penstock.formats.lance.lake.jobs import Committed, Job, JobNamespace, landed
 from penstock.formats.rows.arrow_types import pa
+from penstock.lake.answers import Ratified, RatifiedTable
 from penstock.lake.calls import Said
 from penstock.lake.row_input import are_had_once, rows_of
 from penstock.model.commits import Commit

@@ -9,15 +9,16 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from penstock.formats.delta.lake.answers import Ratified
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, Part
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.lake.table import clustering_of, table_commit
+from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, Metadata
 from penstock.formats.delta.spark.job.files import write_files
 from penstock.formats.rows.schema import StructType, parse_schema
+from penstock.lake.answers import Ratified
 from penstock.lake.call import Said
-from penstock.lake.job_files import Began, removed_if_refused
+from penstock.lake.job_files import Began
 from penstock.lake.transactions.reading import is_serializable, note_reads
 from penstock.model.keys import Key
 from penstock.model.reads import Read

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.branch_log.replacing import removal
 from penstock.formats.delta.lake import table as delta
-from penstock.formats.delta.lake.answers import Ratified
 from penstock.formats.delta.lake.calls import Looked, Part
-from penstock.formats.delta.lines.replacing import removal
 from penstock.formats.delta.protocol.actions import Action, Add, Remove
 from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE
 from penstock.formats.delta.protocol.properties import APPEND_ONLY, CHANGE_DATA_FEED, is_on
 from penstock.formats.delta.rows.writing import check_features
 from penstock.formats.delta.spark.job.jobs import CHANGES
+from penstock.lake.answers import Ratified
 from penstock.lake.call import Said
 
 if TYPE_CHECKING:

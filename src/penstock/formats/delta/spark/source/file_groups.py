@@ -11,11 +11,11 @@ from typing import Any, Final
 from pyspark.sql.datasource import InputPartition
 
 from penstock.formats.delta.log.files import LogFile
+from penstock.formats.delta.log.scan import batches
 from penstock.formats.delta.log.segments import LogSegment
 from penstock.formats.delta.log.snapshot import replay
 from penstock.formats.delta.protocol.actions import Add, Metadata, Protocol, write_commit
 from penstock.formats.delta.protocol.names import END_OF_VERSIONS
-from penstock.formats.delta.rows.scan import batches
 from penstock.formats.rows.arrow_types import arrow_schema, loosened, pa
 from penstock.formats.rows.schema import Field, StructType, parse_schema
 from penstock.storage.moved_roots import MovedRoot, MovedRoots

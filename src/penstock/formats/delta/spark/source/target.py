@@ -13,10 +13,11 @@ import msgspec
 from pyspark.sql.datasource import WriterCommitMessage
 
 from penstock.errors import InvalidRequest, KeyNotFound, PenstockError
-from penstock.formats.delta.lake.answers import Ratified, TableVersions
+from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, Part
 from penstock.formats.delta.lake.replaced_parts import check_inside, parts_of
 from penstock.formats.delta.lake.table import clustering_of, data_folder, table_commit
+from penstock.formats.delta.lake.written_files import names_of
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -34,8 +35,9 @@ from penstock.formats.delta.spark.writes.evolving import protocol_for, with_colu
 from penstock.formats.delta.spark.writes.schemas import check_names
 from penstock.formats.rows.arrow_types import arrow_schema, pa
 from penstock.formats.rows.schema import StructType, parse_schema
+from penstock.lake.answers import Ratified
 from penstock.lake.calls import GetOutcome, said
-from penstock.lake.job_files import Began, is_refusal, names_of, remove_files
+from penstock.lake.job_files import Began, is_refusal, remove_files
 from penstock.lake.lake import Lake
 from penstock.spark.source.options import Options
 from penstock.storage.places import Places

@@ -9,11 +9,12 @@ from uuid import UUID, uuid4
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.lake.answers import Ratified, TableMade
+from penstock.formats.delta.lake.answers import TableMade
 from penstock.formats.delta.lake.calls import CommitTables, CreateTable, TableCommit
 from penstock.formats.delta.lake.table import lines_of, sent
-from penstock.formats.delta.log.scratch import note_creation
+from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
+from penstock.formats.delta.publishing.scratch import note_creation
 from penstock.formats.delta.spark.job.files import write_files
 from penstock.formats.delta.spark.writes.evolving import partition_names
 from penstock.formats.delta.spark.writes.fitting import fitted
@@ -21,8 +22,8 @@ from penstock.formats.delta.spark.writes.orders import Order
 from penstock.formats.delta.spark.writes.replacing import only_where
 from penstock.formats.delta.spark.writes.schemas import check_names, schema_of
 from penstock.formats.rows.schema import write_schema
-from penstock.lake.answers import Landing
-from penstock.lake.job_files import Began, removed_if_refused
+from penstock.lake.answers import Landing, Ratified
+from penstock.lake.job_files import Began
 from penstock.lake.write_jobs import check_new_key
 from penstock.model.keys import Key
 from penstock.spark.job.durable import make_root

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from penstock.errors import InvalidRequest, TableConflict
-from penstock.formats.delta.lake.answers import Ratified
 from penstock.formats.delta.lake.calls import Looked, Part
 from penstock.formats.delta.lake.replaced_parts import check_inside, parts_of
+from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata
 from penstock.formats.delta.protocol.partition_conditions import condition_columns
 from penstock.formats.delta.rows.writing import check_features
@@ -28,7 +28,7 @@ from penstock.formats.delta.spark.writes.replacing import replace_rows
 from penstock.formats.delta.spark.writes.schemas import check_names, schema_of
 from penstock.formats.rows.schema import parse_schema
 from penstock.formats.rows.spark_conditions import means_the_same
-from penstock.lake.job_files import removed_if_refused
+from penstock.lake.answers import Ratified
 from penstock.lake.write_jobs import SaveMode
 from penstock.spark.schemas import described, is_case_sensitive
 

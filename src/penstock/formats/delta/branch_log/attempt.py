@@ -1,0 +1,151 @@
+"""Attempts: commits whose version their writer gives, to be ratified as exactly that one or not at all.
+
+The file of an attempt is written, whole and durable, before its turn; ratifying it means to name it. An
+attempt that is repeated, because nobody knows what became of it, finds itself in the table and does nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.composing import bounded, first_line, line_id, stage
+from penstock.formats.delta.branch_log.histories import check_history
+from penstock.formats.delta.branch_log.line import (
+    Blobs,
+    Entry,
+    Held,
+    Line,
+    Terms,
+    Tip,
+    keep,
+    line_of,
+    uuid_of,
+)
+from penstock.formats.delta.branch_log.proposal import Proposal
+from penstock.formats.delta.branch_log.ratifying import check_files, declared_after, known, lint
+from penstock.formats.delta.branch_log.replacements import naming, new_replacements
+from penstock.formats.delta.branch_log.replacing import check_partitions
+from penstock.formats.delta.errors import VersionNotFound
+from penstock.formats.delta.protocol.actions import CommitInfo
+from penstock.kernel.format import PrepareAgain, Refused, Table
+from penstock.model.encoding import ObjectId
+from penstock.model.nessie import DeltaTable
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """A staged commit."""
+
+    proposal: Proposal
+    version: int
+    tip: Tip
+    declared: ObjectId
+    entry: Entry | None
+    """``None``: it is in the table already."""
+    blobs: Blobs = msgspec.field(default_factory=Blobs)
+    is_append: bool = False
+    """It says of itself that it only appends, and has read nothing."""
+    may_repeat_files: bool = True
+    """Files that it adds may be in the table already."""
+
+
+def attempt(table: Table, commits: Commits, content: DeltaTable, proposal: Proposal, now_ms: int) -> Attempt:
+    """Check a proposal with a version, and stage it.
+
+    ``InvalidRequest`` for a version that cannot be the next one, ``Refused`` for one that is taken,
+    ``InvalidContent`` if the table would break.
+    """
+    line, version = line_of(content), proposal.intent.version
+    assert version is not None
+    begun = Attempt(proposal, version, Tip.of(line), line.declared, None)
+    if is_ratified(table, commits, content, line, begun):
+        return begun
+    metadata = known(table, line.declared).metadata
+    proposal.check_conditions(metadata)
+    check_partitions(proposal.intent.replaces or (), metadata, f"'{table.key}'")
+    checked = check_files(table, commits, content, proposal, now_ms)
+    info = _filled(proposal, line, now_ms)
+    lint(table, line, checked, now_ms, info=info)
+    time_ms = info.in_commit_timestamp
+    assert time_ms is not None
+    head = proposal.info_line + b"\n" if info is proposal.info else first_line(info, time_ms)
+    begun = msgspec.structs.replace(
+        begun, is_append=info.is_blind_append is True, may_repeat_files=checked.may_repeat_files
+    )
+    return _staged(table, commits, content, begun, head + proposal.lines, time_ms)
+
+
+def ratify_attempt(table: Table, line: Line, one: Attempt) -> tuple[Line, Blobs]:
+    """The line with an attempt as its next version, ``PrepareAgain`` if it was staged for another one."""
+    if one.entry is None or one.tip != Tip.of(line) or one.declared != line.declared:
+        raise PrepareAgain
+    declared, blobs = declared_after(table, line, one.proposal)
+    after, runs = line.followed_by(
+        one.entry, declared, is_append=one.is_append, may_repeat_files=one.may_repeat_files
+    )
+    return after, {**one.blobs, **blobs, **runs}
+
+
+def is_ratified(table: Table, commits: Commits, content: DeltaTable, line: Line, one: Attempt) -> bool:
+    """Whether a version is this very attempt. Raises if it is another's, or can be nobody's yet."""
+    version = one.version
+    if version < 1:
+        raise InvalidRequest(f"version {version} of '{table.key}' cannot be committed: tables are created")
+    if version > line.latest:  # an attempt that landed is answered as before, whatever it has read
+        check_history(table, line, one.proposal.intent)
+    if version > line.latest + 1:
+        raise InvalidRequest(
+            f"version {version} of '{table.key}' cannot be committed: the next one is {line.latest + 1}"
+        )
+    if version == line.latest + 1:
+        return False
+    entry = line.at(version, table.read)
+    if entry is not None and entry.uuid == one.proposal.intent.uuid.bytes:
+        return True
+    if entry is not None or version <= line.published:
+        with suppress(VersionNotFound):  # a log that was cleaned up does not tell any more
+            info = commits.info(table, content.location, version, entry)
+            if info is not None and info.transaction_id == one.proposal.transaction_id:
+                return True
+    raise Refused(
+        f"has a version {version} already: it is at version {line.latest}",
+        expected=f"version {version - 1}",
+        found=f"version {line.latest}",
+    )
+
+
+def _filled(proposal: Proposal, line: Line, now_ms: int) -> CommitInfo:
+    """The writer's ``commitInfo`` with what it leaves to the owner, and without what is not its to say."""
+    given, time_ms = proposal.info, max(now_ms, line.timestamp_ms + 1)
+    replacements = new_replacements(bounded(proposal.terms))
+    told = naming(proposal.told, replacements)
+    if given is None or given.in_commit_timestamp is None:
+        return told.at(time_ms)
+    return naming(given, replacements) if given.transaction_id else told.at(given.in_commit_timestamp)
+
+
+def _staged(
+    table: Table, commits: Commits, content: DeltaTable, begun: Attempt, data: bytes, time_ms: int
+) -> Attempt:
+    assert content.id is not None
+    terms, blobs, held = bounded(begun.proposal.terms), Blobs(), None
+    if terms != Terms():
+        held, packed = keep(Held(terms))
+        blobs[held] = packed
+    place = commits.places.at(content.location)
+    for uuid in _names(begun.proposal.intent.uuid, data):
+        entry = Entry(uuid, len(data), time_ms, line_id(table, content.id), held)
+        if stage(place, entry.name(begun.version), data):
+            commits.remember(content.location, begun.version, entry, data)
+            return msgspec.structs.replace(begun, entry=entry, blobs=blobs)
+    raise InvalidRequest(f"the file of attempt {begun.proposal.intent.uuid} at '{table.key}' has other bytes")
+
+
+def _names(uuid: UUID, data: bytes) -> tuple[bytes, bytes]:
+    """Names for an attempt's file: its own, or one of its bytes where it was tried with others before."""
+    return uuid.bytes, uuid_of(hashlib.sha256(uuid.bytes + data).digest())

@@ -1,0 +1,194 @@
+"""What lies between two states of a Delta table: which files come and go, and what that is in rows and bytes.
+
+Where one state goes on from the other, the commits in between tell, so that it costs what they changed. Else
+the files of both are gone through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+import msgspec
+
+from penstock.errors import PenstockError
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.line import Line, Tip, line_of
+from penstock.formats.delta.branch_log.shifts import shifts_between
+from penstock.formats.delta.branch_log.standing import live_at, steps
+from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.protocol.actions import Add, DeletionVector, FileKey, Remove, decode_path
+from penstock.formats.delta.rows.vectors import vector_file
+from penstock.kernel.format import PrepareAgain, Table
+from penstock.model.decoders import json_decoder
+from penstock.model.merges import ChangeSummary
+from penstock.model.nessie import DeltaTable
+
+COMMITS_SEARCHED: Final = 64
+"""In so many of the newest commits the statistics of removed files are looked for, before all files are."""
+
+
+class FileChanges(NamedTuple):
+    """The files that only one of two states has."""
+
+    added: dict[FileKey, Add]
+    removed: dict[FileKey, Add | Remove]
+
+
+def file_changes(
+    table: Table, commits: Commits, before: DeltaTable | None, after: DeltaTable | None
+) -> FileChanges:
+    """What leads from one state to another. Raises what reading their logs does."""
+    if before is None or after is None or before.id != after.id:
+        added, removed = (_all_files(table, commits, one) for one in (after, before))
+        return FileChanges(added, {**removed})
+    was, becomes = line_of(before), line_of(after)
+    if Tip.of(was).is_on(becomes, table.read):
+        return _net_changes(table, commits, after, was)
+    old, new = (commits.snapshot(one, table.read) for one in (before, after))
+    return FileChanges(
+        {add.key: add for add in _only_in(new, old)}, {add.key: add for add in _only_in(old, new)}
+    )
+
+
+def _all_files(table: Table, commits: Commits, content: DeltaTable | None) -> dict[FileKey, Add]:
+    if content is None:
+        return {}
+    return {add.key: add for add in commits.snapshot(content, table.read).files()}
+
+
+def _net_changes(table: Table, commits: Commits, after: DeltaTable, was: Line) -> FileChanges:
+    """What the commits after a version come to: what came and went again is neither, nor what was there."""
+    since = steps(table, commits, after, was.latest, line_of(after).latest)
+    shifts = shifts_between((), since, live_at(table, commits, after, was.latest)).values()
+    added = {one.after.key: one.after for one in shifts if isinstance(one.after, Add)}
+    return FileChanges(added, {one.before.key: one.before for one in shifts if one.before is not None})
+
+
+def _only_in(one: Snapshot, other: Snapshot) -> Iterator[Add]:
+    there = {key.digest for key in other.file_keys()}
+    return (add for add in one.files() if add.key.digest not in there)
+
+
+def summarize_change(
+    table: Table, commits: Commits, before: DeltaTable | None, after: DeltaTable | None
+) -> ChangeSummary:
+    """What a change does to a table. What cannot be read is not known."""
+    versions = ChangeSummary(
+        version_before=None if before is None else line_of(before).latest,
+        version_after=None if after is None else line_of(after).latest,
+    )
+    try:
+        added, removed = file_changes(table, commits, before, after)
+        removed = _with_statistics(table, commits, before, removed)
+    except (PenstockError, PrepareAgain):
+        return versions
+    come = {key.path: one for key, one in added.items()}
+    gone = {key.path: one for key, one in removed.items()}
+    stay = come.keys() & gone.keys()
+    rows_added, rows_removed = _counted_rows(come, gone, stay)
+    return msgspec.structs.replace(
+        versions,
+        files_added=len(come.keys() - stay),
+        files_removed=len(gone.keys() - stay),
+        files_changed=len(stay),
+        rows_added=rows_added,
+        rows_removed=rows_removed,
+        bytes_added=_sum(one.size for path, one in come.items() if path not in stay),
+        bytes_removed=_sum(one.size for path, one in gone.items() if path not in stay),
+    )
+
+
+def _counted_rows(
+    come: dict[str, Add], gone: dict[str, Add | Remove], stay: Collection[str]
+) -> tuple[int | None, int | None]:
+    """How many rows come and go. A file that stays has more or fewer deleted rows than before."""
+    added = [_rows(one) for path, one in come.items() if path not in stay]
+    removed = [_rows(one) for path, one in gone.items() if path not in stay]
+    for path in stay:
+        more = _deleted(gone[path]) - _deleted(come[path])
+        added.append(max(0, more))
+        removed.append(max(0, -more))
+    return _sum(added), _sum(removed)
+
+
+def _deleted(one: Add | Remove) -> int:
+    return 0 if one.deletion_vector is None else one.deletion_vector.cardinality
+
+
+def _rows(one: Add | Remove) -> int | None:
+    """The rows of a file that are not deleted, if its statistics tell."""
+    if not one.stats:
+        return None
+    try:
+        found = _decode_statistics(one.stats).num_records
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    return None if found is None or found < 0 else found - _deleted(one)
+
+
+class _Statistics(msgspec.Struct, rename="camel"):
+    num_records: int | None = None
+
+
+_decode_statistics = json_decoder(_Statistics).decode
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    """A sum, if all of it is known."""
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total
+
+
+def _with_statistics(
+    table: Table, commits: Commits, before: DeltaTable | None, removed: dict[FileKey, Add | Remove]
+) -> dict[FileKey, Add | Remove]:
+    """Removed files as they were added: to remove one says nothing about its rows."""
+    left = {key for key, one in removed.items() if not one.stats}
+    found: dict[FileKey, Add] = {}
+    if before is None or not left:
+        return removed
+    line = line_of(before)
+    with suppress(PenstockError):  # the log may not have all of these commits any more
+        for version in range(line.latest, max(-1, line.latest - COMMITS_SEARCHED), -1):
+            entry = line.at(version, table.read)
+            for action in commits.actions(table, before.location, version, entry):
+                if isinstance(action, Add) and action.key in left:
+                    found[action.key] = action
+            left -= found.keys()
+            if not left:
+                break
+    if left:
+        found |= {add.key: add for add in commits.snapshot(before, table.read).files() if add.key in left}
+    return {**removed, **found}
+
+
+def missing_files(
+    table: Table, commits: Commits, before: DeltaTable | None, after: DeltaTable
+) -> Sequence[str]:
+    """Of the files that one state has and another has not, those that are not in the table's folder.
+
+    Files elsewhere, which a clone names by their whole addresses, are not looked at.
+    """
+    names: dict[str, None] = {}
+    for add in file_changes(table, commits, before, after).added.values():
+        names |= dict.fromkeys(_files_of(add))
+    inside = [name for name in names if not name.startswith("/") and ":/" not in name]
+    return commits.places.at(after.location).missing(inside)
+
+
+def _files_of(add: Add) -> Iterator[str]:
+    yield decode_path(add.path)
+    vector: DeletionVector | None = add.deletion_vector
+    if vector is None:
+        return
+    if vector.storage_type == "p":
+        yield decode_path(vector.path_or_inline_dv)
+    elif vector.storage_type == "u":
+        with suppress(ValueError):
+            yield vector_file(vector)

@@ -1,0 +1,45 @@
+"""A clash: what two sides of a merge did to a Delta table, and why it does not go together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.formats.delta.branch_log.net import Net, Step
+from penstock.formats.delta.branch_log.next_versions import WAY_OUT
+from penstock.formats.delta.protocol.actions import CommitInfo
+from penstock.formats.delta.protocol.conflicts import Conflict
+from penstock.formats.delta.protocol.deeds import deed
+from penstock.formats.delta.protocol.transaction import last
+from penstock.kernel.format import Refused
+
+
+class Clash(Exception):
+    """A commit of the line that stays does not go with the net change of the other."""
+
+    def __init__(self, conflict: Conflict, winner: Step) -> None:
+        super().__init__(str(conflict))
+        self._conflict, self._winner = conflict, winner
+
+    def refused(self, net: Net, steps: Sequence[Step], *, is_here: bool) -> Refused:
+        """What clashes, what each side did, and the way out, where a person has to decide.
+
+        The other side is always the source; ``is_here`` tells whether the line that stays is the target's.
+        ``steps`` are what the net change comes from, as far as that is known.
+        """
+        conflict = self._conflict
+        mine, whose = ("the other side", "") if is_here else ("this branch", " of the other side")
+        version = f"version {conflict.winner}{whose}"
+        did, does = deed(self._winner.actions), deed((*_called(steps), *net.actions))
+        return Refused(
+            f"was changed on both sides: {conflict.clash(mine, whose)} (rule {conflict.rule});"
+            f" {version} {did}, and since version {conflict.read_version} {mine} {does}; {WAY_OUT}",
+            expected=f"version {conflict.read_version}",
+            found=version,
+        )
+
+
+def _called(steps: Sequence[Step]) -> list[CommitInfo]:
+    """What the writers of commits called what they did, if it was the same for all."""
+    infos = [last(step.actions, CommitInfo) for step in steps]
+    operations = {None if info is None else info.operation for info in infos}
+    return [CommitInfo({"operation": one}) for one in operations] if len(operations) == 1 else []

@@ -1,0 +1,290 @@
+"""The commits of Delta tables: their bytes, wherever they are, and what they come to.
+
+Bytes of a commit never change, so whatever was read or ratified here stays in memory as long as there is
+room. What cannot be had from memory or from the kernel is read from the table's storage, where that may be
+done; where it may not, the request has to go round.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from threading import Lock
+from typing import Final, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from penstock.formats.delta.branch_log.line import Entry, Line, Read, Terms, held_of, is_named_after, line_of
+from penstock.formats.delta.branch_log.live import LiveFiles
+from penstock.formats.delta.branch_log.snapshots import Snapshots
+from penstock.formats.delta.errors import InvalidLog, MalformedAction, VersionNotFound
+from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.protocol.actions import Action, CommitInfo, parse_action, parse_commit
+from penstock.formats.delta.protocol.lint_files import Lookup
+from penstock.formats.delta.protocol.names import CommitName
+from penstock.formats.delta.protocol.transaction import Partitions, Reads
+from penstock.kernel.format import PrepareAgain, Table
+from penstock.model import decoders
+from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
+from penstock.storage.places import Places
+
+MEMORY_MAX_BYTES: Final = 64 * 1024 * 1024
+"""How many bytes of commits are kept, of all tables together."""
+BLIND: Final = Terms(Reads())
+REPLACES: Final = "penstockReplaces"
+"""In a ``commitInfo``, a ``Replaces``. A published log has to tell it: the lake forgets what is published."""
+PICKING: Final = frozenset({"DELETE", "UPDATE", "MERGE", "OPTIMIZE", "REORG", "MERGE BRANCH", "RESTORE"})
+"""Operations that remove files which they have picked, unless they say otherwise."""
+
+
+class Replaces(msgspec.Struct, frozen=True):
+    """What a commit says of the files that it removed, whatever they were."""
+
+    partitions: tuple[Partitions, ...]
+    """Where they were; in the whole table for none."""
+    blindly: bool = False
+    """Nothing was read for it."""
+
+
+class Commits:
+    """The commits of all tables, for ordinary threads."""
+
+    def __init__(self, places: Places, memory_max_bytes: int = MEMORY_MAX_BYTES) -> None:
+        self.places = places
+        self._memory = _Memory(memory_max_bytes)
+        self._snapshots = Snapshots(places, self.tail)
+        self._live = LiveFiles(self.snapshot, self._versions)
+
+    def data(self, table: Table, location: str, version: int, entry: Entry | None) -> bytes:
+        """The bytes of a version: of an entry of a line, or without one of the published version.
+
+        ``PrepareAgain`` if storage would have to be read and may not be, ``VersionNotFound`` if the log no
+        longer has the published version, ``InvalidLog`` if the bytes are gone or not what was ratified.
+        """
+        return self._kept(table, location, version, entry).data
+
+    def actions(self, table: Table, location: str, version: int, entry: Entry | None) -> tuple[Action, ...]:
+        """The actions of a version. As ``data``, and ``InvalidLog`` if they cannot be understood."""
+        kept = self._kept(table, location, version, entry)
+        if kept.actions is None:
+            kept.actions = _parse(location, version, entry, kept.data)
+        return kept.actions
+
+    def info(self, table: Table, location: str, version: int, entry: Entry | None) -> CommitInfo | None:
+        """The ``commitInfo`` of a version, if it begins with one. Raises as ``actions``."""
+        kept = self._kept(table, location, version, entry)
+        if kept.first is None:
+            try:
+                kept.first = (parse_action(kept.data.partition(b"\n")[0]),)
+            except MalformedAction as problem:
+                raise _unreadable(location, version, entry, problem) from None
+        (first,) = kept.first
+        return first if isinstance(first, CommitInfo) else None
+
+    def terms(self, table: Table, location: str, version: int, entry: Entry | None) -> Terms | None:
+        """On what a version rests. Of one that is published and forgotten, its ``commitInfo`` has to tell;
+        ``None`` if it does not."""
+        if entry is not None:
+            return held_of(entry, table.read).terms
+        return told_terms(self.info(table, location, version, None))
+
+    def versions(
+        self, table: Table, content: DeltaTable, after: int, line: Line | None = None
+    ) -> Iterator[tuple[int, tuple[Action, ...]]]:
+        """The actions of all versions after one, oldest first. Raises as ``actions``."""
+        line = line or line_of(content)
+        for version, entry in _every(line, after, table.read):
+            yield version, self.actions(table, content.location, version, entry)
+
+    def tail(self, content: DeltaTable, after: int, read: Read) -> Iterator[tuple[str, bytes]]:
+        """Name and bytes of all versions after one, oldest first, read from storage where need be."""
+        table = Table(_NOBODY, content, read)
+        for version, entry in _every(line_of(content), after, read):
+            name = str(CommitName(version)) if entry is None else entry.name(version)
+            yield name, self.data(table, content.location, version, entry)
+
+    def snapshot(self, content: DeltaTable, read: Read, version: int | None = None) -> Snapshot:
+        """The newest version of a line, or an older one. Reads from storage what is not known.
+
+        Raises what ``load_snapshot`` does.
+        """
+        return self._snapshots.of(content, read, version)
+
+    def live(self, content: DeltaTable, read: Read) -> Lookup:
+        """Tells which paths are files of a line's newest version. What is not known is read right here."""
+        return self._live.of(content, read)
+
+    def remember(self, location: str, version: int, entry: Entry, data: bytes) -> None:
+        """Keep the bytes of a commit that was staged, or is about to be ratified, here."""
+        self._memory.put((location, version, entry.uuid, entry.line), _Kept(data))
+
+    def landed(self, content: DeltaTable) -> None:
+        """A line of the default branch: its newest version is the table's for ever, and found as such."""
+        line = line_of(content)
+        if line.entries and content.id is not None:
+            newest = line.entries[-1]
+            kept = self._memory.get((content.location, line.latest, newest.uuid, newest.line))
+            if kept is not None:
+                self._memory.put((content.id, line.latest, b"", b""), kept)
+
+    def _versions(
+        self, content: DeltaTable, after: int, read: Read
+    ) -> Iterator[tuple[int, tuple[Action, ...]]]:
+        return self.versions(Table(_NOBODY, content, read), content, after)
+
+    def _kept(self, table: Table, location: str, version: int, entry: Entry | None) -> _Kept:
+        identity = None if table.content is None else table.content.id
+        key: _Key = (identity or location, version, b"", b"")
+        if entry is not None:
+            key = (location, version, entry.uuid, entry.line)
+        kept = self._memory.get(key)
+        if kept is None:
+            kept = _Kept(self._found(table, location, version, entry))
+            self._memory.put(key, kept)
+        return kept
+
+    def _found(self, table: Table, location: str, version: int, entry: Entry | None) -> bytes:
+        held = None if entry is None else held_of(entry, table.read)
+        if held is not None and held.head is not None and entry is not None and not entry.body:
+            return held.head
+        if not table.may_read:
+            raise PrepareAgain
+        if entry is None:
+            return self._published(location, version)
+        if held is not None and held.head is not None:
+            body = self._read(location, version, (entry.body,), entry.size - len(held.head))
+            if not is_named_after(version, entry, held.head, body):
+                raise InvalidLog(
+                    f"{entry.body} of the table {location} has other bytes than those that were ratified as"
+                    f" version {version}: somebody has written to it since\n"
+                    "  Bring the file back as it was.",
+                    table=location,
+                    file=entry.body,
+                    version=version,
+                )
+            return held.head + body
+        names = (entry.name(version),) if entry.line else (entry.name(version), str(CommitName(version)))
+        return self._read(location, version, names, entry.size)
+
+    def _published(self, location: str, version: int) -> bytes:
+        (data,) = self.places.at(location).read([str(CommitName(version))])
+        if data is None:
+            raise VersionNotFound(
+                f"version {version} of the table {location} is not in its log any more",
+                table=location,
+                version=version,
+            )
+        return data
+
+    def _read(self, location: str, version: int, names: Sequence[str], size: int | None = None) -> bytes:
+        """The first of some files that exists."""
+        place = self.places.at(location)
+        for name in names:
+            (data,) = place.read([name])
+            if data is None:
+                continue
+            if size is not None and len(data) != size:
+                raise InvalidLog(
+                    f"{name} of the table {location} has {len(data)} bytes, and {size} were ratified",
+                    table=location,
+                    file=name,
+                    version=version,
+                )
+            return data
+        raise InvalidLog(
+            f"{names[-1]} of the table {location} is missing, although version {version} was ratified\n"
+            "  If the log is being cleaned up at this moment, try again; else bring the file back.",
+            table=location,
+            file=names[-1],
+            version=version,
+        )
+
+
+class _Kept:
+    """The bytes of a commit, and its actions, or the first of them, once somebody has asked for them."""
+
+    __slots__ = ("actions", "data", "first")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.actions: tuple[Action, ...] | None = None
+        self.first: tuple[Action | None] | None = None
+
+
+_Key: TypeAlias = tuple[UUID | str, int, bytes, bytes]
+"""Tells a commit from all others: where its file is, its version, its name and whose folder it is in. Of a
+published one the table counts and not its location, where there may be another table by now."""
+
+
+class _Memory:
+    """What was used last, up to so many bytes."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes, self._bytes = max_bytes, 0
+        self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: _Key) -> _Kept | None:
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None:
+                self._kept.move_to_end(key)
+            return kept
+
+    def put(self, key: _Key, kept: _Kept) -> None:
+        with self._lock:
+            if key in self._kept or len(kept.data) > self._max_bytes:
+                return
+            self._kept[key] = kept
+            self._bytes += len(kept.data) + _OVERHEAD_BYTES
+            while self._bytes > self._max_bytes:
+                _, oldest = self._kept.popitem(last=False)
+                self._bytes -= len(oldest.data) + _OVERHEAD_BYTES
+
+
+_OVERHEAD_BYTES: Final = 512
+"""What a commit takes beside its bytes, about."""
+_NOBODY: Final = Key.parse("table")
+"""Stands for the key where nobody asks for it."""
+
+
+def told_terms(info: CommitInfo | None) -> Terms | None:
+    """On what a commit rests by its own words; ``None`` if these leave open whether it picked the files that
+    it removed, or replaced whatever was there."""
+    if info is None:
+        return None
+    if info.is_blind_append:
+        return BLIND
+    if REPLACES in info.fields:
+        try:
+            told = decoders.convert(info.fields[REPLACES], Replaces)
+        except msgspec.ValidationError:
+            return None
+        return Terms(Reads(whole_table=not told.blindly), told.partitions)
+    return Terms() if (info.operation or "").upper() in PICKING else None
+
+
+def _every(line: Line, after: int, read: Read) -> Iterator[tuple[int, Entry | None]]:
+    """All versions after one: published ones without an entry, then those of the line."""
+    for version in range(after + 1, line.published + 1):
+        yield version, None
+    yield from line.since(after, read)
+
+
+def _parse(location: str, version: int, entry: Entry | None, data: bytes) -> tuple[Action, ...]:
+    try:
+        return tuple(line.action for line in parse_commit(data))
+    except MalformedAction as problem:
+        raise _unreadable(location, version, entry, problem) from None
+
+
+def _unreadable(location: str, version: int, entry: Entry | None, problem: MalformedAction) -> InvalidLog:
+    name = str(CommitName(version)) if entry is None else entry.name(version)
+    return InvalidLog(
+        f"{name} of the table {location} cannot be understood: {problem}",
+        table=location,
+        file=name,
+        version=version,
+    )

@@ -1,0 +1,267 @@
+"""The versions of a table that came after a change of it: what they say, and what became of its files.
+
+They are those of the branch's own line, and those of other branches that had the change and were merged: what
+a merge brings, it brings in sum, and does not name files that came and went on the other branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple, TypeGuard
+
+import msgspec
+
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.line import Line, Tip, line_of
+from penstock.formats.delta.branch_log.net import MERGED, RESTORE, Step
+from penstock.formats.delta.branch_log.shifts import paths_of
+from penstock.formats.delta.branch_log.standing import parted_at, steps, steps_but_appends
+from penstock.formats.delta.protocol.actions import Add, CommitInfo, FileKey, Remove
+from penstock.formats.delta.protocol.transaction import last
+from penstock.kernel.format import LaterCommit, Since, Table
+from penstock.model.decoders import json_decoder
+from penstock.model.nessie import DeltaTable
+
+MERGE_INFO: Final = {"operation": MERGED, "operationParameters": {}}
+REVERTED: Final = "revertedVersion"
+"""In a ``commitInfo``, the version that the commit undoes."""
+REPEATED: Final = "repeatedVersion"
+"""The one that it does again."""
+HELD_IN: Final = "repeatedRowsWereIn"
+"""Other files that rows of a repeated commit were in, which are gone: they must not come back beside them."""
+
+
+class Later(NamedTuple):
+    """A version that came after the commit."""
+
+    step: Step
+    tip: Tip
+    commit: LaterCommit | None = None
+    """The lake's commit that brought it, where that is known without a search."""
+    has_parts: bool = False
+    """It is the sum of versions that are listed before it."""
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it is on another line than this branch's."""
+        return self.commit is not None
+
+    @property
+    def is_undo(self) -> bool:
+        """Whether it only brought files back and took files away: it wrote no rows into others."""
+        info = last(self.step.actions, CommitInfo)
+        return info is not None and info.operation == RESTORE
+
+    @property
+    def undoes(self) -> int | None:
+        """The version that it undid, of the line on which that was."""
+        return self._number(REVERTED) if self.is_undo else None
+
+    @property
+    def repeats(self) -> int | None:
+        """The version that it did again, likewise."""
+        return self._number(REPEATED)
+
+    @property
+    def held_in(self) -> frozenset[str]:
+        """Other files that hold rows which it brought again."""
+        try:
+            return frozenset(json_decoder(list[str]).decode(self._parameter(HELD_IN) or "[]"))
+        except msgspec.MsgspecError:
+            return frozenset()
+
+    def _number(self, name: str) -> int | None:
+        told = self._parameter(name)
+        return int(told) if told is not None and told.isdecimal() else None
+
+    def _parameter(self, name: str) -> str | None:
+        info = last(self.step.actions, CommitInfo)
+        found = None if info is None else info.fields.get("operationParameters")
+        told = found.get(name) if isinstance(found, dict) else None
+        return told if isinstance(told, str) else None
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether it may be what several versions of another line came to."""
+        info = last(self.step.actions, CommitInfo)
+        return info is not None and info.operation == MERGED
+
+    @property
+    def adds(self) -> list[Add]:
+        return [one for one in self.step.actions if isinstance(one, Add)]
+
+    @property
+    def removes(self) -> list[Remove]:
+        return [one for one in self.step.actions if isinstance(one, Remove)]
+
+    def may_carry(self) -> bool:
+        """Whether rows of files that it removed may be in those that it added."""
+        replaced_blindly = self.step.terms.replaces is not None and self.step.terms.reads.nothing
+        return not self.is_undo and not replaced_blindly and not self.has_parts
+
+
+class LaterVersions:
+    """What came after a change, up to the end of a branch's line."""
+
+    def __init__(
+        self,
+        table: Table,
+        commits: Commits,
+        target: DeltaTable,
+        newest: DeltaTable,
+        parted: int,
+        since: Since | None,
+    ) -> None:
+        """``target`` is the end of the line, ``newest`` the state that the change led to, ``parted`` the
+        version before it."""
+        self._table, self._commits, self._since = table, commits, since
+        self._target, self._newest, self._parted = target, newest, parted
+
+    @cached_property
+    def is_on_line(self) -> bool:
+        """Whether the change is on this branch's line, and did not come by a merge."""
+        return Tip.of(line_of(self._newest)).is_on(line_of(self._target), self._table.read)
+
+    @cached_property
+    def changing(self) -> list[Later]:
+        """The versions that came after the change and did more than to append: on this branch's line, and on
+        branches on which it was."""
+        since = self.landed_at[1], line_of(self._target).latest
+        return self._with_branches(steps_but_appends(self._table, self._commits, self._target, *since))
+
+    @cached_property
+    def every(self) -> list[Later]:
+        """The same with those that appended."""
+        since = self.landed_at[1], line_of(self._target).latest
+        return self._with_branches(steps(self._table, self._commits, self._target, *since))
+
+    @cached_property
+    def places(self) -> dict[str, list[int]]:
+        """Of each file that later versions changed, which of these did, by their places."""
+        found: dict[str, list[int]] = {}
+        for number, later in enumerate(self.changing):
+            for path in paths_of(later.removes) | paths_of(later.adds):
+                found.setdefault(path, []).append(number)
+        return found
+
+    @cached_property
+    def landed_at(self) -> tuple[int, int]:
+        """The version of this branch's line before the change came to it, and the one with which it was
+        there: a merge may have brought it, in sum with others."""
+        line, read = line_of(self._target), self._table.read
+        parted = parted_at(line_of(self._newest), line, read)
+        if self.is_on_line:
+            return self._parted, parted
+        for commit in self._since.commits if self._since is not None else ():
+            after = commit.after
+            if commit.met and isinstance(after, DeltaTable) and after.id == self._target.id and after.state:
+                tip = Tip.of(line_of(after))
+                if tip.version > parted and tip.is_on(line, read):
+                    before = [line_of(one).latest for one in commit.before if self._is_here(one, tip)]
+                    return max(before, default=parted), tip.version
+        return parted, parted
+
+    def _is_here(self, content: object, until: Tip) -> TypeGuard[DeltaTable]:
+        """Whether a content is a state of the table on this branch's line, before a version of it."""
+        if not isinstance(content, DeltaTable) or content.id != self._target.id or not content.state:
+            return False
+        tip = Tip.of(line_of(content))
+        return tip.version < until.version and tip.is_on(line_of(self._target), self._table.read)
+
+    def _with_branches(self, here: Sequence[Step]) -> list[Later]:
+        """Versions of this branch's line, and before each that a merge brought those of which it is the sum:
+        it does not name files that they brought back and wrote anew."""
+        line, read = line_of(self._target), self._table.read
+        left = [Later(step, Tip.at(line, step.version, read)) for step in here]
+        if self._since is None or (self.is_on_line and not any(one.is_sum for one in left)):
+            return left
+        found: list[Later] = []
+        parts, are_all = 0, True
+        """Versions of others since the last merge, and whether they are all that a merge can bring."""
+        for commit in self._since.commits:
+            after = commit.after
+            if not isinstance(after, DeltaTable) or not after.state or after.id != self._target.id:
+                continue
+            tip = Tip.of(line_of(after))
+            if not tip.is_on(line, read):
+                others = self._on_branch(commit, after)
+                found, parts = [*found, *others], parts + len(others)
+                are_all = are_all and bool(others)
+                continue
+            here_now = [one for one in left if one.step.version <= tip.version]
+            if here_now and len(commit.before) > 1:
+                here_now[-1] = here_now[-1]._replace(has_parts=bool(parts) and are_all)
+                parts, are_all = 0, True
+            found += here_now
+            left = left[len(here_now) :]
+        return [*found, *left]
+
+    def _on_branch(self, commit: LaterCommit, after: DeltaTable) -> list[Later]:
+        """The versions of another line that a commit brought there."""
+        before = commit.before[0] if len(commit.before) == 1 else None
+        if commit.is_beside or not isinstance(before, DeltaTable) or not before.state:
+            return []
+        until, came, read = line_of(after), Tip.of(line_of(before)), self._table.read
+        if not came.is_on(until, read):
+            return []
+        since = steps(self._table, self._commits, after, came.version, until.latest)
+        return [Later(one, Tip.at(until, one.version, read), commit) for one in since]
+
+    def carried(self, own: Mapping[str, FileKey | None], but: Collection[str] = ()) -> dict[str, int]:
+        """The files into which later versions wrote rows of some files, each with the place of the version
+        that wrote it. Removing the given state of such a file does not count, nor do files of ``but``."""
+        carried: dict[str, int] = {}
+        waiting, passed = [*own], set[int]()
+        while waiting:
+            path = waiting.pop()
+            for number in self.places.get(path, ()):
+                later = self.changing[number]
+                if number in passed or not later.may_carry():
+                    continue
+                if any(one.key.path == path and one.key != own.get(path) for one in later.removes):
+                    passed.add(number)
+                    new = paths_of(later.adds) - paths_of(later.removes)
+                    new -= carried.keys() | set(but)
+                    carried |= dict.fromkeys(new, number)
+                    waiting += new
+        return carried
+
+    def _line_with(self, later: Later) -> Line:
+        """A line on which a version is."""
+        after = None if later.commit is None else later.commit.after
+        return line_of(after if isinstance(after, DeltaTable) else self._target)
+
+    def is_at(self, one: Later, version: int | None, later: Later) -> bool:
+        """Whether a version is the one of this number on the line of another one."""
+        return one.step.version == version and one.tip.is_on(self._line_with(later), self._table.read)
+
+    def own_versions_on(self, later: Later) -> range:
+        """The numbers of the change's own versions on the line of another one; none if they are not there."""
+        tip = Tip.of(line_of(self._newest))
+        is_there = tip.is_on(self._line_with(later), self._table.read)
+        return range(self._parted + 1, tip.version + 1) if is_there else range(0)
+
+    def describe(self, later: Later | None) -> str:
+        """A version as a conflict names it, with the lake's commit that brought it."""
+        if later is None:
+            return "a later version"
+        info = last(later.step.actions, CommitInfo)
+        operation = f" ({info.operation})" if info is not None and info.operation else ""
+        commit = later.commit or self._commit_of(later.tip)
+        brought = "" if commit is None else f" of {commit.describe()}"
+        return f"version {later.step.version}{operation}{brought}"
+
+    def _commit_of(self, tip: Tip) -> LaterCommit | None:
+        """The commit of the lake that brought a version to this branch."""
+        read = self._table.read
+
+        def has(content: object) -> bool:
+            return (
+                isinstance(content, DeltaTable) and bool(content.state) and tip.is_on(line_of(content), read)
+            )
+
+        for one in self._since.commits if self._since is not None else ():
+            if has(one.after) and not any(map(has, one.before)):
+                return one
+        return None

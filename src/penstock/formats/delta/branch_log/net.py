@@ -1,0 +1,390 @@
+"""The net change of a branch: what several commits come to, as one that can be ratified elsewhere.
+
+A file that was added and removed again is neither. Of metadata, protocol, domains and batches the last one
+counts. What the commits had read is what the net change has read.
+
+A commit that *replaced* partitions had not picked the files that it removed: it removed what was there. So
+its removes are left out, and found anew where the net change lands. Without that, two branches that both
+wrote a table anew would merge to both their files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from penstock.formats.delta.branch_log.line import Terms
+from penstock.formats.delta.branch_log.replacements import Replacement, in_sum
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    Add,
+    Cdc,
+    CommitInfo,
+    FileKey,
+    Remove,
+    reconciliation_key,
+)
+from penstock.formats.delta.protocol.transaction import Partitions, Reads, Region, last
+
+FileActionT = TypeVar("FileActionT", Add, Remove)
+StateKey = tuple[str, str, str | None]
+
+RESTORE: Final = "RESTORE"
+"""The operation that brings a table back into a state that it had."""
+MERGED: Final = "MERGE BRANCH"
+"""The operation that brings what was committed elsewhere."""
+MOVING: Final = frozenset({RESTORE, MERGED})
+"""Operations that add files which were written for other commits."""
+
+
+class Step(NamedTuple):
+    """A commit of a branch."""
+
+    version: int
+    actions: tuple[Action, ...]
+    terms: Terms
+    is_told: bool = True
+    """Whether the terms say if it picked the files that it removed, or replaced whatever there was. If not,
+    nobody may land it where files came that it would have removed."""
+    replacements: tuple[Replacement, ...] = ()
+    """The commits that replaced files of which it consists."""
+    undone: tuple[Replacement, ...] = ()
+    """Those that it undoes."""
+    may_repeat_files: bool = True
+    """Whether files that it adds may have been there already. Delta allows that, and whoever does not know
+    what came of a commit may repeat it so."""
+
+    def may_repeat(self, add: Add) -> bool:
+        """Whether a file that it adds may have been there already. One without new rows always may."""
+        return self.may_repeat_files or not add.data_change
+
+
+class Net(msgspec.Struct, frozen=True, kw_only=True):
+    """What commits come to. Actions of a kind are in the order in which their commits had them."""
+
+    state: tuple[Action, ...] = ()
+    """Protocol, metadata, domains and batches."""
+    removes: tuple[Remove, ...] = ()
+    """Without those of files that were replaced."""
+    adds: tuple[Add, ...] = ()
+    feed: tuple[Cdc, ...] = ()
+    terms: Terms = Terms(Reads())
+    doubtful: tuple[Remove, ...] = ()
+    """Of files that were added and then removed: they count if the file was there before, and had only been
+    added once more."""
+    doubtful_adds: tuple[FileKey, ...] = ()
+    """Files that are added with new rows, unless they were there before, and were only added once more."""
+    may_be_there: bool = False
+    """Whether files that it adds with new rows may be there already where it lands."""
+    after: int = -1
+    """The version before the first of the commits."""
+    is_strict: bool = False
+    """No file may have come meanwhile."""
+    there: frozenset[FileKey] = frozenset()
+    """Files that it does not bring because they are there, and that it does not replace either."""
+    spared: tuple[Add, ...] = ()
+    """Those of them that it adds."""
+    replacements: tuple[Replacement, ...] = ()
+    """The commits that replaced files of which it consists."""
+    undone: tuple[Replacement, ...] = ()
+    """Those of other commits that it undoes."""
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        return (*self.state, *self.removes, *self.adds, *self.feed)
+
+    def without(self, keys: frozenset[FileKey]) -> Net:
+        """The rest, where some of its files are what they should be already."""
+        return msgspec.structs.replace(
+            self,
+            removes=tuple(one for one in self.removes if one.key not in keys),
+            adds=tuple(one for one in self.adds if one.key not in keys),
+            there=self.there | keys,
+            spared=(*self.spared, *(one for one in self.adds if one.key in keys)),
+        )
+
+    @property
+    def doubtful_paths(self) -> list[str]:
+        """The decoded paths of the files of which it has to be known whether they were there before."""
+        return sorted({*(one.key.path for one in self.doubtful), *(key.path for key in self.doubtful_adds)})
+
+    def settled(self, live: Mapping[str, str | None]) -> Net:
+        """The same without doubts, once it is known which files were there before."""
+        were = [one for one in self.doubtful if one.key in live.items()]
+        repeated = {key for key in self.doubtful_adds if key in live.items()}
+        return msgspec.structs.replace(
+            self,
+            removes=(*self.removes, *were),
+            adds=tuple(one for one in self.adds if one.key not in repeated),
+            doubtful=(),
+            doubtful_adds=(),
+        )
+
+
+def fold(steps: Sequence[Step], schema_string: str) -> tuple[Net, ...]:
+    """What commits come to, oldest first: as one, if it can be one.
+
+    Whoever reads the change feed of a version that has files of it looks at nothing else there. So where
+    some commits have such files and others changed data without, they come in groups, one after the other.
+    """
+    groups: list[list[Step]] = []
+    has_feed: bool | None = None
+    for step in steps:
+        kind = _has_feed(step)
+        if not groups or (has_feed is not None and kind is (not has_feed)):
+            groups.append([])
+        groups[-1].append(step)
+        has_feed = has_feed if kind is None else kind
+    return tuple(fold_all(group, schema_string) for group in groups)
+
+
+def fold_all(steps: Sequence[Step], schema_string: str) -> Net:
+    """What commits come to as one, whatever that does to a change feed."""
+    return _Folding(schema_string).all(steps)
+
+
+def _has_feed(step: Step) -> bool | None:
+    """``None`` if it does not matter, since no rows changed."""
+    if any(isinstance(action, Cdc) for action in step.actions):
+        return True
+    changes = any(isinstance(action, Add | Remove) and action.data_change for action in step.actions)
+    return False if changes else None
+
+
+def told_by(difference: Net, folded: Net) -> Net:
+    """A difference that rests on what the commits rest on that led to it.
+
+    If they replaced files it is strict: whether what came meanwhile should go too, a person has to say. Once
+    that has landed, the replacements are there like any others.
+    """
+    told = msgspec.structs.replace(
+        difference, replacements=folded.replacements, undone=folded.undone, may_be_there=True
+    )
+    if folded.terms.replaces is None:
+        return msgspec.structs.replace(told, terms=folded.terms, is_strict=folded.is_strict)
+    return msgspec.structs.replace(told, is_strict=True)
+
+
+class _Replacement(NamedTuple):
+    """A commit that replaced files, and what the commits before it came to."""
+
+    files: list[Add | Remove]
+    added: dict[FileKey, Add]
+    removed: dict[FileKey, Remove]
+    terms: Terms
+    was_written_anew: bool
+    named: tuple[Replacement, ...]
+
+    @property
+    def victims(self) -> list[FileKey]:
+        return [one.key for one in self.files if isinstance(one, Remove)]
+
+    def is_undone(self, added: Mapping[FileKey, Add]) -> bool:
+        """Whether its files have gone by now, and all those are back that it removed."""
+        own = (one.key for one in self.files if isinstance(one, Add))
+        is_gone = bool(self.files) and not any(key in added for key in own)
+        return is_gone and all(key in added for key in self.victims)
+
+
+def _but_undone(steps: Sequence[Step]) -> list[Step]:
+    """Commits as if they had picked the files of those replacements that later ones of them undo."""
+    undone: set[bytes] = set()
+    lasting: set[bytes] = set()
+    found: list[Step] = []
+    for step in reversed(steps):
+        left = tuple(one for one in step.replacements if one.id not in undone)
+        gone = len(step.replacements) - len(left)
+        lasting |= {one.id for one in left}
+        undone |= {one.id for one in step.undone} - lasting  # or else it was done again since
+        if gone and step.terms.replaces is not None:
+            where = tuple(part for one in left for part in one.partitions)
+            replaces = None if not left else () if any(not one.partitions for one in left) else where
+            step = step._replace(terms=msgspec.structs.replace(step.terms, replaces=replaces))
+        found.append(step._replace(replacements=left))
+    return found[::-1]
+
+
+def _undone_of_others(steps: Sequence[Step]) -> tuple[Replacement, ...]:
+    """What commits undo and have not done themselves."""
+    own: set[bytes] = set()
+    found: dict[bytes, Replacement] = {}
+    for step in steps:
+        found |= {one.id: one for one in step.undone if one.id not in own}
+        for one in step.replacements:
+            own.add(one.id)
+            found.pop(one.id, None)
+    return tuple(found.values())
+
+
+class _Folding:
+    """What the commits so far come to."""
+
+    def __init__(self, schema_string: str) -> None:
+        self._schema_string = schema_string
+        self._state: dict[StateKey, Action] = {}
+        self._added: dict[FileKey, Add] = {}
+        self._removed: dict[FileKey, Remove] = {}
+        self._doubtful: dict[FileKey, Remove] = {}
+        self._unclear: set[FileKey] = set()
+        """Files that were added, and may have been there before."""
+        self._passed: set[str] = set()
+        """The decoded paths of all files so far."""
+        self._may_be_there = False
+        self._returned: set[FileKey] = set()
+        """Files that were removed and added again: they are as they were."""
+        self._feed: list[Cdc] = []
+        self._terms = Terms(Reads(), changes_data=False)
+        self._is_written_anew = False
+        self._replacements: list[_Replacement] = []
+        self._named: tuple[Replacement, ...] = ()
+        self._is_told = True
+        self._is_mixed = False
+        """A file with new rows was rewritten, as if there had been none: what is left brings them."""
+
+    def all(self, steps: Sequence[Step]) -> Net:
+        for step in _but_undone(steps):
+            self._take(step)
+        return Net(
+            state=tuple(self._state.values()),
+            removes=tuple(map(self._telling, self._removed.values())),
+            adds=tuple(
+                one if key in self._returned else self._telling(one) for key, one in self._added.items()
+            ),
+            feed=tuple(self._feed),
+            terms=self._terms,
+            doubtful=tuple(map(self._telling, self._doubtful.values())),
+            doubtful_adds=tuple(
+                key for key, one in self._added.items() if key in self._unclear and one.data_change
+            ),
+            may_be_there=self._may_be_there,
+            after=steps[0].version - 1 if steps else -1,
+            is_strict=not self._is_told,
+            replacements=in_sum(self._named) if len(steps) > 1 else self._named,
+            undone=_undone_of_others(steps),
+        )
+
+    def _telling(self, action: FileActionT) -> FileActionT:
+        return msgspec.structs.replace(action, data_change=True) if self._is_mixed else action
+
+    def _take(self, step: Step) -> None:
+        self._is_told &= step.is_told
+        if step.terms.replaces is not None:
+            before = dict(self._added), dict(self._removed), self._terms, self._is_written_anew, self._named
+            files = [one for one in step.actions if isinstance(one, Add | Remove)]
+            self._replacements.append(_Replacement(files, *before))
+        known = {one.id for one in self._named}
+        self._named += tuple(one for one in step.replacements if one.id not in known)
+        region = self._replaced(step.terms.replaces)
+        self._rest_on(step.terms)
+        for action in step.actions:
+            if isinstance(action, Remove):
+                self._remove(action, region)
+        for action in step.actions:
+            match action:
+                case Add():
+                    self._add(action, step)
+                case Cdc():
+                    self._feed.append(action)
+                case Remove() | CommitInfo():
+                    pass
+                case _:
+                    if (key := reconciliation_key(action)) is not None:
+                        self._state[key] = action
+        info = last(step.actions, CommitInfo)
+        # Only what a writer wrote for this very commit can be nowhere else.
+        self._may_be_there |= step.may_repeat_files or info is None or info.operation in MOVING
+        # Where it does not say what it undoes, as earlier releases did not, its files have to tell.
+        if info is not None and info.operation == RESTORE and not step.undone and not step.replacements:
+            while self._replacements and self._replacements[-1].is_undone(self._added):
+                self._undo(self._replacements.pop(), step.terms)
+
+    def _undo(self, replacement: _Replacement, terms: Terms) -> None:
+        """Take a replacement back: elsewhere, nothing is to go because of it."""
+        self._terms, self._is_written_anew = replacement.terms, replacement.was_written_anew
+        self._named = replacement.named
+        self._removed = {**replacement.removed, **self._removed}
+        for key in replacement.victims:
+            was = replacement.added.get(key)
+            self._added[key] = was or msgspec.structs.replace(self._added[key], data_change=False)
+            if was is None:
+                self._returned.add(key)
+        self._rest_on(msgspec.structs.replace(terms, replaces=None))
+
+    def _add(self, add: Add, step: Step) -> None:
+        was, before = self._removed.pop(add.key, None), self._added.get(add.key)
+        if was is not None:
+            self._is_mixed |= was.data_change != add.data_change
+            self._returned.add(add.key)
+            add = msgspec.structs.replace(add, data_change=False)
+        elif before is not None:  # its rows came with the first of the two
+            add = msgspec.structs.replace(add, data_change=before.data_change or add.data_change)
+        was_unclear = self._doubtful.pop(add.key, None) is not None
+        if was_unclear or (step.may_repeat(add) and add.key.path not in self._passed):
+            self._unclear.add(add.key)
+        self._passed.add(add.key.path)
+        self._added[add.key] = add
+
+    def _remove(self, remove: Remove, region: Region | None) -> None:
+        is_replaced = region is not None and region.holds(remove.partition_values or {})
+        self._passed.add(remove.key.path)
+        was = self._added.pop(remove.key, None)
+        if was is None or remove.key in self._returned:
+            if not is_replaced:
+                self._removed[remove.key] = remove
+            return
+        self._is_mixed |= was.data_change != remove.data_change
+        if remove.key in self._unclear and not is_replaced:
+            self._doubtful[remove.key] = remove
+
+    def _replaced(self, partitions: tuple[Partitions, ...] | None) -> Region | None:
+        """Forget the removes in partitions that are replaced now: whatever was there, it goes."""
+        if partitions is None:
+            return None
+        region = Region(self._schema_string, partitions or (Partitions(),))
+        for removes in (self._removed, self._doubtful):
+            for key in [key for key, one in removes.items() if region.holds(one.partition_values or {})]:
+                del removes[key]
+        return region
+
+    def _rest_on(self, terms: Terms) -> None:
+        """Whoever reads a table that was written anew reads the branch's own, and depends on nobody."""
+        reads = terms.reads
+        if self._is_written_anew and terms.replaces != ():
+            reads = Reads(applications=reads.applications)
+        if terms.replaces == ():
+            self._is_written_anew = True
+            self._terms = msgspec.structs.replace(
+                self._terms, reads=Reads(applications=self._terms.reads.applications)
+            )
+        self._terms = Terms(
+            reads=_both(self._terms.reads, reads),
+            replaces=_both_replace(self._terms.replaces, terms.replaces),
+            changes_data=self._terms.changes_data or terms.changes_data,
+        )
+
+
+def _both(one: Reads, other: Reads) -> Reads:
+    """What was read by either; more than that where it cannot be told."""
+    applications = one.applications | other.applications
+    if one.nothing or other.nothing:
+        return msgspec.structs.replace(other if one.nothing else one, applications=applications)
+    # Files without partitions beside partitions without files cannot be told in one.
+    mixed = (one.files is None) != (other.files is None)
+    untold = mixed and not all(reads.partitions for reads in (one, other))
+    both = one.files is not None and other.files is not None
+    return Reads(
+        whole_table=one.whole_table or other.whole_table or untold,
+        partitions=(*one.partitions, *(new for new in other.partitions if new not in one.partitions)),
+        files=(one.files or frozenset()) | (other.files or frozenset()) if both else None,
+        applications=applications,
+    )
+
+
+def _both_replace(
+    one: tuple[Partitions, ...] | None, other: tuple[Partitions, ...] | None
+) -> tuple[Partitions, ...] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return () if () in (one, other) else (*one, *(new for new in other if new not in one))

@@ -1,0 +1,204 @@
+"""The next versions of a line: net changes, checked like any other commit and ratified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+from uuid import uuid4
+
+import msgspec
+
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.composing import compose
+from penstock.formats.delta.branch_log.line import Blobs, Declared, Line, declared_of, keep, with_line
+from penstock.formats.delta.branch_log.net import Net
+from penstock.formats.delta.branch_log.proposal import engine_info
+from penstock.formats.delta.branch_log.ratifying import Known, known
+from penstock.formats.delta.branch_log.replacements import is_too_long, naming
+from penstock.formats.delta.branch_log.standing import Standing
+from penstock.formats.delta.errors import MalformedAction
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    CommitInfo,
+    FileKey,
+    Metadata,
+    Protocol,
+    Remove,
+    write_action,
+    write_commit,
+)
+from penstock.formats.delta.protocol.features import complete_protocol
+from penstock.formats.delta.protocol.lint import State, check_commit
+from penstock.formats.delta.protocol.transaction import last
+from penstock.kernel.format import Applied, Refused, Table, reading
+from penstock.model.encoding import ObjectId
+from penstock.model.nessie import DeltaTable
+
+REDO: Final = (
+    "to redo the work, rebase the source onto the target without the table (mode 'drop'), then run the job"
+    " again under a new id"
+)
+WAY_OUT: Final = (
+    f"to take one side, merge the table with the mode 'force' (the source's) or 'drop' (the target's); {REDO}"
+)
+
+
+Extend: TypeAlias = Callable[[Table, DeltaTable, Line], Line]
+"""Whether a line of a table may get versions, and the line as they go on from it: it raises if not."""
+
+
+class NextVersions:
+    """The versions that net changes become, on top of a line."""
+
+    def __init__(
+        self,
+        table: Table,
+        commits: Commits,
+        content: DeltaTable,
+        line: Line,
+        now_ms: int,
+        extend: Extend,
+        told: Mapping[str, Any],
+        blobs: Blobs | None = None,
+    ) -> None:
+        self._blobs: Blobs = dict(blobs or {})
+        self._table, self._commits = seeing_blobs(table, self._blobs), commits
+        self._content, self._line, self._now_ms, self._told = content, line, now_ms, told
+        self._extend = extend
+
+    def all(self, nets: Iterable[Net], standing: Standing | None = None) -> Applied:
+        """The table with all of them."""
+        if standing is None:
+            content = with_line(self._content, self._line)
+            standing = Standing(self._table, self._commits, content, stamp(self._table, self._now_ms))
+        for net in nets:
+            self._ratify(net, standing)
+        return Applied(with_line(self._content, self._line), self._blobs)
+
+    def _ratify(self, net: Net, standing: Standing) -> None:
+        line, table = self._line, self._table
+        was = None if line.latest < 0 else known(table, line.declared)
+        if net.may_be_there:
+            net = net.without(_keys_there(net, standing))
+        actions = self._actions(net, was, standing)
+        # A replacement that finds nothing to remove is a version nevertheless: it must not be done again.
+        if not actions and not net.replacements and not net.undone:
+            return
+        if is_too_long(net.replacements) or is_too_long(net.undone):
+            raise Refused(
+                "was written anew too many times on the other side for one merge; bring fewer commits"
+            )
+        line = self._extend(table, self._content, line)
+        time_ms = max(self._now_ms, line.timestamp_ms + 1)
+        info = naming(self._info(net, actions), net.replacements, net.undone)
+        before = State(
+            version=line.latest,
+            protocol=None if was is None else was.protocol,
+            metadata=None if was is None else was.metadata,
+            timestamp_ms=None if was is None else line.timestamp_ms,
+            live=standing.live,
+        )
+        problems = check_commit(enumerate((info.at(time_ms), *actions), 1), before)
+        if problems:
+            shown = "; ".join(problem.reason for problem in problems[:_SHOWN])
+            more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+            raise Refused(f"cannot take the change as it is now: {shown}{more}; {WAY_OUT}")
+        composed = compose(
+            table,
+            self._commits,
+            self._content,
+            line,
+            write_commit(actions),
+            net.terms,
+            info,
+            self._now_ms,
+        )
+        is_append = info.is_blind_append is True
+        after, runs = line.followed_by(
+            composed.entry, self._declared(actions, was), is_append=is_append, may_repeat_files=False
+        )
+        self._blobs |= {**composed.blobs, **runs}
+        self._line = after
+        standing.followed_by(actions)
+
+    def _info(self, net: Net, actions: Iterable[Action]) -> CommitInfo:
+        is_blind = net.terms.reads.nothing and net.terms.replaces is None
+        return CommitInfo(
+            {
+                **self._told,
+                "isBlindAppend": is_blind and not any(isinstance(one, Remove) for one in actions),
+                "engineInfo": engine_info(),
+                "txnId": str(uuid4()),
+            }
+        )
+
+    def _actions(self, net: Net, was: Known | None, standing: Standing) -> list[Action]:
+        """What the commit says, as the table is now."""
+        time_ms = stamp(self._table, self._now_ms)
+        added = net.there.union(add.key for add in net.adds)
+        replaced = () if net.terms.replaces is None else standing.replaced(net.terms.replaces).removes
+        explicit = {remove.key for remove in net.removes}
+        # Where this is repeated, nothing else would tell that these files were not to go.
+        kept = {remove.key for remove in replaced if remove.key in net.there}
+        spared = (one for one in net.spared if one.key in kept)
+        return [
+            *_state(net, was),
+            # From now on a file is not needed, and not from when it was removed on its branch.
+            *(msgspec.structs.replace(one, deletion_timestamp=time_ms) for one in net.removes),
+            *(one for one in replaced if one.key not in added and one.key not in explicit),
+            *net.adds,
+            *(msgspec.structs.replace(one, data_change=False) for one in spared),
+            *net.feed,
+        ]
+
+    def _declared(self, actions: Iterable[Action], was: Known | None) -> ObjectId | None:
+        protocol, metadata = last(actions, Protocol), last(actions, Metadata)
+        if protocol is None and metadata is None:
+            return None
+        before = Declared(b"", b"") if was is None else declared_of(self._line, self._table.read)
+        one, data = keep(
+            Declared(
+                protocol=before.protocol if protocol is None else write_action(protocol),
+                metadata=before.metadata if metadata is None else write_action(metadata),
+            )
+        )
+        self._blobs[one] = data
+        return one
+
+
+def _keys_there(net: Net, standing: Standing) -> frozenset[FileKey]:
+    """The files that a net change adds with new rows, and that are there already as it adds them."""
+    keys = [one.key for one in net.adds if one.data_change]
+    live = standing.live([key.path for key in keys]) if keys else {}
+    return frozenset(key for key in keys if key in live.items())
+
+
+def _state(net: Net, was: Known | None) -> list[Action]:
+    """What a net change says of the table as a whole, where that is not so already.
+
+    With metadata comes the protocol that it needs: the branch may be older than the rule that it must.
+    """
+    found = [one for one in net.state if was is None or one not in (was.protocol, was.metadata)]
+    protocol, metadata = last(found, Protocol), last(found, Metadata)
+    had = protocol if protocol is not None or was is None else was.protocol
+    if metadata is None or had is None:
+        return found
+    try:
+        needed = complete_protocol(had, metadata)
+    except MalformedAction:  # which the check of the commit will tell
+        return found
+    return found if needed == had else [needed, *(one for one in found if one is not protocol)]
+
+
+def seeing_blobs(table: Table, blobs: Blobs) -> Table:
+    """A table that also reads objects which are not stored yet."""
+    return table._replace(read=reading(table.read, blobs))
+
+
+def stamp(table: Table, now_ms: int) -> int:
+    """One time for all that a request removes, so that it writes the same lines however often it is tried."""
+    noted: int = table.notes.setdefault(("delta stamp",), now_ms)
+    return noted
+
+
+_SHOWN: Final = 3

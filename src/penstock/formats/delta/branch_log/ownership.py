@@ -1,0 +1,399 @@
+"""Whose a Delta table is: how its own metadata says so, and the commits that change it.
+
+A managed table lists the feature ``managedCommits`` and names its owner in a property; one without the other
+is an invalid table. Penstock's tables say which lake they belong to and which table of it they are, so that
+no lake ratifies anything for a table that is not its own. All of this is decided from values alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import Damaged, InvalidRequest
+from penstock.formats.delta.branch_log.intents import FileBody
+from penstock.formats.delta.branch_log.line import Line, Read, declared_of
+from penstock.formats.delta.errors import InvalidTable, ManagedElsewhere, UnsupportedFeature
+from penstock.formats.delta.protocol.actions import (
+    CommitInfo,
+    Metadata,
+    Protocol,
+    parse_action,
+    write_commit,
+)
+from penstock.formats.delta.protocol.agreement import agree, disagreements
+from penstock.formats.delta.protocol.feature_table import (
+    BASIC,
+    FEATURES,
+    IN_COMMIT_TIMESTAMP,
+    MANAGED_COMMITS,
+)
+from penstock.formats.delta.protocol.features import (
+    WRITER_FEATURES_VERSION,
+    Refusal,
+    enabled,
+    oldest_protocol,
+    supported,
+    unwritable,
+    with_features,
+)
+from penstock.formats.delta.protocol.lint import ENABLED_TIMESTAMP, ENABLED_VERSION, OWNER_NAME, TIMESTAMPS
+from penstock.formats.delta.protocol.lint_metadata import unserved_columns
+from penstock.formats.delta.protocol.properties import PROTECTED_BEFORE, is_on
+from penstock.model.decoders import json_decoder
+from penstock.storage.locations import without_secrets
+
+OWNER_CONF: Final = "delta.managedCommitOwnerConf"
+PENSTOCK: Final = "penstock"
+"""The owner's name in every table that a lake owns."""
+PROTECTED: Final = (
+    OWNER_NAME,
+    OWNER_CONF,
+    TIMESTAMPS,
+    ENABLED_VERSION,
+    ENABLED_TIMESTAMP,
+    PROTECTED_BEFORE,
+)
+"""Properties of a managed table that no writer changes, and no restore of an earlier version."""
+NOTED: Final = "timestamps"
+"""The owner's setting that tells what managing added to a table, to be taken away when it is released:"""
+ADDED: Final = "added"
+"""in-commit timestamps, the feature and all;"""
+ENABLED: Final = "enabled"
+"""or only their use, by a table that had the feature already."""
+FEATURE_PROPERTY: Final = "delta.feature."
+"""A property that asks for a feature when a table is created; it does not stay in the metadata."""
+
+
+RESYNC: Final = "RESYNC TABLE"
+"""The operation of a commit by which a log that the lake did not know becomes that of another table of it."""
+
+
+class OwnerIdentity(msgspec.Struct, frozen=True):
+    """A lake, as the tables that it owns name it."""
+
+    lake_id: str
+    url: str = ""
+    """Where the lake is found, empty if nobody else can open it. Secrets in it are never written down."""
+
+    def configuration(self, table_id: UUID, noted: str = "") -> dict[str, str]:
+        """The properties by which a table names this lake as its owner, and notes what managing added."""
+        known = {"lake": self.lake_id, "table": str(table_id)}
+        if noted:
+            known[NOTED] = noted
+        if self.url and not self.url.startswith("memory:"):
+            known["at"] = without_secrets(self.url)
+        return {OWNER_NAME: PENSTOCK, OWNER_CONF: msgspec.json.encode(known, order="sorted").decode()}
+
+    def owns(self, owner: Owner | None) -> bool:
+        """Whether a table that names this owner is one of the lake's."""
+        return owner is not None and owner.name == PENSTOCK and owner.lake == self.lake_id
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The owner that a table names."""
+
+    name: str
+    conf: Mapping[str, str] = {}
+
+    @property
+    def lake(self) -> str:
+        """The id of the lake; empty if the owner is no lake."""
+        return self.conf.get("lake", "") if self.name == PENSTOCK else ""
+
+    @property
+    def table(self) -> UUID | None:
+        """Which table of the lake it is."""
+        try:
+            return UUID(self.conf["table"]) if self.name == PENSTOCK else None
+        except (KeyError, ValueError):
+            return None
+
+    @property
+    def at(self) -> str:
+        """Where the lake was found when it took the table; empty if it did not say."""
+        return self.conf.get("at", "") if self.name == PENSTOCK else ""
+
+    @property
+    def noted(self) -> str:
+        """What the lake added to the table: ``ADDED``, ``ENABLED``, or empty for nothing."""
+        return self.conf.get(NOTED, "") if self.name == PENSTOCK else ""
+
+    def __str__(self) -> str:
+        where = f" at {self.at}" if self.at else ""
+        return f"lake {self.lake}{where}" if self.lake else f"'{self.name}'"
+
+
+def owner_of(protocol: Protocol, metadata: Metadata, table: str = "the table") -> Owner | None:
+    """The owner of a table's commits, ``None`` for a table of the file system.
+
+    ``InvalidTable`` if the feature and the property do not agree, or the owner's settings are no map of text:
+    such a table can be read, and must not be written by anybody.
+    """
+    name, conf = metadata.configuration.get(OWNER_NAME), metadata.configuration.get(OWNER_CONF)
+    if (MANAGED_COMMITS in supported(protocol)) != (name is not None):
+        has, lacks = f"the feature '{MANAGED_COMMITS}'", f"the property '{OWNER_NAME}'"
+        if name is not None:
+            has, lacks = lacks, has
+        raise InvalidTable(
+            f"{table} is invalid: it has {has}, but not {lacks}\n"
+            "  Whether it is managed cannot be told, so nothing may be committed to it. Copy its rows into a "
+            "table of the lake (lake.delta.read).",
+            table=table,
+        )
+    if name is None:
+        return None
+    try:
+        return Owner(name, {} if conf is None else json_decoder(dict[str, str]).decode(conf))
+    except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
+        raise InvalidTable(
+            f"{table} is invalid: the property '{OWNER_CONF}' is no JSON map of text: {problem}", table=table
+        ) from None
+
+
+def owner_of_line(line: Line, read: Read, table: str = "the table") -> Owner | None:
+    """The owner that a table names at the end of a line. Raises as ``owner_of``."""
+    declared = declared_of(line, read)
+    protocol, metadata = parse_action(declared.protocol), parse_action(declared.metadata)
+    if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
+        raise Damaged(f"the lake does not know the protocol and metadata of {table} any more")
+    return owner_of(protocol, metadata, table)
+
+
+def check_adoptable(protocol: Protocol, metadata: Metadata, table: str) -> None:
+    """Raise unless a table belongs to the file system, and a lake could ratify commits to it and serve rows.
+
+    ``ManagedElsewhere`` names the owner: a table never goes from one owner to another directly.
+    ``UnsupportedFeature`` names all that stands against it.
+    """
+    owner = owner_of(protocol, metadata, table)
+    if owner is not None:
+        way = f"  Hand it back there first: penstock delta release … --lake {owner.at or '…'}"
+        if not owner.lake:
+            way = f"  Hand it back with the engine that '{owner.name}' belongs to."
+        raise ManagedElsewhere(
+            f"{table} belongs to {owner} already, and a table has one owner only\n{way}\n"
+            "  Only if that owner is lost for good: penstock delta recover. That has the versions that were "
+            "published, and no others.",
+            table=table,
+            owner=owner.name,
+            lake=owner.lake,
+        )
+    refusals = (*unwritable(protocol, metadata), *disagreements(protocol, metadata))
+    if not refusals:  # else a feature tells more of the same columns
+        refusals = tuple(_unserved(metadata))
+    _refuse_features(refusals, table)
+
+
+def check_writable(protocol: Protocol, metadata: Metadata, table: str) -> None:
+    """``UnsupportedFeature``, with all reasons, if commits to such a table cannot be ratified."""
+    _refuse_features(unwritable(protocol, metadata), table)
+
+
+def _unserved(metadata: Metadata) -> Iterator[Refusal]:
+    for name, why in unserved_columns(metadata):
+        yield Refusal(
+            name,
+            f"{why}: rows of the table could not be served",
+            "copy the other columns into a table of the lake",
+        )
+
+
+def _refuse_features(refusals: Sequence[Refusal], table: str) -> None:
+    if refusals:
+        raise UnsupportedFeature(
+            "\n  ".join((f"{table} cannot be owned by a lake:", *map(str, refusals))),
+            table=table,
+            feature=refusals[0].feature,
+            features=tuple(one.feature for one in refusals),
+        )
+
+
+def protected_changes(before: Metadata, after: Metadata) -> tuple[str, ...]:
+    """The properties of a managed table that a writer's commit changes although only its owner may."""
+    was, becomes = before.configuration, after.configuration
+    return tuple(name for name in PROTECTED if was.get(name) != becomes.get(name))
+
+
+class NewTable(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody who creates a table says about it."""
+
+    schema_string: str
+    partition_columns: tuple[str, ...] = ()
+    properties: Mapping[str, str] = {}
+    name: str | None = None
+    description: str | None = None
+    id: UUID | None = None
+    """What it is to be known by; made up if nothing is given."""
+    actions: bytes | FileBody | None = None
+    """Its first files, as the lines of a commit; ``None`` for an empty table."""
+
+
+def first_commit(
+    new: NewTable,
+    identity: OwnerIdentity,
+    table_id: UUID,
+    uuid: UUID,
+    now_ms: int,
+    told: CommitInfo = CommitInfo(),
+) -> tuple[CommitInfo, Protocol, Metadata]:
+    """The first actions of a table that is the lake's from the beginning; files may follow.
+
+    ``told`` is what a writer says of the commit, whose time is now in any case.
+
+    The protocol has what the properties and columns enable, and no more that readers would have to know, so
+    that as many as possible do. ``InvalidRequest`` for properties that are not the writer's to set.
+    """
+    asked = _asked_features(new.properties)
+    configuration = {
+        name: value for name, value in new.properties.items() if not name.startswith(FEATURE_PROPERTY)
+    }
+    noted = ENABLED if IN_COMMIT_TIMESTAMP in asked else ADDED
+    configuration |= {TIMESTAMPS: "true"} | identity.configuration(table_id, noted)
+    metadata = Metadata(
+        id=str(table_id),
+        schema_string=new.schema_string,
+        partition_columns=new.partition_columns,
+        configuration=configuration,
+        name=new.name,
+        description=new.description,
+        created_time=now_ms,
+    )
+    features = enabled(metadata) | asked | BASIC | {MANAGED_COMMITS, IN_COMMIT_TIMESTAMP}
+    protocol = with_features(Protocol(min_reader_version=1, min_writer_version=1), features)
+    parameters = {"partitionBy": msgspec.json.encode(new.partition_columns).decode()}
+    info = _info("CREATE TABLE", parameters, uuid, now_ms, now_ms)
+    kept = {"timestamp", "inCommitTimestamp", "isBlindAppend"}
+    said = {name: value for name, value in told.fields.items() if name not in kept}
+    return CommitInfo({**info.fields, **said}), protocol, metadata
+
+
+class Before(msgspec.Struct, frozen=True, kw_only=True):
+    """A table before a commit that changes whose it is."""
+
+    version: int
+    protocol: Protocol
+    metadata: Metadata
+    timestamp_ms: int
+    """The in-commit timestamp of the version; of a table without such, the time of its file."""
+
+
+def conversion(
+    before: Before,
+    identity: OwnerIdentity,
+    table_id: UUID,
+    uuid: UUID,
+    now_ms: int,
+    operation: str = "ADOPT TABLE",
+) -> bytes:
+    """The commit after which a table is the lake's, whole: for the version after ``before``.
+
+    Versions of the protocol that stood for features are replaced by the list of them. A table that had no
+    in-commit timestamps has them from this version on, and says so.
+    """
+    time = max(now_ms, before.timestamp_ms + 1)
+    was = before.metadata.configuration
+    configuration = {**was, **identity.configuration(table_id, _added(before))}
+    if not is_timed(before.protocol, before.metadata):
+        configuration[TIMESTAMPS] = "true"
+        configuration[ENABLED_VERSION] = str(before.version + 1)
+        configuration[ENABLED_TIMESTAMP] = str(time)
+    metadata = msgspec.structs.replace(before.metadata, configuration=configuration)
+    protocol, metadata = agree(_managed(before.protocol), metadata)
+    return _conversion(operation, before, protocol, metadata, uuid, now_ms, time)
+
+
+def _added(before: Before) -> str:
+    """What a conversion adds to a table, or the owner that was lost had added."""
+    if not is_timed(before.protocol, before.metadata):
+        return ENABLED if IN_COMMIT_TIMESTAMP in supported(before.protocol) else ADDED
+    owner = owner_of(before.protocol, before.metadata)
+    return "" if owner is None else owner.noted
+
+
+def release(before: Before, uuid: UUID, now_ms: int) -> bytes:
+    """The commit after which a table is the file system's again, whole.
+
+    It loses the feature, what named its owner, and in-commit timestamps if they came with the owner: engines
+    that do not know them can write the table again. Those that it had before stay. Features that a version
+    of the protocol stands for are not listed any more, for engines that know no lists.
+    """
+    time = max(now_ms, before.timestamp_ms + 1)
+    owner = owner_of(before.protocol, before.metadata)
+    noted = "" if owner is None else owner.noted
+    features = {MANAGED_COMMITS} | ({IN_COMMIT_TIMESTAMP} if noted == ADDED else set())
+    properties = {OWNER_NAME, OWNER_CONF}
+    if noted in (ADDED, ENABLED):
+        properties |= {TIMESTAMPS, ENABLED_VERSION, ENABLED_TIMESTAMP}
+    protocol = msgspec.structs.replace(
+        before.protocol,
+        writer_features=tuple(name for name in before.protocol.writer_features or () if name not in features),
+    )
+    configuration = {
+        name: value for name, value in before.metadata.configuration.items() if name not in properties
+    }
+    metadata = msgspec.structs.replace(before.metadata, configuration=configuration)
+    protocol, metadata = agree(protocol, metadata)
+    return _conversion("RELEASE TABLE", before, oldest_protocol(protocol), metadata, uuid, now_ms, time)
+
+
+def is_timed(protocol: Protocol, metadata: Metadata) -> bool:
+    """Whether a table's commits carry in-commit timestamps."""
+    enabled = is_on(metadata.configuration, TIMESTAMPS)
+    return enabled and IN_COMMIT_TIMESTAMP in supported(protocol)
+
+
+def _conversion(
+    operation: str,
+    before: Before,
+    protocol: Protocol,
+    metadata: Metadata,
+    uuid: UUID,
+    now_ms: int,
+    time_ms: int,
+) -> bytes:
+    info = _info(operation, {}, uuid, now_ms, time_ms, readVersion=before.version)
+    return write_commit((info, protocol, metadata))
+
+
+def _info(
+    operation: str, parameters: dict[str, str], uuid: UUID, now_ms: int, time_ms: int, **more: Any
+) -> CommitInfo:
+    """Who did what: in-commit timestamps stand in the very first line."""
+    return CommitInfo(
+        {
+            "timestamp": now_ms,
+            "inCommitTimestamp": time_ms,
+            "operation": operation,
+            "operationParameters": parameters,
+            **more,
+            "isBlindAppend": False,
+            "txnId": str(uuid),
+        }
+    )
+
+
+def _managed(protocol: Protocol) -> Protocol:
+    """A protocol with all that it had, listed, and what a managed table needs."""
+    features = supported(protocol) | {MANAGED_COMMITS, IN_COMMIT_TIMESTAMP}
+    return msgspec.structs.replace(
+        protocol, min_writer_version=WRITER_FEATURES_VERSION, writer_features=tuple(sorted(features))
+    )
+
+
+def _asked_features(properties: Mapping[str, str]) -> frozenset[str]:
+    """The features that properties ask for by name."""
+    _refuse([name for name in properties if name in PROTECTED], "is set by the table's owner alone")
+    asked = {name: value for name, value in properties.items() if name.startswith(FEATURE_PROPERTY)}
+    _refuse([name for name, value in asked.items() if value != "supported"], "can only be 'supported'")
+    features = frozenset(name.removeprefix(FEATURE_PROPERTY) for name in asked)
+    _refuse(sorted(features - FEATURES.keys()), "is no feature that this Penstock knows")
+    return features
+
+
+def _refuse(names: Sequence[str], why: str) -> None:
+    if names:
+        raise InvalidRequest(f"the property '{names[0]}' {why}: leave it out", property=names[0])

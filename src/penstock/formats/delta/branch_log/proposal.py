@@ -1,0 +1,222 @@
+"""A proposal: a commit as its writer gives it, before anybody has decided about it."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property, lru_cache
+from importlib.metadata import version as version_of
+from typing import Any, Final
+
+from penstock.errors import InvalidContent, InvalidRequest
+from penstock.formats.delta.branch_log.composing import BODIES, Body
+from penstock.formats.delta.branch_log.intents import Commit, FileBody
+from penstock.formats.delta.branch_log.line import Terms
+from penstock.formats.delta.branch_log.replacing import check_partitions
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    Add,
+    Cdc,
+    CommitInfo,
+    Metadata,
+    Protocol,
+    Remove,
+    Txn,
+)
+from penstock.formats.delta.protocol.lint import Problem
+from penstock.formats.delta.protocol.lint_files import Fault, Numbered
+from penstock.formats.delta.protocol.lint_lines import read_lines
+from penstock.formats.delta.protocol.transaction import Reads
+from penstock.model.keys import Key
+from penstock.storage.places import Place, Places
+
+MAINTENANCE: Final = frozenset({"OPTIMIZE", "REORG", "COMPUTE STATS"})
+"""Operations that never change rows, by the words that writers have for them."""
+
+BODY_MAX_BYTES: Final = 1 << 30
+"""How large a file with actions may be. All of it is read before a commit is decided about."""
+
+
+class Proposal:
+    """The lines of a commit to a table at a location, read."""
+
+    def __init__(self, key: Key, intent: Commit, places: Places, location: str) -> None:
+        self.key, self.intent = key, intent
+        self.body: Body | None = None
+        data = intent.actions
+        if isinstance(data, FileBody):
+            self.body = Body(data.name, data.sha256, data.size)
+            data = _read_body(key, places.at(location), data)
+        self.info: CommitInfo | None = None
+        """As the writer gave it, if it did."""
+        self.info_line = b""
+        self.actions: list[Numbered] = []
+        """All the others that are known, with the numbers of their lines."""
+        self.raw: dict[type[Action], bytes] = {}
+        """The lines that tell what the table is."""
+        self.problems: list[Problem] = []
+        """Lines that cannot be read, or stand where they must not."""
+        self.lines: bytes = b"\n".join((*self._read(data), b""))
+
+    def _read(self, data: bytes) -> list[bytes]:
+        raws: list[bytes] = []
+        faults: list[Fault] = []
+        for number, raw, action in read_lines(data, faults):
+            if isinstance(action, CommitInfo):
+                is_misplaced = raws or self.info is not None or self.body is not None
+                if is_misplaced and len(self.problems) < _KEPT:
+                    where = "it stands first in a commit, or not at all"
+                    self.problems.append(Problem(number, "commitInfo", where))
+                self.info, self.info_line = action, raw
+                continue
+            raws.append(raw)
+            if action is not None:
+                self.actions.append((number, action))
+            if isinstance(action, Protocol | Metadata):
+                self.raw[type(action)] = raw
+        self.problems += (Problem(number, "", reason) for number, reason in faults)
+        return raws
+
+    @cached_property
+    def unnumbered(self) -> tuple[Action, ...]:
+        return tuple(action for _, action in self.actions)
+
+    @cached_property
+    def batches(self) -> dict[str, int]:
+        """The batches that it records, by application."""
+        return {action.app_id: action.version for action in self.unnumbered if isinstance(action, Txn)}
+
+    @cached_property
+    def touches_files(self) -> bool:
+        """Whether it says something about files that must be in the table for it."""
+        return any(
+            isinstance(action, Remove) or (isinstance(action, Add) and action.deletion_vector is not None)
+            for action in self.unnumbered
+        )
+
+    @cached_property
+    def may_repeat_files(self) -> bool:
+        """Whether it adds files that may be in the table already.
+
+        Penstock's own writers name every file anew, and are known by what they say of their reading: their
+        files are not looked up.
+        """
+        intent = self.intent
+        is_own = intent.table is not None and intent.read_tip is not None and intent.reads is not None
+        return not is_own and any(isinstance(action, Add) for action in self.unnumbered)
+
+    @cached_property
+    def paths(self) -> frozenset[str]:
+        """The decoded paths of the files that it speaks of."""
+        return frozenset(one.key.path for one in self.unnumbered if isinstance(one, Add | Remove))
+
+    @property
+    def depends(self) -> bool:
+        """Whether more of the table matters at its turn than what the table is."""
+        intent = self.intent
+        asks = intent.read_version is not None or intent.replaces is not None
+        return asks or self.touches_files or bool(self.batches)
+
+    @cached_property
+    def terms(self) -> Terms:
+        """On what it rests. A writer that does not tell what it read has read everything."""
+        intent, info = self.intent, self.info
+        operation = None if info is None else info.operation
+        return Terms(
+            reads=self._blind_reads() if intent.reads is None else intent.reads,
+            replaces=intent.replaces,
+            changes_data=(operation or "").upper() not in MAINTENANCE,
+        )
+
+    def _blind_reads(self) -> Reads:
+        says = None if self.info is None else self.info.is_blind_append
+        if self.intent.replaces is not None and self.intent.read_version is None:
+            return Reads()
+        only_adds = all(isinstance(action, Add | Cdc | Txn) for action in self.unnumbered)
+        was_read = self.intent.version is not None or self.intent.read_version is not None
+        is_blind = only_adds and (says is True if was_read else says is not False)
+        return Reads() if is_blind else Reads(whole_table=True)
+
+    def check_conditions(self, metadata: Metadata) -> None:
+        """``InvalidRequest`` if what it looked at is told by a condition on other than partition columns of
+        the table that it read."""
+        reads = self.intent.reads
+        parts = () if reads is None else (one for one in reads.partitions if one.where is not None)
+        check_partitions(parts, metadata, f"'{self.key}'")
+
+    @cached_property
+    def told(self) -> CommitInfo:
+        """What the owner writes at the head of the commit, but for the time."""
+        given: dict[str, Any] = {} if self.info is None else self.info.fields
+        only_adds = not any(isinstance(action, Remove) for action in self.unnumbered)
+        is_blind = only_adds and self.intent.replaces is None and self.terms.reads.nothing
+        fields: dict[str, Any] = {
+            "operation": "WRITE",
+            "operationParameters": {},
+            **given,
+            "isBlindAppend": is_blind,
+            "txnId": self.transaction_id,
+        }
+        fields.setdefault("engineInfo", engine_info())
+        if self.intent.read_version is not None:
+            fields.setdefault("readVersion", self.intent.read_version)
+        return CommitInfo(fields)
+
+    @property
+    def transaction_id(self) -> str:
+        """The writer's, if it gave one."""
+        return (self.info and self.info.transaction_id) or str(self.intent.uuid)
+
+
+def refused(key: Key, problems: list[Problem] | tuple[Problem, ...]) -> InvalidContent:
+    """The error that tells everything that is wrong with a commit."""
+    shown = [f"  {problem}" for problem in problems[:_SHOWN]]
+    if len(problems) > _SHOWN:
+        shown.append(f"  … and {len(problems) - _SHOWN} more")
+    return InvalidContent(
+        "\n".join((f"the commit to '{key}' would break the table, and is refused:", *shown)),
+        table=str(key),
+        problems=[(one.line, one.action, one.reason) for one in problems[:_KEPT]],
+    )
+
+
+_SHOWN: Final = 20
+_KEPT: Final = 1000
+_NAME_MAX: Final = 500
+
+
+@lru_cache(maxsize=1)
+def engine_info() -> str:
+    """How Penstock names itself in a log."""
+    return f"Penstock/{version_of('penstock')}"
+
+
+def _read_body(key: Key, place: Place, body: FileBody) -> bytes:
+    """The actions that a writer put into a file. They stay there, as a part of the commit."""
+    shown = body.name if len(body.name) <= _NAME_MAX else f"{body.name[:60]}…"
+    if not _is_body_name(body.name):
+        raise InvalidRequest(
+            f"the actions for '{key}' must be in a file right below {BODIES} with a plain name, of at most "
+            f"{_NAME_MAX} characters in all, not in {shown!r}"
+        )
+    if not 0 < body.size <= BODY_MAX_BYTES:
+        raise InvalidRequest(
+            f"{body.name} is said to have {body.size} bytes; the actions for '{key}' have from 1 to "
+            f"{BODY_MAX_BYTES}"
+        )
+    size = place.size(body.name)
+    if size is None:
+        raise InvalidRequest(f"the actions for '{key}' should be in {body.name}, which is no file")
+    # No more is read than was said, even if the file grows meanwhile.
+    data = place.read_range(body.name, 0, body.size) if size == body.size else None
+    if data is None or len(data) != body.size or hashlib.sha256(data).digest() != body.sha256:
+        raise InvalidRequest(f"{body.name} does not hold what its size and SHA-256 say; write it anew")
+    return data
+
+
+def _is_body_name(name: str) -> bool:
+    """Everywhere else below the table, files go by other rules than whether a commit names them as its body.
+    A dot comes first in names that storage gives to what is not finished."""
+    if not name.startswith(BODIES) or len(name) > _NAME_MAX or not name.isprintable():
+        return False
+    plain = name.removeprefix(BODIES)
+    return bool(plain) and not plain.startswith(".") and not {"/", "\\"}.intersection(plain)

@@ -1,0 +1,213 @@
+"""Whether what a transaction has seen of a Delta table is still what the table holds.
+
+It goes by the commits that came since: what they added and removed, but for files that were only written
+anew with the same rows. Where a transaction has looked for rows by conditions, only files count that can have
+such rows, by their partition values and statistics. In doubt a file counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final, TypeAlias
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.line import Tip, line_of
+from penstock.formats.delta.branch_log.net import Step
+from penstock.formats.delta.branch_log.ratifying import Known, known
+from penstock.formats.delta.branch_log.standing import noted, steps
+from penstock.formats.delta.errors import VersionNotFound
+from penstock.formats.delta.protocol.actions import Add, CommitInfo, FileKey, Metadata, Remove
+from penstock.formats.delta.protocol.deeds import deed, some
+from penstock.formats.delta.protocol.transaction import last
+from penstock.formats.delta.rows.pruning import Pruner
+from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.schema import parse_schema
+from penstock.kernel.format import READ_AND_CHANGED, Refused, Table
+from penstock.model.nessie import DeltaTable
+
+OTHER_LINE: Final = "its versions since then are not those of this branch any more"
+NO_ROWS: Final = "no rows"
+"""The part of a table that is read by who looks at its columns and properties alone."""
+FORGOTTEN: Final = "its log does not tell any more what was changed"
+
+PART_TOLD_CHARS: Final = 100
+"""So much of a condition is told."""
+
+FileAction: TypeAlias = Add | Remove
+
+
+def check_seen(
+    table: Table, commits: Commits, was: DeltaTable, now: DeltaTable, parts: Sequence[str] | None
+) -> None:
+    """``Refused`` if rows that were seen in an older state of a table may be others now.
+
+    ``parts`` are conditions, of which one that cannot be understood selects all rows. ``PrepareAgain`` if it
+    cannot be told without table storage.
+    """
+    line, tip = line_of(now), Tip.of(line_of(was))
+    if why := _why_others(table, commits, was, now, tip, parts):
+        expected, found = f"version {tip.version}", f"version {line.latest}"
+        told = [part[:PART_TOLD_CHARS] for part in parts or () if part != NO_ROWS]
+        where = f" where {some(told, ' or ')}" if told else ""
+        raise Refused(f"{READ_AND_CHANGED}{where}: {why}", expected=expected, found=found)
+
+
+def _why_others(
+    table: Table, commits: Commits, was: DeltaTable, now: DeltaTable, tip: Tip, parts: Sequence[str] | None
+) -> str:
+    line = line_of(now)
+    if was.location != now.location or not tip.is_on(line, table.read):
+        return OTHER_LINE
+    before, after = known(table, line_of(was).declared), known(table, line.declared)
+    if changes := _redeclared(before, after):
+        return f"{some(changes, ' and ')} became different"
+    if parts is not None and set(parts) == {NO_ROWS}:
+        return ""
+    since = _since(table, commits, now, tip)
+    if since is None:
+        return FORGOTTEN
+    selection = _Selection(table, commits, was, before.metadata, parts)
+    for step, files in _changed(since, selection.had(_came_and_went(since))):
+        if found := selection.of(files):
+            return _told(step, found)
+    return ""
+
+
+def _since(table: Table, commits: Commits, now: DeltaTable, tip: Tip) -> list[Step] | None:
+    """The commits of a table after a version; ``None`` if its log has not all of them any more."""
+    forgotten = ("delta forgotten", now.location, tip)
+    if forgotten in table.notes:
+        return None
+    try:
+        return steps(table, commits, now, tip.version, line_of(now).latest)
+    except VersionNotFound:
+        table.notes[forgotten] = True  # or its turn would send it back to look, again and again
+        return None
+
+
+def _redeclared(before: Known, after: Known) -> list[str]:
+    """What of a table is another now that all of its rows depend on."""
+    was, now = before.metadata, after.metadata
+    if was == now and before.protocol == after.protocol:
+        return []
+    changes = {
+        "its schema": was.schema_string != now.schema_string,
+        "its partition columns": was.partition_columns != now.partition_columns,
+        "its properties": was.configuration != now.configuration,
+        "its protocol": before.protocol != after.protocol,
+    }
+    return [name for name, is_changed in changes.items() if is_changed] or ["its metadata"]
+
+
+def _came_and_went(since: Sequence[Step]) -> set[FileKey]:
+    """Files that were added with new rows, and removed with them, in whichever order."""
+    files = [
+        one for step in since for one in step.actions if isinstance(one, Add | Remove) and one.data_change
+    ]
+    return {one.key for one in files if isinstance(one, Add)} & {
+        one.key for one in files if isinstance(one, Remove)
+    }
+
+
+def _changed(
+    since: Sequence[Step], had: Collection[FileKey] = frozenset()
+) -> list[tuple[Step, list[FileAction]]]:
+    """What commits added and removed, as far as rows came or went by it, each where it was done.
+
+    A file that came with new rows and went with them again is neither, unless the table ``had`` it before.
+    One that was only rewritten has its rows still, in another file.
+    """
+    fresh: dict[FileKey, int] = {}
+    found: list[tuple[Step, list[FileAction]]] = []
+    dropped: set[tuple[int, FileKey]] = set()
+    for number, step in enumerate(since):
+        files: list[FileAction] = [
+            one for one in step.actions if isinstance(one, Add | Remove) and one.data_change
+        ]
+        for one in files:
+            if isinstance(one, Remove) and (came := fresh.pop(one.key, None)) is not None:
+                dropped |= {(came, one.key), (number, one.key)}
+        fresh |= {one.key: number for one in files if isinstance(one, Add) and one.key not in had}
+        found.append((step, files))
+    return [
+        (step, [one for one in files if (number, one.key) not in dropped])
+        for number, (step, files) in enumerate(found)
+    ]
+
+
+class _Selection:
+    """The files that can have rows which a transaction has looked for."""
+
+    def __init__(
+        self,
+        table: Table,
+        commits: Commits,
+        was: DeltaTable,
+        metadata: Metadata,
+        parts: Sequence[str] | None,
+    ) -> None:
+        self._table, self._commits, self._was = table, commits, was
+        self._pruners = _pruners(metadata, parts)
+        """``None`` if all rows were looked for."""
+        self._is_partitioned = bool(metadata.partition_columns)
+
+    def of(self, files: Sequence[FileAction]) -> list[FileAction]:
+        if self._pruners is None:
+            return list(files)
+        doubtful = {one.key for one in files if isinstance(one, Remove) and self._is_doubtful(one)}
+        known = (self._before(doubtful) if doubtful else None) or {}
+        return [one for one in files if self._selects(known.get(one.key) or one)]
+
+    def had(self, keys: Collection[FileKey]) -> Collection[FileKey]:
+        """Those of some files that were there in the state that was seen, or may have been."""
+        before = self._before(keys) if keys else {}
+        return keys if before is None else before.keys()
+
+    def _is_doubtful(self, remove: Remove) -> bool:
+        """Whether a file may be selected only because its removal does not say enough of it."""
+        return (remove.stats is None or remove.partition_values is None) and self._selects(remove)
+
+    def _selects(self, file: FileAction) -> bool:
+        if isinstance(file, Remove):
+            if file.partition_values is None and self._is_partitioned:
+                return True
+            file = Add(
+                path=file.path,
+                partition_values=file.partition_values or {},
+                size=0,
+                modification_time=0,
+                data_change=True,
+                stats=file.stats,
+            )
+        return any(pruner.keeps(file) for pruner in self._pruners or ())
+
+    def _before(self, keys: Collection[FileKey]) -> dict[FileKey, Add] | None:
+        """What the state that was seen says of files; ``None`` if its log is gone, and they stay in doubt."""
+
+        def read() -> dict[FileKey, Add] | None:
+            try:
+                files = self._commits.snapshot(self._was, self._table.read).files()
+            except VersionNotFound:
+                return None
+            return {one.key: one for one in files if one.key in keys}
+
+        key = ("delta seen", self._was.location, Tip.of(line_of(self._was)), *sorted(keys, key=repr))
+        return noted(self._table, key, read)
+
+
+def _pruners(metadata: Metadata, parts: Sequence[str] | None) -> list[Pruner] | None:
+    if parts is None:
+        return None
+    try:
+        schema = parse_schema(metadata.schema_string)
+        return [Pruner(parse_predicate(part, schema), metadata) for part in parts if part != NO_ROWS]
+    except InvalidRequest:
+        return None
+
+
+def _told(step: Step, files: Sequence[FileAction]) -> str:
+    """What a commit did to some files, with their names."""
+    info = last(step.actions, CommitInfo)
+    told = deed([*([] if info is None else [info]), *files])
+    return f"version {step.version} {told} ({some(sorted({one.key.path for one in files}))})"

@@ -1,0 +1,116 @@
+"""What lies between two states of a table, file by file, told from the commits since their lines parted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from penstock.formats.delta.branch_log.net import Step
+from penstock.formats.delta.protocol.actions import Add, FileKey, Remove
+from penstock.formats.delta.protocol.lint_files import Lookup
+
+File: TypeAlias = Add | Remove
+"""A file of a state: the action that added it, or the one that removed it afterwards."""
+Files: TypeAlias = dict[str, tuple[str | None] | None]
+"""Of some decoded paths, the id of the deletion vector of each that is a file of the table, if it has one;
+``None`` stands for those that are none."""
+
+
+class Shift(NamedTuple):
+    """What a commit made of a file; ``None`` stands for no file."""
+
+    before: File | None
+    after: File | None
+    data_change: bool
+
+    @property
+    def is_new(self) -> bool:
+        return self.before is None
+
+    @property
+    def is_gone(self) -> bool:
+        return self.after is None
+
+
+def shifts_between(
+    there: Iterable[Step],
+    here: Iterable[Step],
+    live_at_parting: Lookup,
+) -> dict[str, Shift]:
+    """The files that differ, by their decoded paths: ``before`` is what each is after the commits ``there``,
+    ``after`` what it is after those ``here``. ``live_at_parting`` is asked which of some files were there
+    before either."""
+    theirs, mine = _named(there), _named(here)
+    paths = theirs.keys() | mine.keys()
+    unclear = {path for path in paths if _is_unclear(path, theirs, mine)}
+    were = live_at_parting(sorted(unclear)) if unclear else {}
+    found: dict[str, Shift] = {}
+    for path in paths:
+        parted: File | None = _first(path, theirs, mine)
+        if path in unclear and path in were:
+            parted = _added(path, theirs, mine)  # it was only added once more
+        before = theirs[path].last if path in theirs else parted
+        after = mine[path].last if path in mine else parted
+        if key_of(before) != key_of(after):
+            changes = any(side[path].data_change for side in (theirs, mine) if path in side)
+            found[path] = Shift(before, after, changes)
+    return found
+
+
+def files_before(steps: Iterable[Step]) -> Files:
+    """What the files that commits name were right before these: each was checked when it was ratified.
+
+    What is removed was there, with that deletion vector. What is added was not; where it may have been, it is
+    left out.
+    """
+    found = ((path, one.first) for path, one in _named(steps).items() if not one.is_unclear)
+    return {path: (first.key.vector,) if isinstance(first, Remove) else None for path, first in found}
+
+
+def key_of(file: File | None) -> FileKey | None:
+    return None if file is None else file.key
+
+
+def paths_of(files: Iterable[File]) -> set[str]:
+    return {one.key.path for one in files}
+
+
+class _Named(NamedTuple):
+    """What commits say of a file, first and last."""
+
+    first: File
+    last: Add | None
+    data_change: bool
+    is_unclear: bool
+    """It was added first, and may have been there before."""
+
+
+def _named(several: Iterable[Step]) -> dict[str, _Named]:
+    found: dict[str, _Named] = {}
+    for step in several:
+        for kind in (Remove, Add):
+            for action in step.actions:
+                if isinstance(action, kind):
+                    path = action.key.path
+                    is_unclear = isinstance(action, Add) and step.may_repeat(action)
+                    was = found.get(path) or _Named(action, None, False, is_unclear)
+                    found[path] = was._replace(
+                        last=action if isinstance(action, Add) else None,
+                        data_change=was.data_change or action.data_change,
+                    )
+    return found
+
+
+def _is_unclear(path: str, *sides: Mapping[str, _Named]) -> bool:
+    """Whether no side tells if a file was there before."""
+    return all(side[path].is_unclear for side in sides if path in side)
+
+
+def _first(path: str, *sides: Mapping[str, _Named]) -> Remove | None:
+    """A file where two lines parted, by what the first commit says that removed it."""
+    firsts = (side[path].first for side in sides if path in side)
+    return next((one for one in firsts if isinstance(one, Remove)), None)
+
+
+def _added(path: str, *sides: Mapping[str, _Named]) -> File:
+    return next(side[path].first for side in sides if path in side)

@@ -1,0 +1,95 @@
+"""The newest versions of tables, kept and moved on: a busy table is not read again for each commit."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from itertools import islice
+from threading import Lock
+from typing import Final
+from uuid import UUID
+
+from penstock.formats.delta.branch_log.line import Line, Read, Tip, line_of
+from penstock.formats.delta.errors import VersionNotFound
+from penstock.formats.delta.log.files import Overlaid, PlaceFiles
+from penstock.formats.delta.log.segments import LogSegment, find_segment
+from penstock.formats.delta.log.snapshot import Snapshot, replay
+from penstock.model.nessie import DeltaTable
+from penstock.storage.places import Places
+
+KEPT_MAX: Final = 16
+"""How many versions are kept, of all tables together."""
+
+Tail = Callable[[DeltaTable, int, Read], Iterator[tuple[str, bytes]]]
+"""Names and bytes of the commits after a version of a line."""
+
+
+class Snapshots:
+    """Versions of tables as lines tell them, for ordinary threads."""
+
+    def __init__(self, places: Places, tail: Tail) -> None:
+        self._places, self._tail = places, tail
+        self._kept: OrderedDict[tuple[UUID | None, Tip], Snapshot] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, content: DeltaTable, read: Read, version: int | None = None) -> Snapshot:
+        """The newest version of a line, or an older one, which is not kept."""
+        line = line_of(content)
+        if version is not None and version != line.latest:
+            return self._load(content, _cut(content, line, version, read), read)
+        key = (content.id, Tip.of(line))
+        with self._lock:
+            kept = self._kept.get(key)
+            near = None if kept is not None else self._nearest(content.id, line, read)
+        if kept is None:
+            kept = self._moved_on(near, content, read) or self._load(content, line, read)
+        self._keep(key, kept)
+        return kept
+
+    def _moved_on(self, near: Snapshot | None, content: DeltaTable, read: Read) -> Snapshot | None:
+        if near is None:
+            return None
+        try:
+            return near.followed_by(list(self._tail(content, near.version, read)))
+        except VersionNotFound:
+            return None  # the log was cleaned up in between, behind a checkpoint
+
+    def _nearest(self, identity: UUID | None, line: Line, read: Read) -> Snapshot | None:
+        """The newest version before the line's end that is kept."""
+        found = [
+            (tip.version, snapshot)
+            for (of, tip), snapshot in self._kept.items()
+            if of == identity and tip.is_on(line, read)
+        ]
+        return max(found, key=lambda one: one[0])[1] if found else None
+
+    def _keep(self, key: tuple[UUID | None, Tip], snapshot: Snapshot) -> None:
+        with self._lock:
+            self._kept[key] = snapshot
+            self._kept.move_to_end(key)
+            while len(self._kept) > KEPT_MAX:
+                self._kept.popitem(last=False)
+
+    def _load(self, content: DeltaTable, line: Line, read: Read) -> Snapshot:
+        files = PlaceFiles(self._places.at(content.location))
+        count = line.latest - line.published
+        commits = dict(islice(self._tail(content, line.published, read), count))
+        names = list(commits)
+        if line.published >= 0:
+            segment = find_segment(files, line.published).followed_by(names)
+        else:
+            segment = LogSegment(
+                table=files.url, version=line.latest, checkpoint=None, names=tuple(names), newest=names[-1]
+            )
+        return replay(Overlaid(files, commits), segment)
+
+
+def _cut(content: DeltaTable, line: Line, version: int, read: Read) -> Line:
+    """A line as if it ended at a version, for reading it."""
+    if not 0 <= version <= line.latest:
+        raise VersionNotFound(
+            f"the table at {content.location} has no version {version}; the newest one is {line.latest}",
+            table=content.location,
+            version=version,
+        )
+    return line.until(version, read)

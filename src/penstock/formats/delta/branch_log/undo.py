@@ -1,0 +1,647 @@
+"""Undoing a commit to a Delta table by its files, whatever came after it.
+
+What the commit added goes, as far as it is still there, and what it removed comes back. Later appends and
+changes of other files are no conflict. A conflict is, with the files and the commit named:
+
+- a later commit wrote rows of the commit into other files: nobody could find them there;
+- the commit wrote rows anew, and its files were changed since: what it had removed holds these rows, too;
+- a file of which it had deleted rows by a vector is gone;
+- what it changed of the metadata was changed since, or is used by files that came since.
+
+What later commits *said* counts, too: where partitions were replaced since, nothing comes back, because it
+would have gone then. Rows that a later deletion vector deleted in the same file stay deleted.
+
+The same serves to do a commit again that was undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.difference import ROW_ID_DOMAIN, changing_rows
+from penstock.formats.delta.branch_log.later_versions import (
+    HELD_IN,
+    MERGE_INFO,
+    REPEATED,
+    REVERTED,
+    Later,
+    LaterVersions,
+)
+from penstock.formats.delta.branch_log.line import Terms, Tip, line_of
+from penstock.formats.delta.branch_log.net import RESTORE, Net, Step
+from penstock.formats.delta.branch_log.next_versions import Extend, NextVersions, stamp
+from penstock.formats.delta.branch_log.ratifying import Known, known
+from penstock.formats.delta.branch_log.replacements import Replacement, in_sum
+from penstock.formats.delta.branch_log.replacing import removal
+from penstock.formats.delta.branch_log.shifts import File, Shift, key_of, paths_of, shifts_between
+from penstock.formats.delta.branch_log.standing import (
+    Standing,
+    begin,
+    in_force,
+    live_at,
+    noted,
+    parted_at,
+    steps,
+)
+from penstock.formats.delta.branch_log.undo_metadata import Undone, undo_metadata
+from penstock.formats.delta.branch_log.undo_vectors import (
+    FileVectors,
+    VectorChange,
+    rows_left,
+    vector_changes,
+)
+from penstock.formats.delta.errors import VersionNotFound
+from penstock.formats.delta.protocol.actions import Action, Add, DomainMetadata, FileKey, Metadata, Remove
+from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns
+from penstock.formats.delta.protocol.constraints import added_constraints
+from penstock.formats.delta.protocol.deeds import some
+from penstock.formats.delta.protocol.transaction import Partitions, Reads, Region, last
+from penstock.formats.delta.rows.inside import name_inside
+from penstock.formats.delta.rows.vectors import Rows, inline_vector
+from penstock.kernel.format import Applied, Refused, Since, Table
+from penstock.model.nessie import DeltaTable
+
+FEW_LATER: Final = 64
+"""Up to so many later versions are looked through for files; with more of them the table itself is asked."""
+INLINE_MAX_BYTES: Final = 256 * 1024
+"""How large a deletion vector may be that an undo makes: it is part of the commit."""
+HELD_IN_MAX: Final = 1000
+"""Into how many other files rows may have been written that are brought again: the commit names them."""
+
+
+def undo(
+    table: Table,
+    commits: Commits,
+    target: DeltaTable,
+    was: DeltaTable,
+    wanted: DeltaTable,
+    since: Since,
+    now_ms: int,
+    extend: Extend,
+) -> Applied:
+    """The table without what made ``was`` of ``wanted``. ``Refused`` with all that stands against it."""
+    return _Undo(table, commits, target, was, wanted, was, since, now_ms).applied(extend)
+
+
+def redo(
+    table: Table,
+    commits: Commits,
+    target: DeltaTable,
+    base: DeltaTable,
+    source: DeltaTable,
+    since: Since | None,
+    now_ms: int,
+    extend: Extend,
+) -> Applied:
+    """The table with what made ``source`` of ``base`` once more, if that was undone since; else as it is."""
+    return _Undo(table, commits, target, base, source, source, since, now_ms).applied(extend)
+
+
+class _Undo:
+    """What takes a table from one state of it to another, brought to what it is now."""
+
+    def __init__(
+        self,
+        table: Table,
+        commits: Commits,
+        target: DeltaTable,
+        was: DeltaTable,
+        wanted: DeltaTable,
+        newest: DeltaTable,
+        since: Since | None,
+        now_ms: int,
+    ) -> None:
+        """``newest`` is the later one of the two states, after which others came."""
+        begin(table, target.location, target)
+        self._table, self._commits, self._now_ms = table, commits, now_ms
+        self._target, self._was, self._wanted, self._newest = target, was, wanted, newest
+        self._since, self._is_redo = since, newest is wanted
+        self._problems: list[str] = []
+        self._standing = Standing(table, commits, target, stamp(table, now_ms))
+
+    # -- what is asked ------------------------------------------------------------------------------------
+
+    def applied(self, extend: Extend) -> Applied:
+        try:
+            net = self._net()
+        except VersionNotFound as problem:
+            self._table.notes[self._lost] = problem.message  # at the turn nobody may look for it again
+            raise self._refused([f"{problem.message}, so that it cannot be told what came since"]) from None
+        if self._problems:
+            raise self._refused(self._problems)
+        if not net.actions and not net.undone and not net.replacements:
+            return Applied(self._target)
+        line = line_of(self._target)
+        told = self._told(net)
+        versions = NextVersions(self._table, self._commits, self._target, line, self._now_ms, extend, told)
+        return versions.all([net], self._standing)
+
+    def _told(self, net: Net) -> Mapping[str, Any]:
+        """What the ``commitInfo`` says."""
+        version = str(line_of(self._newest).latest)
+        if not self._is_redo:
+            return {"operation": RESTORE, "operationParameters": {REVERTED: version}}
+        parameters = {REPEATED: version}
+        if held := self._since_then.carried(dict.fromkeys(paths_of(net.adds)), self._shifts):
+            if len(held) > HELD_IN_MAX:
+                raise self._refused([f"its rows were written into {len(held)} other files since"])
+            parameters[HELD_IN] = msgspec.json.encode(sorted(held)).decode()
+        return {**MERGE_INFO, "operationParameters": parameters}
+
+    @property
+    def _lost(self) -> tuple[object, ...]:
+        return ("delta lost", self._target.location, Tip.of(line_of(self._target)))
+
+    # -- the change ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def _parted(self) -> int:
+        lines = line_of(self._wanted), line_of(self._was)
+        return parted_at(*lines, self._table.read)
+
+    def _steps_to(self, content: DeltaTable) -> list[Step]:
+        return steps(self._table, self._commits, content, self._parted, line_of(content).latest)
+
+    @cached_property
+    def _own_steps(self) -> list[Step]:
+        """The commits that led to the newer one of the two states."""
+        return self._steps_to(self._newest)
+
+    @cached_property
+    def _own_replacements(self) -> set[bytes]:
+        return {one.id for step in self._own_steps for one in step.replacements}
+
+    @cached_property
+    def _shifts(self) -> dict[str, Shift]:
+        """What is to be undone, file by file."""
+        live = live_at(self._table, self._commits, self._newest, self._parted)
+        return shifts_between(self._steps_to(self._wanted), self._steps_to(self._was), live)
+
+    # -- what came since ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _since_then(self) -> LaterVersions:
+        return LaterVersions(
+            self._table, self._commits, self._target, self._newest, self._parted, self._since
+        )
+
+    @property
+    def _later(self) -> list[Later]:
+        return self._since_then.changing
+
+    @cached_property
+    def _touches(self) -> dict[str, list[tuple[Later, File]]]:
+        """What later versions did to the files of the change."""
+        found: dict[str, list[tuple[Later, File]]] = {}
+        for later in self._later:
+            files: list[File] = [*later.removes, *later.adds]
+            for one in files:
+                if (path := one.key.path) in self._shifts:
+                    found.setdefault(path, []).append((later, one))
+        return found
+
+    def _describe(self, later: Later | None) -> str:
+        return self._since_then.describe(later)
+
+    @cached_property
+    def _live(self) -> dict[str, str | None]:
+        """Those files of the change that the table has now, each with the id of its vector."""
+        few = line_of(self._target).latest - line_of(self._newest).latest <= FEW_LATER
+        if self._since_then.is_on_line and few:
+            side = self._was if self._newest is self._was else self._wanted
+            told = {
+                path: None if one is None else (one.key.vector,)
+                for path, shift in self._shifts.items()
+                for one in (shift.after if side is self._was else shift.before,)
+            }
+            self._standing.was_told(line_of(side).latest, told)
+        return self._standing.live(self._shifts.keys())
+
+    @cached_property
+    def _now(self) -> Known:
+        return known(self._table, line_of(self._target).declared)
+
+    # -- what to do ---------------------------------------------------------------------------------------
+
+    def _net(self) -> Net:
+        if self._lost in self._table.notes:
+            raise VersionNotFound(self._table.notes[self._lost])
+        if self._is_redo and not self._was_undone():
+            return Net()
+        metadata = self._metadata()
+        removes, adds = self._files(metadata or self._now.metadata)
+        state: tuple[Action, ...] = (*([] if metadata is None else [metadata]), *self._domains())
+        paths = frozenset(paths_of(removes) | paths_of(adds))
+        replacements, undone, replaces = self._replacements()
+        return Net(
+            state=state,
+            removes=tuple(removes),
+            adds=tuple(adds),
+            terms=Terms(
+                Reads(files=paths), replaces, changes_data=any(one.data_change for one in removes + adds)
+            ),
+            replacements=replacements,
+            undone=undone,
+        )
+
+    def _was_undone(self) -> bool:
+        """Whether a change that is to be done again does not stand any more because it was undone. What
+        others changed of its files since does not count."""
+        if self._own_replacements:
+            return not self._own_replacements <= self._replacements_standing()
+        if not self._shifts:
+            is_declared = known(self._table, line_of(self._was).declared) != self._now
+            undos = (one.step for one in self._later if one.is_undo)
+            return is_declared and any(last(one.actions, Metadata) is not None for one in undos)
+        for path, shift in self._shifts.items():
+            if shift.is_new:
+                is_undone = path in self._live
+            elif shift.is_gone:
+                is_undone = path not in self._live and not self._was_brought_back(path)
+            else:
+                is_undone = any(later.is_undo for later, _ in self._touches.get(path, ()))
+            if is_undone:
+                return True
+        return False
+
+    def _replacements_standing(self) -> set[bytes]:
+        """Of the replacements that the change made, those that are not undone."""
+        standing = set(self._own_replacements)
+        for later in self._later:
+            standing -= {one.id for one in later.step.undone}
+            standing |= self._own_replacements & {one.id for one in later.step.replacements}
+        return standing
+
+    def _replacements(
+        self,
+    ) -> tuple[tuple[Replacement, ...], tuple[Replacement, ...], tuple[Partitions, ...] | None]:
+        """The replacements that come into force again by this, those that go, and where all files go."""
+        done = in_sum([*in_force(self._own_steps).values()])
+        gone = in_sum(list({one.id: one for step in self._own_steps for one in step.undone}.values()))
+        if self._is_redo:  # it replaces what is there, and replaces what is there
+            where = [step.terms.replaces for step in self._own_steps if step.terms.replaces is not None]
+            parts = tuple(part for each in where for part in each)
+            return done, gone, None if not where else () if () in where else parts
+        known_ids = in_force([one.step for one in self._later]) if done or gone else {}
+        return tuple(one for one in gone if one.id not in known_ids), done, None
+
+    def _files(self, metadata: Metadata) -> tuple[list[Remove], list[Add]]:
+        time_ms = stamp(self._table, self._now_ms)
+        goes = {path: one for path, one in self._shifts.items() if one.is_new and path in self._live}
+        returns = {path: one for path, one in self._shifts.items() if one.is_gone and path not in self._live}
+        masked = {path: one for path, one in self._shifts.items() if not one.is_new and not one.is_gone}
+        only_goes = not returns and not masked and goes.keys() == self._shifts.keys()
+        if only_goes and self._are_as_left(goes) and not self._own_replacements:
+            return [self._removal(path, one, time_ms) for path, one in goes.items()], []
+        kept = {path: one for path, one in returns.items() if self._comes_back(path, one)}
+        self._check_carried(kept if self._is_redo else {})
+        self._check_repeated(kept)
+        self._check_taken()
+        if goes and len(kept) < len(returns) and self._is_rewriting:
+            missing = some(sorted(returns.keys() - kept.keys()))
+            self._problem(f"rows of {missing}, which it wrote anew, were replaced since and do not come back")
+        returns = kept
+        found = self._found([*returns, *masked])
+        for path in sorted(returns.keys() - found.keys()):
+            self._problem(f"it cannot be told what {path} was before")
+        if returns or masked:
+            self._check_columns(metadata)
+        removes = [self._removal(path, one, time_ms) for path, one in goes.items()]
+        adds = [changing_rows(found[path], one.data_change) for path, one in returns.items() if path in found]
+        for path, one in masked.items():
+            if (changed := self._unmasked(path, one, found.get(path))) is not None:
+                removes.append(changing_rows(removal(changed[0], time_ms), one.data_change))
+                adds.append(changing_rows(changed[1], one.data_change))
+        if adds:
+            self._check_rewritten()
+        return removes, adds
+
+    @cached_property
+    def _is_rewriting(self) -> bool:
+        """Whether rows of files that the change removed may be in those that it added."""
+        blindly = all(
+            step.terms.replaces is not None and step.terms.reads.nothing for step in self._own_steps
+        )
+        return not blindly and any(one.is_new for one in self._shifts.values())
+
+    def _are_as_left(self, shifts: Mapping[str, Shift]) -> bool:
+        return all(
+            one.after is not None and self._live.get(path, _ABSENT) == one.after.key.vector
+            for path, one in shifts.items()
+        )
+
+    def _removal(self, path: str, shift: Shift, time_ms: int) -> Remove:
+        """The action that takes a file away that is there, with whatever vector."""
+        file = shift.after
+        assert file is not None
+        if file.key.vector != self._live[path]:
+            file = self._as_now(path)
+        gone = (
+            removal(file, time_ms)
+            if isinstance(file, Add)
+            else msgspec.structs.replace(file, deletion_timestamp=time_ms)
+        )
+        return changing_rows(gone, shift.data_change)
+
+    def _as_now(self, path: str) -> Add:
+        """A file of the table as it is now, which a later version has brought."""
+        for later in reversed(self._later):
+            for add in later.adds:
+                if add.key == (path, self._live[path]):
+                    return add
+        key = FileKey(path, self._live[path])
+        return self._standing.files_in(self._target, [key])[key]
+
+    def _found(self, paths: Sequence[str]) -> dict[str, Add]:
+        """Files as they were in the state that is wanted, with all that is known of them."""
+        files = {path: self._shifts[path].before for path in paths}
+        found = {path: one for path, one in files.items() if isinstance(one, Add)}
+        wanted = {one.key: path for path, one in files.items() if isinstance(one, Remove)}
+        there = self._standing.files_in(self._wanted, wanted.keys()) if wanted else {}
+        return found | {wanted[key]: add for key, add in there.items()}
+
+    def _comes_back(self, path: str, shift: Shift) -> bool:
+        """Whether a file that the change removed is to be there again: not where its partition was replaced
+        since, nor where it was brought back before and others removed it since."""
+        is_undone = self._was_brought_back(path)
+        new = {path: one for path, one in self._shifts.items() if one.is_new}
+        if new and self._are_as_left(new):
+            is_undone = False  # what it wrote in its place is there
+        assert shift.before is not None
+        return not is_undone and not self._is_replaced(shift.before.partition_values)
+
+    def _was_brought_back(self, path: str) -> bool:
+        """Whether the change is undone for a file that it removed: it came back since, and did not go because
+        that was undone, or the change done again.
+
+        A change that is to be done again has "removed" the files that the commit added, and these were there
+        when it was done. Their rows may be in other files by now.
+        """
+        files = {path, *self._since_then.carried({path: None}, self._shifts)} if self._is_redo else {path}
+        is_undone = is_undone_here = self._is_redo
+        """Lastly: where this branch was last, before others came by a merge."""
+        passed: list[tuple[Later, bool, bool]] = []
+        """Versions, with whether the change was undone before and after them."""
+        for number in sorted({number for one in files for number in self._since_then.places.get(one, ())}):
+            later = self._later[number]
+            if passed and not passed[-1][0].is_elsewhere:
+                is_undone_here = is_undone
+            was = is_undone_here if later.is_sum and not later.is_elsewhere else is_undone
+            own, undoes, repeats = self._since_then.own_versions_on(later), later.undoes, later.repeats
+            named = repeats if undoes is None else undoes
+            known = [one for one in reversed(passed) if self._since_then.is_at(one[0], named, later)]
+            if not files.isdisjoint(paths_of(later.adds)):
+                is_undone = True
+            elif undoes is not None:
+                is_older = bool(own) and undoes < own.start
+                is_undone = known[0][1] if known else is_undone and is_older
+            elif repeats is not None:
+                is_undone = known[0][2] if known else is_undone and repeats not in own
+            elif later.is_undo:
+                is_undone = False
+            passed.append((later, was, is_undone))
+        return is_undone
+
+    @cached_property
+    def _regions(self) -> list[Region]:
+        """Where files were replaced since, by commits that were not undone."""
+        later = [one.step for one in self._later]
+        own = self._own_replacements
+        # One that was only done again by files is as old as when it was first done.
+        done = {one.id for step in later if step.terms.replaces is not None for one in step.replacements}
+        places = [one.partitions for one in in_force(later).values() if one.id in done - own]
+        places += [
+            step.terms.replaces for step in later if step.terms.replaces is not None and not step.replacements
+        ]
+        schema_string = self._now.metadata.schema_string
+        return [Region(schema_string, one or (Partitions(),)) for one in places]
+
+    def _is_replaced(self, values: Mapping[str, str | None] | None) -> bool:
+        return any(region.holds(dict(values or {})) for region in self._regions)
+
+    # -- deletion vectors ---------------------------------------------------------------------------------
+
+    def _unmasked(self, path: str, shift: Shift, before: Add | None) -> tuple[Add, Add] | None:
+        """A file as it is, and with the rows back that the change deleted by a vector; ``None`` if nothing is
+        left to do."""
+        changes = vector_changes(self._touches.get(path, []), shift, is_redo=self._is_redo)
+        if path not in self._live:
+            if not self._is_replaced(None if shift.before is None else shift.before.partition_values):
+                touches = self._touches.get(path, [])
+                told = self._describe(touches[-1][0] if touches else None)
+                self._problem(f"{told} removed {path}, of which it deleted rows")
+            return None
+        if before is None:
+            self._problem(f"it cannot be told what {path} was before")
+            return None
+        if self._is_redo and not changes:
+            return None  # it stands
+        now = shift.after if shift.after is not None and not changes else None
+        current = now if isinstance(now, Add) else self._as_now(path)
+        if not changes and key_of(current) == key_of(shift.after):
+            return current, before
+        return self._with_rows_of(path, shift, before, current, changes)
+
+    def _vectors(self, file: Add) -> FileVectors:
+        place = self._commits.places.at(self._target.location)
+        return FileVectors(file, place.read_range, lambda path: name_inside(path, place.roots))
+
+    def _with_rows_of(
+        self, path: str, shift: Shift, before: Add, current: Add, changes: Sequence[VectorChange]
+    ) -> tuple[Add, Add] | None:
+        def read() -> Rows | str | None:
+            try:
+                return rows_left(shift, current, changes, self._vectors(before), is_redo=self._is_redo)
+            except ValueError as problem:
+                return f"the deleted rows of {path} cannot be read: {problem}"
+
+        keys = key_of(shift.before), key_of(shift.after), key_of(current)
+        left = noted(self._table, ("delta vector", self._target.location, path, *keys, len(changes)), read)
+        if isinstance(left, str):
+            self._problem(left)
+        if left is None or isinstance(left, str):
+            return None
+        if left.bits == 0 and before.deletion_vector is None:
+            return current, before
+        vector = inline_vector(left)
+        if vector is not None and vector.size_in_bytes > INLINE_MAX_BYTES:
+            self._problem(f"the deletion vector of {path} would be too large for a commit")
+            return None
+        stats = msgspec.json.encode({"numRecords": left.total, "tightBounds": False}).decode()
+        return current, msgspec.structs.replace(before, deletion_vector=vector, stats=stats)
+
+    # -- what stands against it ---------------------------------------------------------------------------
+
+    def _check_carried(self, again: Mapping[str, Shift]) -> None:
+        """A problem for each version that wrote rows of files of the change into others which are there;
+        ``again`` are files with rows that are to come once more."""
+        own = {path: key_of(one.before) for path, one in self._shifts.items() if not one.is_gone}
+        if self._is_redo:
+            own = dict.fromkeys((*own, *again))
+        carried = self._since_then.carried(own, self._shifts)
+        live = self._standing.live(carried.keys()) if carried else {}
+        for number in sorted({one for path, one in carried.items() if path in live}):
+            later = self._later[number]
+            rewritten = sorted(path for path, one in carried.items() if one == number and path in live)
+            sources = sorted(paths_of(later.removes) & (own.keys() | carried.keys()))
+            self._problem(f"{self._describe(later)} wrote rows of {some(sources)} into {some(rewritten)}")
+
+    def _check_repeated(self, returns: Mapping[str, Shift]) -> None:
+        """A problem for each version that brought rows again which are in files that are to come back."""
+        for later in self._later if returns else ():
+            held = later.held_in & returns.keys()
+            if held and self._standing.live(paths_of(later.adds) - self._shifts.keys()):
+                self._problem(f"{self._describe(later)} brought rows of {some(sorted(held))} again")
+
+    def _check_rewritten(self) -> None:
+        """A problem if the change wrote rows anew, and what it wrote was changed since: what is to come back
+        holds the same rows."""
+        changed = [
+            path
+            for path, one in self._shifts.items()
+            if one.is_new and one.after is not None and self._live.get(path, _ABSENT) != one.after.key.vector
+        ]
+        if not self._is_rewriting or not changed:
+            return
+        later = next((one for one in reversed(self._later) if paths_of(one.removes) & set(changed)), None)
+        self._problem(f"{self._describe(later)} changed {some(sorted(changed))}, which it wrote")
+
+    def _check_taken(self) -> None:
+        """A problem if the change replaced partitions, and a merge or a transplant of it took files that
+        others had there: they are no part of the change, and would stay away."""
+        own = self._own_replacements
+        if not own or self._is_redo:
+            return
+        if self._since_then.is_on_line:
+            version = line_of(self._newest).latest
+            for later in self._later:
+                if later.repeats == version:
+                    self._check_taken_by(later, "did it again")
+            return
+        line, read = line_of(self._target), self._table.read
+        for step in steps(self._table, self._commits, self._target, *self._since_then.landed_at):
+            later = Later(step, Tip.at(line, step.version, read))
+            if not own & {one.id for one in step.replacements}:
+                continue
+            self._check_taken_by(later, "brought it here")
+
+    def _check_taken_by(self, later: Later, what: str) -> None:
+        places = [one.partitions for step in self._own_steps for one in step.replacements]
+        regions = [Region(self._now.metadata.schema_string, one or (Partitions(),)) for one in places]
+        removes = (
+            one
+            for one in later.removes
+            if any(region.holds(one.partition_values or {}) for region in regions)
+        )
+        taken = sorted(paths_of(removes) - self._shifts.keys() - paths_of(later.adds))
+        gone = set(taken) - self._standing.live(taken).keys()
+        if gone:
+            self._problem(
+                f"{self._describe(later)} {what}, and took {some(sorted(gone))} as well: revert that commit"
+                " instead"
+            )
+
+    def _check_columns(self, metadata: Metadata) -> None:
+        """A problem if files come back whose columns the table has not any more."""
+        then = known(self._table, line_of(self._wanted).declared).metadata
+        if then.partition_columns != metadata.partition_columns:
+            self._problem("the table is partitioned in another way by now")
+        elif not can_hold(metadata.schema_string, then.schema_string):
+            names = missing_columns(metadata.schema_string, then.schema_string)
+            told = some([f"'{name}'" for name in names]) or "others"
+            self._problem(f"the table does not have the columns of the rows that come back any more: {told}")
+        for constraint in added_constraints(then, metadata):
+            self._problem(f"{constraint} came since, and rows that come back were not checked against it")
+
+    # -- metadata and domains -----------------------------------------------------------------------------
+
+    def _metadata(self) -> Metadata | None:
+        """What the table's metadata becomes, if that is not what it is."""
+        then, undone = (
+            known(self._table, line_of(one).declared).metadata for one in (self._wanted, self._was)
+        )
+        if then == undone:
+            return None
+        found: Undone = undo_metadata(then, undone, self._now.metadata, self._files_since)
+        for name in found.changed_since:
+            changes = (one for one in self._since_then.every if last(one.step.actions, Metadata) is not None)
+            later = next(changes, None)
+            self._problem(f"{name} was changed since, by {self._describe(later)}")
+        for what, files in found.used.items():
+            paths = set(files)
+            later = next((one for one in self._since_then.every if paths_of(one.adds) & paths), None)
+            self._problem(f"{what}: {some(sorted(files))}, from {self._describe(later)}")
+        return found.metadata if found.metadata != self._now.metadata else None
+
+    def _files_since(self) -> list[Add]:
+        """The files of the table that came since the change, and not by it."""
+        adds = {one.key.path: one for later in self._since_then.every for one in later.adds}
+        others = {path: one for path, one in adds.items() if path not in self._shifts}
+        live = self._standing.live(others.keys()) if others else {}
+        return [one for path, one in others.items() if path in live]
+
+    def _domains(self) -> list[DomainMetadata]:
+        names = {
+            one.domain
+            for step in self._own_steps
+            for one in step.actions
+            if isinstance(one, DomainMetadata) and one.domain != ROW_ID_DOMAIN
+        }
+        if not names:
+            return []
+        for later in self._later:
+            both = {one.domain for one in later.step.actions if isinstance(one, DomainMetadata)} & names
+            if both and not later.is_undo:
+                told = some(sorted(f"'{name}'" for name in both))
+                self._problem(f"the domain {told} was changed since, by {self._describe(later)}")
+
+        def read() -> list[DomainMetadata]:
+            then = self._commits.snapshot(self._wanted, self._table.read).domains
+            now = self._commits.snapshot(self._target, self._table.read).domains
+            gone = (DomainMetadata(domain=name, configuration="", removed=True) for name in names)
+            found = [then.get(one.domain, one) for one in gone]
+            return [one for one in found if now.get(one.domain) != (None if one.removed else one)]
+
+        tips = Tip.of(line_of(self._wanted)), Tip.of(line_of(self._target))
+        return noted(self._table, ("delta domains", self._target.location, *tips), read)
+
+    # -- how it is told -----------------------------------------------------------------------------------
+
+    def _problem(self, why: str) -> None:
+        if why not in self._problems:
+            self._problems.append(why)
+
+    def _refused(self, problems: Sequence[str]) -> Refused:
+        before, then, now = (
+            f"version {line_of(one).latest}" for one in (self._wanted, self._was, self._target)
+        )
+        shown = "; ".join(problems[:_SHOWN]) + (
+            f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        )
+        what, ways = ("brought again", WAYS_TO_REDO) if self._is_redo else ("undone", WAYS_TO_UNDO)
+        return Refused(
+            f"cannot be {what} by its files ({before} became {then}, and is {now} now): {shown}; {ways}",
+            expected=then,
+            found=now,
+        )
+
+
+_FIRST: Final = "revert the named commit first, the newest first if there are several"
+_LEAVE: Final = "or leave the table as it is with the mode 'drop'"
+WAYS_TO_UNDO: Final = (
+    f"{_FIRST}; or bring the table back to what it was before, without anything that came since, with the"
+    f" mode 'force'; {_LEAVE}"
+)
+WAYS_TO_REDO: Final = (
+    f"{_FIRST}; or bring the table back to what it was then, without anything that came since, with the mode"
+    f" 'force'; {_LEAVE}"
+)
+_SHOWN: Final = 5
+"""So many problems are told."""
+_ABSENT: Final = ""
+"""No id of a vector, and not ``None`` either: stands for a file that is not there."""

@@ -1,0 +1,76 @@
+"""Undoing a change of a file's deletion vector, where later ones may have changed it too: row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from penstock.formats.delta.branch_log.later_versions import Later
+from penstock.formats.delta.branch_log.shifts import File, Shift, key_of
+from penstock.formats.delta.protocol.actions import Add, Remove
+from penstock.formats.delta.rows.vectors import ReadRange, Rows, rows_of
+
+
+class VectorChange(NamedTuple):
+    """A change of a file's deletion vector by a later version."""
+
+    gone: Remove
+    come: Add
+    later: Later
+
+
+class FileVectors(NamedTuple):
+    """A file, and how its vectors are read."""
+
+    file: Add
+    read_range: ReadRange
+    inside: Callable[[str], str]
+
+    def bits(self, state: File | None) -> int:
+        """The rows that are deleted in a state of the file. ``ValueError`` if they cannot be read."""
+        vector = None if state is None else state.deletion_vector
+        return rows_of(self.file, vector, self.read_range, self.inside).bits
+
+    def total(self) -> int:
+        return rows_of(self.file, None, self.read_range, self.inside).total
+
+
+def vector_changes(
+    touches: Sequence[tuple[Later, File]], shift: Shift, *, is_redo: bool
+) -> list[VectorChange]:
+    """How later versions changed the vector of a file, but for the one that brought the change here."""
+    landed = (shift.after, shift.before) if is_redo else (shift.before, shift.after)
+    found: list[VectorChange] = []
+    for (later, gone), (same, come) in pairwise(touches):
+        if later is same and isinstance(gone, Remove) and isinstance(come, Add):
+            is_landing = not found and (gone.key, come.key) == (key_of(landed[0]), key_of(landed[1]))
+            if not is_landing or later.is_undo:
+                found.append(VectorChange(gone, come, later))
+    return found
+
+
+def rows_left(
+    shift: Shift, current: Add, changes: Sequence[VectorChange], vectors: FileVectors, *, is_redo: bool
+) -> Rows | None:
+    """The rows that stay deleted; ``None`` if they are those that are deleted now.
+
+    Rows count that the change deleted, or brought back, and on which nobody decided since. Of a change that
+    is done again, nothing counts unless it was undone since.
+    """
+    was, became, now = vectors.bits(shift.before), vectors.bits(shift.after), vectors.bits(current)
+    all_rows = became & ~was, was & ~became
+    deleted, returned = (0, 0) if is_redo else all_rows
+    before_each: dict[int, tuple[int, int]] = {}
+    """Of each version, the rows that counted before it."""
+    for gone, come, later in changes:
+        earlier, after = vectors.bits(gone), vectors.bits(come)
+        came, went = earlier & ~after, after & ~earlier
+        counted = deleted, returned
+        deleted, returned = deleted & ~came, returned & ~went
+        if later.is_undo:  # it may have undone what had undone the change
+            then = all_rows if later.undoes is None else before_each.get(later.undoes, all_rows)
+            deleted, returned = deleted | (then[0] & went), returned | (then[1] & came)
+        before_each[later.step.version] = counted
+    left = (now & ~deleted) | returned
+    return None if left == now else Rows(left, vectors.total())

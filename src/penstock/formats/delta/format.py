@@ -1,0 +1,404 @@
+"""Delta tables, as the kernel asks about them: what a change makes of a table, and what follows from it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest, OutOfSync, PenstockError, Throttled
+from penstock.formats.delta.branch_log import change_summary, merging
+from penstock.formats.delta.branch_log.attempt import Attempt, attempt, is_ratified, ratify_attempt
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.custody import Custody, apply_custody, prepare_custody
+from penstock.formats.delta.branch_log.intents import NAME, Commit, Create, Release, Settle, decode_intent
+from penstock.formats.delta.branch_log.line import Line, Phase, line_of, with_line
+from penstock.formats.delta.branch_log.ownership import Owner, OwnerIdentity, owner_of
+from penstock.formats.delta.branch_log.proposal import Proposal
+from penstock.formats.delta.branch_log.ratifying import Checked, bring, check, known, ratify
+from penstock.formats.delta.branch_log.seen import check_seen
+from penstock.formats.delta.errors import NotManaged
+from penstock.formats.delta.publishing.log_check import LogCheck
+from penstock.formats.delta.publishing.publisher import Publisher
+from penstock.kernel.format import Applied, Format, PrepareAgain, Refused, Since, Table
+from penstock.model.clock import Clock
+from penstock.model.content import AnyContent
+from penstock.model.encoding import ObjectId, encode
+from penstock.model.keys import Key
+from penstock.model.merges import ChangeSummary
+from penstock.model.nessie import DeltaTable
+from penstock.model.operations import Change
+from penstock.storage.places import Places
+
+logger = logging.getLogger("penstock")
+
+UNPUBLISHED_MAX: Final = 10_000
+"""How far a table's log may lag behind its line on the default branch before commits have to wait."""
+
+
+class DeltaFormat(Format):
+    """Managed Delta tables. Those that other programs own are contents like any other."""
+
+    name = NAME
+    repeats_states = True
+    """So that a revert of the newest commit costs what that changed, as any other does."""
+    may_lose_files = True
+
+    def __init__(
+        self,
+        places: Places,
+        owner: OwnerIdentity,
+        clock: Clock,
+        publisher: Publisher,
+        commits: Commits | None = None,
+        unpublished_max: int = UNPUBLISHED_MAX,
+        log_check: LogCheck | None = None,
+    ) -> None:
+        """Without a ``log_check`` nobody looks whether a log has what the lake does not know."""
+        self.commits = commits or Commits(places)
+        self._owner, self._clock, self._publisher = owner, clock, publisher
+        self._unpublished_max, self._log_check = unpublished_max, log_check
+
+    def manages(self, content: AnyContent) -> bool:
+        return isinstance(content, DeltaTable) and content.state != b""
+
+    # -- before the queue ------------------------------------------------------------------------------
+
+    def prepare(self, table: Table, change: Change) -> Any:
+        intent = decode_intent(change.intent)
+        now_ms = self._now_ms()
+        if not isinstance(intent, Commit):
+            self._check_custody(table, intent)
+            if isinstance(intent, Release) and isinstance(table.content, DeltaTable) and table.content.state:
+                self._require_in_sync(table, table.content)
+            prepare_custody(table, self.commits, intent, self._owner)
+            if isinstance(intent, Create) and table.content is None and self._log_check is not None:
+                self._log_check.note_new(intent.id)
+            return None
+        content = self._writable(table)
+        self._require_in_sync(table, content)
+        if intent.table not in (None, content.id):
+            raise _replaced()
+        noted = table.notes.get(("proposal", table.key))
+        if noted is None:
+            noted = content.id, Proposal(table.key, intent, self.commits.places, content.location)
+            table.notes["proposal", table.key] = noted
+        identity, proposal = noted
+        if content.id != identity:
+            raise _replaced()
+        if intent.version is not None:
+            return content.id, attempt(table, self.commits, content, proposal, now_ms)
+        return content.id, check(table, self.commits, content, proposal, now_ms)
+
+    def _writable(self, table: Table) -> DeltaTable:
+        """What is retained of the table, if it is this lake's to decide about."""
+        content = table.content
+        if content is None:
+            raise Refused("does not exist")
+        if not isinstance(content, DeltaTable) or not content.state:
+            raise NotManaged(
+                f"'{table.key}' is no Delta table that this lake owns; adopt it first", table=str(table.key)
+            )
+        line = line_of(content)
+        check_phase(line)
+        self._check_owner(table, line)
+        retained = self.retained(table, content)
+        assert isinstance(retained, DeltaTable)
+        self._look_before_leaving(table, content)
+        return retained
+
+    def _check_owner(self, table: Table, line: Line) -> None:
+        """Refuse to extend a line whose table names another owner, as all do in a copy of their lake."""
+        owner = _owner_named(table, line)
+        if not self._owner.owns(owner):
+            raise NotManaged(
+                f"'{table.key}' names {owner} as its owner, so this lake only reads it\n"
+                "  Write to it there. If this lake was restored from a backup, and is to take that lake's "
+                "place: penstock restore-backup BACKUP PLACE --own",
+                table=str(table.key),
+            )
+
+    def _require_in_sync(self, table: Table, content: DeltaTable) -> None:
+        """``OutOfSync`` for a table whose log has what the lake does not know. See ``LogCheck``.
+
+        ``PrepareAgain`` where that is not known yet, and may not be looked up.
+        """
+        if self._log_check is None or content.id is None or self._log_check.is_checked(content.id):
+            return
+        if not table.may_read:
+            raise PrepareAgain
+        self._log_check.require_in_sync(table.key, content, is_default=table.is_default)
+
+    def _look_before_leaving(self, table: Table, content: DeltaTable) -> None:
+        """Know how far a log is published before a branch goes its own way.
+
+        Its line does not go on with entries then that an erase may have let go: the log has these versions.
+        """
+        line = line_of(content)
+        if table.is_default or line.tail is not None or line.published >= line.fork or content.id is None:
+            return
+        if self._publisher.published(content.id) <= line.published and table.may_read:
+            with suppress(PenstockError):  # a branch is written to whatever is the matter with the log
+                self._publisher.look(content)
+
+    def _check_custody(self, table: Table, intent: Custody) -> None:
+        """The same, before a table is settled or released. One that is released names no owner any more."""
+        content = table.content
+        if not isinstance(intent, Settle | Release) or not isinstance(content, DeltaTable):
+            return
+        if content.state and (line := line_of(content)).phase is not Phase.RELEASED:
+            self._check_owner(table, line)
+
+    # -- at its turn -----------------------------------------------------------------------------------
+
+    def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
+        if prepared is None:
+            intent = decode_intent(change.intent)
+            if isinstance(intent, Commit):
+                raise InvalidRequest(f"a commit to '{table.key}' was not prepared")
+            self._check_custody(table, intent)
+            return apply_custody(table, self.commits, intent)
+        identity, checked = prepared
+        content = table.content
+        if not isinstance(content, DeltaTable) or content.id != identity:
+            raise _replaced()
+        line = line_of(content)
+        check_phase(line)
+        if isinstance(checked, Attempt):
+            return self._apply_attempt(table, content, line, checked)
+        return self._apply_checked(table, content, line, checked)
+
+    def _apply_attempt(self, table: Table, content: DeltaTable, line: Line, one: Attempt) -> Applied:
+        if is_ratified(table, self.commits, content, line, one):
+            return Applied(content)
+        after, blobs = ratify_attempt(table, self._shortened(table, content, line), one)
+        return Applied(with_line(content, after), blobs, _short(one.proposal.intent))
+
+    def _apply_checked(self, table: Table, content: DeltaTable, line: Line, checked: Checked) -> Applied:
+        now_ms = self._now_ms()
+        if checked.is_done and not checked.tip.is_on(line, table.read):
+            raise PrepareAgain  # the branch was moved, and its batches may be others now
+        if not checked.is_done:
+            checked = bring(table, self.commits, content, line, checked, now_ms)
+        if checked.is_done:
+            return Applied(content)
+        line = self._shortened(table, content, line)
+        after, blobs = ratify(table, self.commits, content, line, checked, now_ms)
+        return Applied(with_line(content, after), blobs, _short(checked.proposal.intent))
+
+    def _shortened(self, table: Table, content: DeltaTable, line: Line) -> Line:
+        """A line without what is published by now, as the next version goes on from it.
+
+        ``Throttled`` if too much of it is not. Nothing is decided on it, since what it has forgotten may not
+        be in memory.
+        """
+        if content.id is None:
+            return line
+        line = line.published_to(self._publisher.published(content.id))
+        if not table.is_default:
+            return line
+        backlog = line.latest - line.published
+        if backlog >= self._unpublished_max:
+            self._publisher.told(table.key, content, is_default=True)
+            raise Throttled(
+                f"{backlog} versions of '{table.key}' wait to be published, so no more are taken for now",
+                table=str(table.key),
+                backlog=backlog,
+            )
+        return line
+
+    # -- other ways to change a table ------------------------------------------------------------------
+
+    def merge(
+        self,
+        table: Table,
+        base: AnyContent | None,
+        source: AnyContent | None,
+        intents: Sequence[bytes] | None,  # noqa: ARG002
+    ) -> Applied:
+        # What the lake did not own is no past that an owned table could share.
+        sides = base if isinstance(base, DeltaTable) and base.state else None, _own(source)
+        merged = merging.merge(table, self.commits, *sides, self._now_ms(), self._extend)
+        return self._checked_drop(table, merged)
+
+    def check_read(self, table: Table, was: AnyContent, parts: Sequence[str] | None) -> None:
+        before, now = _own(was), _own(table.content)
+        if before is None or now is None:
+            raise Refused("was read by this transaction, and came or went since")
+        check_seen(table, self.commits, before, now, parts)
+
+    def tell(self, content: AnyContent) -> str:
+        return (
+            f"version {line_of(content).latest}" if isinstance(content, DeltaTable) and content.state else ""
+        )
+
+    def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
+        restored = merging.restore(table, self.commits, _own(wanted), self._now_ms(), self._extend)
+        return self._checked_drop(table, restored)
+
+    def restore_version(self, table: Table, version: int) -> Applied:
+        return merging.restore_version(table, self.commits, version, self._now_ms(), self._extend)
+
+    def summarize_change(
+        self, table: Table, before: AnyContent | None, after: AnyContent | None
+    ) -> ChangeSummary | None:
+        return change_summary.summarize_change(table, self.commits, _owned(before), _owned(after))
+
+    def missing_files(self, table: Table, before: AnyContent | None, after: AnyContent) -> Sequence[str]:
+        assert isinstance(after, DeltaTable)
+        return change_summary.missing_files(table, self.commits, _owned(before), after)
+
+    def revert(
+        self,
+        table: Table,
+        was: AnyContent | None,
+        wanted: AnyContent | None,
+        since: Since,
+    ) -> Applied | None:
+        states = _own(was), _own(wanted)
+        reverted = merging.revert(table, self.commits, *states, since, self._now_ms(), self._extend)
+        return None if reverted is None else self._checked_drop(table, reverted)
+
+    def _extend(self, table: Table, content: DeltaTable, line: Line) -> Line:
+        """A line that a merge is about to extend, if that is this lake's to do."""
+        self._check_owner(table, line)
+        self._require_in_sync(table, content)
+        return self._shortened(table, content, line)
+
+    def _checked_drop(self, table: Table, applied: Applied) -> Applied:
+        if applied.content is None:
+            self._check_drop(table)
+        return applied
+
+    def _check_drop(self, table: Table) -> None:
+        """``OutOfSync`` for a table that is to leave the default branch, and has what the lake does not know:
+        nobody could bring that back. ``PrepareAgain`` where it is not known.
+
+        A table whose storage is away, or has lost it, can be dropped.
+        """
+        content, check = table.content, self._log_check
+        if check is None or not table.is_default or not isinstance(content, DeltaTable) or not content.state:
+            return
+        assert content.id is not None, "a managed table has an id"
+        note = "drop", content.id
+        if note in table.notes or check.is_checked(content.id):
+            return
+        if not table.may_read:
+            raise PrepareAgain
+        line = line_of(content)
+        if line.phase is Phase.OWNED and self._owner.owns(_owner_named(table, line)):
+            try:
+                check.require_in_sync(table.key, content, is_default=True)
+            except OutOfSync:
+                raise
+            except PenstockError as problem:
+                logger.info("'%s' goes without a look at its log: %s", table.key, problem)
+        table.notes[note] = True
+
+    def admit(self, table: Table, content: AnyContent | None) -> None:
+        if content is not None:
+            raise Refused("is a table that the lake owns, whose state is not put but committed")
+        # Elsewhere nobody is told how it ends, and nothing but the key goes.
+        if isinstance(table.content, DeltaTable) and table.content.state and table.is_default:
+            line = line_of(table.content)
+            if line.phase is Phase.ADOPTING and self._owner.owns(_owner_named(table, line)):
+                raise Refused("is being adopted; see how that ends first: penstock delta status")
+            if line.phase is Phase.RELEASED:
+                raise Refused("is being released, and goes by itself once its log is complete")
+        self._check_drop(table)
+
+    def is_before(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
+        return isinstance(content, DeltaTable) and content.state != b"" and line_of(content).fork < first
+
+    def cut_content(self, content: AnyContent, first: int) -> AnyContent:
+        # The log begins there. Whatever the default branch had when a history began was published first.
+        if not isinstance(content, DeltaTable) or not content.state:
+            return content
+        line = line_of(content)
+        return content if line.published >= first else with_line(content, line.published_to(line.fork))
+
+    def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
+        if not isinstance(before, DeltaTable) or not isinstance(after, DeltaTable):
+            return "would appear or vanish; merge the branch, or drop the table"
+        if before.id != after.id or not before.state or not after.state:
+            return "would become another table; merge the branch instead"
+        was, becomes = line_of(before), line_of(after)
+        if was.phase is not becomes.phase:
+            return f"is {was.phase}, and would be {becomes.phase} again"
+        if becomes.tail is not None:
+            return "has versions of another branch; merge that branch instead"
+        if becomes.latest < was.latest:
+            return f"would fall back from version {was.latest} to {becomes.latest}"
+        if not _goes_on(was, becomes):
+            return f"would get another version {was.latest}; merge the branch instead"
+        return None
+
+    # -- after the swap --------------------------------------------------------------------------------
+
+    def landed(
+        self,
+        key: Key,
+        content: AnyContent | None,
+        commit: ObjectId,  # noqa: ARG002
+        *,
+        branch: str,  # noqa: ARG002
+        is_default: bool,
+    ) -> None:
+        if isinstance(content, DeltaTable) and content.state:
+            if is_default:
+                self.commits.landed(content)
+            self._publisher.told(key, content, is_default=is_default)
+        elif is_default:
+            self._publisher.forget_dropped()
+
+    def _now_ms(self) -> int:
+        return self._clock() // 1000
+
+
+def check_phase(line: Line) -> None:
+    """Refuse commits to a table that is on its way in or out."""
+    if line.phase is Phase.RELEASED:
+        raise Refused("was handed back to the file system: commit to its log, or adopt it again")
+    if line.phase is Phase.ADOPTING:
+        raise Refused("is being adopted, and it is not known yet whether that came about: try again")
+
+
+def _owner_named(table: Table, line: Line) -> Owner | None:
+    about = known(table, line.declared)
+    return owner_of(about.protocol, about.metadata, str(table.key))
+
+
+def _goes_on(was: Line, becomes: Line) -> bool:
+    """Whether a line has another's latest version: the default branch only goes on from there.
+
+    It is among the newest of both, or both know it from the log. Where that cannot be seen, the lines are
+    not taken for one.
+    """
+    back = becomes.latest - was.latest
+    newest = becomes.entries[-1 - back] if back < len(becomes.entries) else None
+    if newest is None or not was.entries:
+        return newest is None and not was.entries and becomes.published >= was.latest
+    return newest.uuid == was.entries[-1].uuid
+
+
+def _replaced() -> Refused:
+    return Refused("is not the same any more: it was dropped or created anew")
+
+
+def _own(content: AnyContent | None) -> DeltaTable | None:
+    if content is None or (isinstance(content, DeltaTable) and content.state):
+        return content
+    raise Refused("is not owned by the lake on both sides; keep the target's with the mode 'drop'")
+
+
+def _owned(content: AnyContent | None) -> DeltaTable | None:
+    """A table of this lake; nothing if it is something else."""
+    return content if isinstance(content, DeltaTable) and content.state else None
+
+
+def _short(intent: Commit) -> bytes:
+    """What is stored of an intent: the line has all the rest."""
+    return encode(msgspec.structs.replace(intent, actions=b"", reads=None, replaces=None))

@@ -1,0 +1,162 @@
+"""What a program does with a Delta table whose commits the lake decides; ``NotManaged`` for any other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from penstock.errors import CommitConflict, IdempotencyKeyReused, InvalidRequest, RequestError
+from penstock.formats.delta.branch_log.seen import NO_ROWS
+from penstock.formats.delta.lake import table as delta
+from penstock.formats.delta.lake.answers import TableVersions
+from penstock.formats.delta.lake.calls import GetTableVersions
+from penstock.formats.delta.lake.snapshot import load, pages
+from penstock.lake.answers import Ratified, RatifiedTable
+from penstock.lake.calls import GetCommit
+from penstock.lake.row_input import are_had_once, rows_of
+from penstock.lake.table_writing import RowWrite, check_format, find_content, has_nothing_to_write
+from penstock.lake.write_jobs import SaveMode
+
+if TYPE_CHECKING:
+    from penstock.formats.delta.lake.snapshot import TableSnapshot
+    from penstock.formats.delta.lake.table import Actions
+    from penstock.formats.delta.protocol.actions import Metadata
+    from penstock.lake.call import Said
+    from penstock.lake.table import Table
+
+
+class DeltaView:
+    """A Delta table at a reference."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    @property
+    def location(self) -> str:
+        return self._latest().location
+
+    @property
+    def version(self) -> int:
+        return self._latest().latest_version
+
+    def to_arrow(self, columns: Sequence[str] | None, where: str | None) -> Any:
+        return self.snapshot(None, None).to_arrow(columns, where)
+
+    def snapshot(self, version: int | None, timestamp: str | datetime | None) -> TableSnapshot:
+        return load(self._table, version, timestamp)
+
+    def metadata(self) -> Metadata:
+        """What is said of the table as a whole. In a transaction, none of its rows are read by that."""
+        try:
+            found = self._latest()
+        except RequestError:
+            self._table.note_read()  # that there is none, or another kind of table
+            raise
+        self._table.note_read(NO_ROWS)
+        return found.declared()[1]
+
+    def _latest(self) -> TableVersions:
+        """What the lake knows of the table without a look at its files."""
+        table = self._table
+        return table.lake.do(GetTableVersions(key=table.key, at=table.ref, via=table.via, limit=0))
+
+    def get_commits(self, start: int | None, end: int | None) -> TableVersions:
+        self._table.note_read()  # whatever the end: the latest version is told as well
+        return pages(self._table, start, end)
+
+    def publish(self, version: int | None) -> int:
+        return delta.publish(self._table, version)
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        actions: Actions,
+        *,
+        version: int | None = None,
+        attempt: UUID | None,
+        said: Said,
+        idempotency_key: str | None,
+    ) -> Ratified:
+        return delta.commit(
+            self._table,
+            actions,
+            version=version,
+            attempt=attempt,
+            said=said,
+            idempotency_key=idempotency_key,
+        )
+
+    def append(self, data: Any, said: Said, idempotency_key: str | None) -> Ratified:
+        return delta.append(self._table, data, said=said, idempotency_key=idempotency_key)
+
+    def overwrite(
+        self,
+        data: Any,
+        partitions: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
+        where: str | None,
+        said: Said,
+        idempotency_key: str | None,
+    ) -> Ratified:
+        return delta.overwrite(
+            self._table, data, partitions, where, said=said, idempotency_key=idempotency_key
+        )
+
+    def write(self, rows: RowWrite) -> Ratified | None:
+        table, idempotency_key = self._table, rows.idempotency_key
+        check_format(table.key, "delta", rows.format)
+        known = delta.done_before(table.lake, [table.key], table.ref, idempotency_key)
+        if known is not None:
+            return known
+        there = find_content(table)
+        if there is None:
+            try:
+                return self._create(rows)
+            except CommitConflict:
+                # Rows that can be had only once are gone with the try. Others go to what was created.
+                is_gone = are_had_once(rows.data) and rows.mode is not SaveMode.IGNORE
+                if (there := find_content(table)) is None or is_gone:
+                    raise
+            except IdempotencyKeyReused:
+                known = delta.done_before(table.lake, [table.key], table.ref, idempotency_key)
+                if known is None:
+                    raise
+                return known
+        if has_nothing_to_write(table, there, rows.mode):
+            return None
+        self._check_partitions(rows.partition_by)
+        if rows.mode is SaveMode.OVERWRITE:
+            return self.overwrite(rows.data, None, None, rows.said, idempotency_key)
+        return self.append(rows.data, rows.said, idempotency_key)
+
+    def _create(self, rows: RowWrite) -> Ratified:
+        table, said = self._table, rows.said
+        made = table.lake.delta.create_filled(
+            table.key,
+            rows_of(rows.data),
+            partition_by=rows.partition_by or (),
+            branch=table.ref,
+            message=said.message,
+            author=said.authors[0] if said.authors else None,
+            idempotency_key=rows.idempotency_key,
+        )
+        created = RatifiedTable(
+            key=made.key, version=made.version, name="", timestamp_ms=0, repeated=made.repeated
+        )
+        commit = table.lake.do(GetCommit(revision=made.commit, via=table.ref))
+        return Ratified(commit=commit, tables=(created,))
+
+    def _check_partitions(self, by: tuple[str, ...] | None) -> None:
+        if by is None:
+            return
+        table = self._table
+        now = table.lake.do(GetTableVersions(key=table.key, at=table.ref, limit=0))
+        there = tuple(now.declared()[1].partition_columns)
+        if by != there:
+            raise InvalidRequest(
+                f"'{table.key}' is partitioned by {', '.join(there) or 'nothing'}, and stays so; leave out "
+                "'partition_by'",
+                table=str(table.key),
+            )

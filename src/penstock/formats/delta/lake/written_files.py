@@ -1,0 +1,30 @@
+"""Data files that a writer has put into a table's folder, and that no commit names yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import PenstockError
+from penstock.formats.delta.protocol.actions import Add, Cdc, decode_path
+from penstock.lake.job_files import is_refusal, remove_files
+
+if TYPE_CHECKING:
+    from penstock.storage.places import Place
+
+
+@contextmanager
+def removed_if_refused(place: Place, actions: Iterable[Any]) -> Iterator[None]:
+    """If a commit of actions is refused in here, their files are removed: nobody else can name them."""
+    try:
+        yield
+    except PenstockError as error:
+        if is_refusal(error):
+            remove_files(place, names_of(actions))
+        raise
+
+
+def names_of(actions: Iterable[Any]) -> list[str]:
+    """The files that actions would make part of a table, below its root."""
+    return [decode_path(one.path) for one in actions if isinstance(one, Add | Cdc)]

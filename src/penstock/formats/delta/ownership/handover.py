@@ -1,0 +1,337 @@
+"""A table's way into the lake, and out of it.
+
+Whose a table is, its own log decides, by one file that is created if there is none: so the lake first
+promises to own it, in a commit of its own, then the file is created, then the lake notes what came of it. A
+process may die anywhere in between. Whoever meets the promise looks into the log. If the promised file is
+there, the table is the lake's; if somebody else's is, the promise is forgotten; if none is, it is created
+now. Nobody takes a promise back, since somebody else may be creating the file at that moment. The way out is
+alike: once the last version is ratified, all that is left is to publish it, and anybody may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+from uuid import UUID, uuid4
+
+import msgspec
+
+from penstock.errors import (
+    CommitConflict,
+    InvalidRequest,
+    OutcomeUnknown,
+    PenstockError,
+    TableConflict,
+    TableNotFound,
+    Unavailable,
+)
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.intents import Adopt, Create, Release, change
+from penstock.formats.delta.branch_log.line import FOLDER, Phase, line_of
+from penstock.formats.delta.branch_log.ownership import (
+    Before,
+    NewTable,
+    OwnerIdentity,
+    check_adoptable,
+    conversion,
+    is_timed,
+    owner_of,
+    release,
+)
+from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
+from penstock.formats.delta.ownership.first_version import FirstVersion
+from penstock.formats.delta.ownership.settling import Settling
+from penstock.formats.delta.ownership.tables import Asked, Tables, line_at
+from penstock.formats.delta.publishing.publisher import Publisher
+from penstock.formats.delta.rows.inside import check_inside, name_inside
+from penstock.kernel.batch import Outcome
+from penstock.kernel.known_tables import NewId
+from penstock.model.conflicts import Conflict, ConflictKind
+from penstock.model.encoding import ObjectId
+from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
+from penstock.storage.locations import own_place
+from penstock.storage.places import Place, Places
+
+RELEASES_MAX: Final = 20
+"""How often a release is tried on a table that keeps getting new versions."""
+
+
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that came into the lake, or left it."""
+
+    key: Key
+    id: UUID
+    location: str
+    version: int
+    """The version that it was done with."""
+    commit: ObjectId
+    """The lake's commit that did it, or promised it."""
+
+
+class Handover(Settling):
+    """Creates, adopts and releases tables, and finishes what others began of it."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        places: Places,
+        publisher: Publisher,
+        commits: Commits,
+        identity: OwnerIdentity,
+    ) -> None:
+        super().__init__(tables, places, publisher, commits, identity)
+        self._first = FirstVersion(places, identity)
+
+    # -- in --------------------------------------------------------------------------------------------
+
+    def create(self, branch: str, key: Key, new: NewTable, warehouse: str, asked: Asked) -> Made:
+        """Create a table on any branch, at a place made from its id: nobody else can be there.
+
+        ``InvalidRequest`` for a given id that is known already.
+        """
+        if (known := self._tables.known(asked, branch)) is not None:
+            return self._made(key, known)
+        with self._new_id(new, branch, asked) as made:
+            uuid, location = uuid4(), own_place(warehouse, made.id)
+            actions = self._first.of(key, new, made.id, location, uuid, self._now_ms())
+            is_given = new.id is not None
+            intent = Create(id=made.id, location=location, actions=actions, uuid=uuid, is_given=is_given)
+            made.is_sent = True
+            outcome = self._tables.commit([change(key, intent)], asked, branch)
+        return self._made(key, outcome)
+
+    @contextmanager
+    def _new_id(self, new: NewTable, branch: str, asked: Asked) -> Iterator[NewId]:
+        """The id of a new table. One that is given is reserved until the request is decided."""
+        if new.id is None:
+            yield NewId(uuid4())
+            return
+        with self._tables.known_tables.reserve(new.id, branch, asked.key) as reserved:
+            yield reserved
+
+    def create_at(self, key: Key, new: NewTable, location: str, asked: Asked, sole_writer: bool) -> Made:
+        """Create a table at a named place: of all who do, in whatever way, one wins.
+
+        ``TableConflict`` if there is a table already, or somebody else was faster; ``LocationRefused`` if the
+        lake had another table there.
+        """
+        if (known := self._tables.known(asked)) is not None:
+            return self._finish(key, known, asked)
+        try:
+            return self._create_at(key, new, self._open(location, sole_writer), asked)
+        except TableConflict:
+            # It may have been sent twice, and the other one have landed since: that is its own table.
+            if (known := self._tables.known(asked)) is None:
+                raise
+            return self._finish(key, known, asked)
+
+    def _create_at(self, key: Key, new: NewTable, place: Place, asked: Asked) -> Made:
+        self._help(key)
+        with suppress(TableNotFound):
+            snapshot = load_snapshot(PlaceFiles(place))
+            if (mine := self._mine(key, place.location, snapshot)) is not None:
+                raise _lost(key, place.location, 0, f"the lake's own '{mine.key}' is there already")
+            raise _lost(
+                key, place.location, 0, "there is a Delta table already; adopt it: penstock delta adopt"
+            )
+        self._tables.known_tables.require_vacant(place.location)
+        with self._new_id(new, self._tables.default_branch, asked) as made:
+            uuid = uuid4()
+            actions = self._first.of(key, new, made.id, place.location, uuid, self._now_ms())
+            intent = Adopt(id=made.id, location=place.location, version=0, actions=actions, uuid=uuid)
+            self._check_writable(place)
+            made.is_sent = True
+            return self._promise(key, intent, asked)
+
+    def adopt(self, key: Key, location: str, asked: Asked, sole_writer: bool) -> Made:
+        """Take a table over from the file system.
+
+        ``ManagedElsewhere`` for a table of another owner, ``UnsupportedFeature`` for one that cannot be
+        written, ``TableConflict`` if somebody committed to it meanwhile: then all is as it was, and it is for
+        the caller to try again.
+        """
+        if (known := self._tables.known(asked)) is not None:
+            return self._finish(key, known, asked)
+        place = self._open(location, sole_writer)
+        self._help(key)
+        snapshot = load_snapshot(PlaceFiles(place))
+        if (mine := self._mine(key, place.location, snapshot)) is not None:
+            return mine
+        check_adoptable(snapshot.protocol, snapshot.metadata, place.location)
+        _check_files_inside(place, snapshot)
+        return self._convert(key, place, snapshot, asked)
+
+    def take(self, key: Key, place: Place, snapshot: Snapshot, asked: Asked) -> Made:
+        """Take a table whose owner is lost. Whether it is, the caller has found out."""
+        return self._convert(key, place, snapshot, asked)
+
+    def _convert(self, key: Key, place: Place, snapshot: Snapshot, asked: Asked) -> Made:
+        before = Before(
+            version=snapshot.version,
+            protocol=snapshot.protocol,
+            metadata=snapshot.metadata,
+            timestamp_ms=_time_ms(place, snapshot),
+        )
+        identity, uuid, version = uuid4(), uuid4(), snapshot.version + 1
+        actions = conversion(before, self._identity, identity, uuid, self._now_ms())
+        intent = Adopt(id=identity, location=place.location, version=version, actions=actions, uuid=uuid)
+        self._check_writable(place)
+        return self._promise(key, intent, asked)
+
+    def _help(self, key: Key) -> None:
+        """Finish what somebody else began at a key, before anything else is begun there."""
+        found = self._tables.content(self._tables.head(), key)
+        if isinstance(found, DeltaTable) and found.state:
+            self.resolve(key, found)
+
+    def _mine(self, key: Key, location: str, snapshot: Snapshot) -> Made | None:
+        """The table, if it is this lake's already under that key; ``None`` if it is not this lake's."""
+        owner = owner_of(snapshot.protocol, snapshot.metadata, location)
+        if owner is None or not self._identity.owns(owner):
+            return None
+        head = self._tables.head()
+        found = self._tables.where_is(head, owner.table)
+        if found is None:
+            raise InvalidRequest(
+                f"{location} belongs to this lake, but was dropped from it\n"
+                "  Revert the commit that dropped it, and all of it is back. Only if that commit is gone: "
+                f"penstock delta recover {location} --lost {self._identity.lake_id}. That has the versions "
+                "that were published, and no others.",
+                location=location,
+            )
+        content = self.resolve(found, self._tables.managed(head, found))
+        if content is None or found != key:
+            raise InvalidRequest(f"{location} is in the lake already, as '{found}'", key=str(found))
+        line, identity = line_at(content)
+        return Made(key=key, id=identity, location=location, version=line.latest, commit=head)
+
+    def _promise(self, key: Key, intent: Adopt, asked: Asked) -> Made:
+        """Have a promise committed, for a place that can be written, and kept."""
+        return self._finish(key, self._tables.commit([change(key, intent)], asked), asked)
+
+    def _finish(self, key: Key, outcome: Outcome, asked: Asked) -> Made:
+        """Bring a promise to its end, which may lie behind it. ``TableConflict`` if it came to nothing."""
+        made = self._made(key, outcome)
+        now = self._tables.current(key, made.id)
+        if now is not None:
+            now = self.resolve(key, now, asked.meta)
+        if now is not None or self._was_owned(made.id):
+            return made
+        raise _lost(key, made.location, made.version, "somebody else's commit came first")
+
+    def _was_owned(self, identity: UUID) -> bool:
+        """Whether a table became the lake's, whatever happened to it since."""
+        last = self._tables.last(self._tables.head(), identity)
+        return last is not None and line_of(last).phase is not Phase.ADOPTING
+
+    def _made(self, key: Key, outcome: Outcome) -> Made:
+        commit = outcome.commits[-1] if outcome.commits else outcome.head
+        content = self._tables.managed(commit, key)
+        line, identity = line_at(content)
+        return Made(key=key, id=identity, location=content.location, version=line.latest, commit=commit)
+
+    # -- out -------------------------------------------------------------------------------------------
+
+    def release(self, key: Key, asked: Asked) -> Made:
+        """Hand a table back to the file system: when this returns, all of it is published, its key is gone.
+
+        If it is interrupted after its commit, the table takes no more versions, and whoever meets it next
+        finishes the release.
+        """
+        outcome = self._tables.known(asked) or self._release(key, asked)
+        made = self._made(key, outcome)
+        now = self._tables.current(key, made.id)
+        if now is not None:
+            self.resolve(key, now, asked.meta)
+        return made
+
+    def _release(self, key: Key, asked: Asked) -> Outcome:
+        for attempt in range(1, RELEASES_MAX + 1):
+            head = self._tables.head()
+            content = self._tables.managed(head, key)
+            line, _ = line_at(content)
+            if line.phase is Phase.RELEASED:
+                return Outcome((), head)
+            if line.phase is Phase.ADOPTING:
+                self.resolve(key, content)
+                continue
+            protocol, metadata = self._tables.declared(line)
+            before = Before(
+                version=line.latest, protocol=protocol, metadata=metadata, timestamp_ms=line.timestamp_ms
+            )
+            uuid = uuid4()
+            actions = release(before, uuid, self._now_ms())
+            intent = Release(version=line.latest + 1, actions=actions, uuid=uuid)
+            try:
+                return self._tables.commit([change(key, intent)], asked)
+            except CommitConflict:
+                now = self._tables.content(self._tables.head(), key)
+                if now == content or attempt == RELEASES_MAX:
+                    raise
+        raise InvalidRequest(f"'{key}' is being adopted just now; try again", key=str(key))
+
+    # -- places ----------------------------------------------------------------------------------------
+
+    def _open(self, location: str, sole_writer: bool) -> Place:
+        place = self._places.at(location)
+        if not sole_writer and not place.keeps_conditions:
+            raise InvalidRequest(
+                f"{place.url} is in storage that does not refuse to overwrite a file, so that of two who "
+                "commit to the table at once one would be lost\n"
+                "  If nobody but this lake writes there, say so: --sole-writer. Or give the table no "
+                "location, and it gets a place of its own.",
+                location=place.url,
+            )
+        return place
+
+    def _check_writable(self, place: Place) -> None:
+        """Raise unless a file can be put at a place: a promise that cannot be kept would stand for ever.
+
+        It may still become so afterwards; then whoever meets the promise keeps it once storage lets them.
+        """
+        name = f"{FOLDER}{uuid4()}.{uuid4()}.probe"  # as long as any that the table's log needs
+        try:
+            place.create(name, b"")
+        except OutcomeUnknown as problem:
+            raise Unavailable(
+                f"{place.url} cannot be written just now: {problem.message}", part="storage"
+            ) from None
+        with suppress(PenstockError):  # an empty file beside the log harms nobody
+            place.delete([name])
+
+    def _now_ms(self) -> int:
+        return self._tables.kernel.clock() // 1000
+
+
+def _check_files_inside(place: Place, snapshot: Snapshot) -> None:
+    """``UnsupportedFeature`` for a shallow clone: its rows could not be read afterwards."""
+    for key in snapshot.file_keys():
+        check_inside(key.path, place.roots)
+        if key.vector is not None and key.vector.startswith("p"):
+            name_inside(key.vector.removeprefix("p"), place.roots)
+
+
+def _time_ms(place: Place, snapshot: Snapshot) -> int:
+    """When a version was made, as far as its table tells."""
+    if is_timed(snapshot.protocol, snapshot.metadata) and snapshot.in_commit_timestamp is not None:
+        return snapshot.in_commit_timestamp
+    names = (snapshot.segment.newest, *reversed(snapshot.segment.names))
+    checkpoint = snapshot.segment.checkpoint
+    for name in (*names, *(checkpoint.names if checkpoint else ())):
+        if (found := place.look(name)) is not None:
+            return found.modified_us // 1000
+    return 0
+
+
+def _lost(key: Key, location: str, version: int, why: str) -> TableConflict:
+    conflict = Conflict(ConflictKind.FORMAT, key, why=f"did not become the lake's: at {location} {why}")
+    return TableConflict(
+        [conflict],
+        f"{location} has a version {version} that is not this lake's: {why}\n"
+        "  The table is untouched, and the lake has forgotten it. To try again on the table as it is now, "
+        "ask again.",
+        winners={str(key): {"latest_version": version}},
+    )

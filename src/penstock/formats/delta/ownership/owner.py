@@ -1,0 +1,350 @@
+"""The owner of Delta tables: what a lake can be asked about the tables whose commits it decides.
+
+The decisions themselves are the format's, at a change's turn, and the log's. This is where they are asked
+for: ratify versions of one or several tables, tell which there are, have them published, bring tables into
+the lake and out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
+
+import msgspec
+
+from penstock.errors import CommitConflict, Denied, InvalidRequest, Unavailable, VersionNotFound
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.intents import NAME, Commit, decode_intent
+from penstock.formats.delta.branch_log.line import Entry, Phase, line_of
+from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity
+from penstock.formats.delta.ownership.handover import Handover, Made
+from penstock.formats.delta.ownership.recovery import Recovered, Recovery
+from penstock.formats.delta.ownership.status import Overview, Status
+from penstock.formats.delta.ownership.tables import Asked, Tables, line_at
+from penstock.formats.delta.ownership.winners import Winners
+from penstock.formats.delta.protocol.names import CommitName
+from penstock.formats.delta.publishing.log_check import LogCheck
+from penstock.formats.delta.publishing.publisher import Publisher
+from penstock.kernel.batch import Outcome
+from penstock.kernel.kernel import Kernel
+from penstock.model.commits import CommitMeta
+from penstock.model.encoding import ObjectId
+from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
+from penstock.model.operations import Change, Operation
+from penstock.storage.places import Places
+
+CheckLocation = Callable[[str], str]
+"""The location, normalised, if tables may be there; ``LocationRefused`` otherwise."""
+
+
+class RatifiedTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A version that a table got."""
+
+    key: Key
+    version: int
+    """Of a repeated change whose version nobody knows any more: the latest, which has it."""
+    timestamp_ms: int
+    """0 of a repeated one that is in no log any more."""
+    name: str = ""
+    """A file below the table's root that holds it; empty as long as only the lake does."""
+    repeated: bool = False
+    """The table had it already."""
+
+
+class Ratified(msgspec.Struct, frozen=True, kw_only=True):
+    """What a commit of Delta tables came to."""
+
+    commit: ObjectId
+    tables: tuple[RatifiedTable, ...]
+    """In the order of the request."""
+
+
+class GotCommit(msgspec.Struct, frozen=True):
+    """A commit by the file that holds it, which exists, or beside its bytes cannot be made."""
+
+    version: int
+    name: str
+    size: int
+    timestamp_ms: int
+    data: bytes | None = None
+    """Its bytes, where storage can only be read and may lack the file."""
+
+
+class GotCommits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reader needs beside the table's log, all of one moment."""
+
+    latest_version: int
+    """-1 before anything was ratified."""
+    published: int
+    """Versions up to this one are read from the log; those after it are in ``commits``, without a gap."""
+    commits: tuple[GotCommit, ...]
+
+
+class DeltaOwner:
+    """Owns the Delta tables of a lake. Used by many threads at once."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        places: Places,
+        publisher: Publisher,
+        commits: Commits,
+        identity: OwnerIdentity,
+        check_location: CheckLocation | None = None,
+        log_check: LogCheck | None = None,
+    ) -> None:
+        publisher.publish_for(identity)
+        self.tables = Tables(kernel)
+        log_check = log_check or LogCheck(places, publisher, self.tables.find_last)
+        self.handover = Handover(self.tables, places, publisher, commits, identity)
+        self._recovery = Recovery(self.tables, places, self.handover, identity)
+        self._overview = Overview(self.tables, places, publisher, self.handover, identity, log_check)
+        self._kernel, self._publisher, self._commits = kernel, publisher, commits
+        self._check_location: CheckLocation = check_location or (lambda location: location)
+
+    # -- versions --------------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        branch: str,
+        changes: Sequence[Operation],
+        meta: CommitMeta | None = None,
+        *,
+        key: str | None = None,
+        asked: Callable[[], bytes] | None = None,
+        base: ObjectId | None = None,
+    ) -> Ratified:
+        """Ratify versions of one or several tables, all or none, with whatever else is asked for.
+
+        ``TableConflict`` tells which commits came first.
+        """
+
+        def ratify() -> Outcome:
+            return self._kernel.commit(branch, changes, meta, key=key, asked=asked, base=base)
+
+        wanted = [one for one in changes if isinstance(one, Change) and one.format == NAME]
+        try:
+            outcome = ratify()
+        except CommitConflict as conflict:
+            if not self._finish_begun(branch, wanted):
+                raise self._told(branch, wanted, conflict) from None
+            try:
+                outcome = ratify()
+            except CommitConflict as again:
+                raise self._told(branch, wanted, again) from None
+        return self._ratified(outcome, wanted)
+
+    def commits(
+        self, key: Key, content: DeltaTable, start: int | None = None, end: int | None = None
+    ) -> GotCommits:
+        """The ratified commits of a table that are not known to be published, from one version to another.
+
+        ``content`` is the table at a commit of the lake, so all of this is of one moment. The files that are
+        named exist, or the bytes are told as well.
+        """
+        if start is not None and end is not None and start > end:
+            raise InvalidRequest(f"versions from {start} to {end} of '{key}' are none", key=str(key))
+        line = line_of(content)
+        if line.phase is Phase.ADOPTING:
+            # Its last entry is a promise, which the log has yet to decide.
+            return GotCommits(latest_version=line.latest - 1, published=line.latest - 1, commits=())
+        first = max(0 if start is None else start, line.published + 1)
+        last = line.latest if end is None else min(end, line.latest)
+        held: dict[int, bytes] = {}
+        try:
+            names = self._publisher.materialise(content, first - 1, last) if first <= last else {}
+        except Denied:
+            names, held = self._publisher.read_held(content, first - 1, last)
+        entries = takewhile(lambda one: one[0] <= last, line.since(first - 1, self.tables.read))
+        found = tuple(
+            GotCommit(version, names[version], entry.size, entry.timestamp_ms, held.get(version))
+            for version, entry in entries
+        )
+        return GotCommits(latest_version=line.latest, published=line.published, commits=found)
+
+    def backfill(self, branch: str, key: Key, version: int | None = None) -> int:
+        """Have all versions up to one, or all there are, in the table's log; tell how far it reaches.
+
+        On another than the default branch nothing is published: its commits are put where its readers find
+        them. May be asked any number of times.
+        """
+        content = self._settled(branch, key)
+        line = line_of(content)
+        if version is not None and not 0 <= version <= line.latest:
+            raise InvalidRequest(
+                f"version {version} of '{key}' cannot be published: the latest is {line.latest}",
+                key=str(key),
+                version=version,
+            )
+        if branch != self.tables.default_branch:
+            self._publisher.materialise(content)
+            return line.published
+        wanted = line.latest if version is None else version
+        published = self._publisher.publish(content, wanted)
+        if published < wanted:
+            raise Unavailable(
+                f"'{key}' is published up to version {published} only, not {wanted}; try again", key=str(key)
+            )
+        return published
+
+    def _ratified(self, outcome: Outcome, changes: Sequence[Change]) -> Ratified:
+        commit = outcome.commits[-1] if outcome.commits else outcome.head
+        parent = None
+        if outcome.commits and len(changes) > 1:
+            parent = self._kernel.history.commit(commit).parent
+        tables = tuple(self._ratified_table(outcome, commit, parent, one) for one in changes)
+        return Ratified(commit=commit, tables=tables)
+
+    def _ratified_table(
+        self, outcome: Outcome, commit: ObjectId, parent: ObjectId | None, change: Change
+    ) -> RatifiedTable:
+        content = self.tables.managed(commit, change.key)
+        line, identity = line_at(content)
+        intent = decode_intent(change.intent)
+        given = intent.version if isinstance(intent, Commit) else None
+        # A commit of one change exists because that changed something; of several, some may not have.
+        was = None if parent is None else self.tables.content(parent, change.key)
+        stayed = not outcome.commits or was == content
+        version = given if stayed and given is not None else line.latest
+        entry = line.at(version, self.tables.read)
+        name = ""
+        if given is not None and entry is not None:
+            name = entry.name(version)
+        elif version <= self._publisher.published(identity) and line.tail is None:
+            name = str(CommitName(version))
+        return RatifiedTable(
+            key=change.key,
+            version=version,
+            timestamp_ms=self._timestamp_ms(change.key, content, version, entry),
+            name=name,
+            repeated=outcome.repeated or stayed,
+        )
+
+    def _timestamp_ms(self, key: Key, content: DeltaTable, version: int, entry: Entry | None) -> int:
+        """Of a version; of one that is published and forgotten, its own commit has to tell.
+
+        0 if the log has been cleaned up past it: it was committed all the same.
+        """
+        if entry is not None:
+            return entry.timestamp_ms
+        line = line_of(content)
+        if version == line.latest:
+            return line.timestamp_ms
+        try:
+            info = self._commits.info(self.tables.seen(key, content), content.location, version, None)
+        except VersionNotFound:
+            return 0
+        return (info and info.in_commit_timestamp) or 0
+
+    def _finish_begun(self, branch: str, changes: Sequence[Change]) -> bool:
+        """Whether one of the tables was half adopted, and is the lake's now."""
+        if branch != self.tables.default_branch:
+            return False
+        done = False
+        for key, content in self._begun(changes):
+            found = self.handover.resolve(key, content)
+            done = done or (found is not None and line_of(found).phase is Phase.OWNED)
+        return done
+
+    def _begun(self, changes: Sequence[Change]) -> Iterator[tuple[Key, DeltaTable]]:
+        head = self.tables.head()
+        for one in changes:
+            content = self.tables.content(head, one.key)
+            if not isinstance(content, DeltaTable) or not content.state:
+                continue
+            if line_of(content).phase is not Phase.OWNED:
+                yield one.key, content
+
+    def _told(self, branch: str, changes: Sequence[Change], conflict: CommitConflict) -> CommitConflict:
+        """A conflict with the commits that came first, as far as it is one of versions."""
+        return Winners(self.tables, self._commits, branch).told(changes, conflict)
+
+    def _settled(self, branch: str, key: Key) -> DeltaTable:
+        """A table of a branch, with whatever was begun of it finished."""
+        content = self.tables.managed(self.tables.head(branch), key)
+        if branch != self.tables.default_branch:
+            return content
+        found = self.handover.resolve(key, content)
+        return found if found is not None else self.tables.managed(self.tables.head(branch), key)
+
+    # -- tables ----------------------------------------------------------------------------------------
+
+    def create(
+        self,
+        branch: str,
+        key: Key,
+        new: NewTable,
+        *,
+        warehouse: str = "",
+        location: str | None = None,
+        sole_writer: bool = False,
+        asked: Asked = Asked(),
+    ) -> Made:
+        """Create a table: at a place of its own in the warehouse, or at a named one.
+
+        At a named place others may be creating one, too; exactly one of all wins, and the others are told.
+        """
+        if location is None:
+            return self.handover.create(branch, key, new, warehouse, asked)
+        self._only_default(branch, f"'{key}' cannot be created at {location}")
+        return self.handover.create_at(key, new, self._check_location(location), asked, sole_writer)
+
+    def adopt(
+        self,
+        location: str,
+        key: Key | None = None,
+        *,
+        sole_writer: bool = False,
+        asked: Asked = Asked(),
+    ) -> Made:
+        """Take a table over from the file system, onto the default branch. See ``Handover.adopt``."""
+        where = self._check_location(location)
+        return self.handover.adopt(key or _key_of(where), where, asked, sole_writer)
+
+    def release(self, key: Key, *, asked: Asked = Asked()) -> Made:
+        """Hand a table back to the file system. See ``Handover.release``."""
+        return self.handover.release(key, asked)
+
+    def recover(
+        self,
+        location: str,
+        key: Key | None = None,
+        *,
+        lost: str | None = None,
+        any_lake: bool = False,
+        asked: Asked = Asked(),
+    ) -> Recovered:
+        """Own a table whose lake was lost. See ``Recovery.recover``."""
+        where = self._check_location(location)
+        return self._recovery.recover(key or _key_of(where), where, asked, lost=lost, any_lake=any_lake)
+
+    def resolve(self, key: Key, content: DeltaTable) -> DeltaTable | None:
+        """Finish what was begun of a table, if anything. See ``Handover.resolve``."""
+        return self.handover.resolve(key, content)
+
+    def _only_default(self, branch: str, what: str) -> None:
+        if branch != self.tables.default_branch:
+            raise InvalidRequest(
+                f"{what}: on '{branch}' a table has a place of its own, only on "
+                f"'{self.tables.default_branch}' can it be named",
+                name=branch,
+            )
+
+    # -- all of them -----------------------------------------------------------------------------------
+
+    def catch_up(self, is_wanted: Callable[[], bool] = lambda: True) -> int:
+        """Finish and publish what earlier processes did not. See ``Overview.catch_up``."""
+        return self._overview.catch_up(is_wanted)
+
+    def status(self, key: Key | None = None) -> tuple[Status, ...]:
+        """How far tables are published. See ``Overview.status``."""
+        return self._overview.status(key)
+
+
+def _key_of(location: str) -> Key:
+    """What a table is called if nobody says: the last part of where it is."""
+    name = location.rstrip("/").rpartition("/")[2]
+    if not name:
+        raise InvalidRequest(f"{location} has no last part to call the table by; give it a key")
+    return Key(name)

@@ -1,0 +1,121 @@
+"""Taking tables back after the database of the lake that owned them was lost.
+
+A published log is whole without any lake. What the lost lake had ratified and not published is not in it, and
+nobody can say any more what that was: a staged file may have been ratified, or may have lost; a commit that
+only the database held has left no trace. So the table goes on from its published part, under a new owner, and
+every file that may have been a version is named.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import InvalidRequest, ManagedElsewhere, NotManaged
+from penstock.formats.delta.branch_log.ownership import Owner, OwnerIdentity, check_writable, owner_of
+from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
+from penstock.formats.delta.ownership.handover import Handover, Made
+from penstock.formats.delta.ownership.tables import Asked, Tables
+from penstock.formats.delta.protocol.names import LOG, STAGED_FOLDERS, StagedName, parse_name
+from penstock.model.keys import Key
+from penstock.storage.places import Place, Places
+
+
+class Doubtful(msgspec.Struct, frozen=True):
+    """A version of which it cannot be known whether it existed."""
+
+    version: int
+    names: tuple[str, ...]
+    """The files that claim to be it, below the table's root. One of them at most was ratified."""
+
+    def __str__(self) -> str:
+        files = self.names[0] if len(self.names) == 1 else f"one of {', '.join(self.names)}"
+        return f"version {self.version} may have been {files}, and cannot be known to have existed"
+
+
+class Recovered(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that was taken back."""
+
+    made: Made
+    lost: Owner
+    """Whose it was."""
+    published: int
+    """The last version that was published; everything up to it is there."""
+    doubtful: tuple[Doubtful, ...]
+    """Versions after that, of which there are files. Others that the lost lake held itself left none."""
+
+
+class Recovery:
+    """Takes tables whose lake is lost for good."""
+
+    def __init__(self, tables: Tables, places: Places, handover: Handover, identity: OwnerIdentity) -> None:
+        self._tables, self._places, self._handover, self._identity = tables, places, handover, identity
+
+    def recover(
+        self, key: Key, location: str, asked: Asked, *, lost: str | None = None, any_lake: bool = False
+    ) -> Recovered:
+        """Own a table that names the lost lake, from its published part on.
+
+        Either ``lost`` is that lake's id, or with ``any_lake`` whatever lake the table names counts as lost;
+        ``InvalidRequest`` tells the id if neither is said, or both are. If the lake is not lost after all, it
+        will find a version in the table's log that is not its own, and stop.
+        """
+        place = self._places.at(location)
+        snapshot = load_snapshot(PlaceFiles(place))
+        owner = self._lost_owner(place.location, snapshot, lost, any_lake)
+        check_writable(snapshot.protocol, snapshot.metadata, place.location)
+        doubtful = doubtful_versions(place, snapshot.version)
+        made = self._handover.take(key, place, snapshot, asked)
+        return Recovered(made=made, lost=owner, published=snapshot.version, doubtful=doubtful)
+
+    def _lost_owner(self, location: str, snapshot: Snapshot, lost: str | None, any_lake: bool) -> Owner:
+        owner = owner_of(snapshot.protocol, snapshot.metadata, location)
+        if owner is None:
+            raise NotManaged(
+                f"{location} has no owner, so that none is lost\n"
+                f"  To have this lake decide its commits: penstock delta adopt {location}",
+                location=location,
+            )
+        self._check_gone(location, owner.table if self._identity.owns(owner) else None)
+        if (lost is None) == (not any_lake):
+            asked = "say which lake was lost, or that any may be" + (", not both" if any_lake else "")
+            raise InvalidRequest(
+                f"{location} belongs to {owner}: {asked}\n  penstock delta recover {location} "
+                + (f"--lost {owner.lake}" if owner.lake else "--any"),
+                location=location,
+                owner=owner.name,
+                lake=owner.lake,
+            )
+        if not owner.lake or (not any_lake and owner.lake != lost):
+            raise ManagedElsewhere(
+                f"{location} belongs to {owner}, which is not the lake that was lost",
+                table=location,
+                owner=owner.name,
+                lake=owner.lake,
+            )
+        return owner
+
+    def _check_gone(self, location: str, identity: UUID | None) -> None:
+        """A table that this very lake still has is not lost."""
+        found = self._tables.where_is(self._tables.head(), identity)
+        if found is not None:
+            raise InvalidRequest(
+                f"{location} is not lost: this lake has it, as '{found}'\n"
+                "  If the lake came back from a backup that is older than the table's log, "
+                f"'penstock resync {found}' takes the log's versions over.",
+                location=location,
+                key=str(found),
+            )
+
+
+def doubtful_versions(place: Place, published: int) -> tuple[Doubtful, ...]:
+    """The versions after the published ones that staged files claim to be, oldest first."""
+    found: dict[int, list[str]] = {}
+    for folder in STAGED_FOLDERS:
+        for entry in place.list(f"{LOG}{folder}"):
+            named = parse_name(entry.key)
+            if isinstance(named, StagedName) and named.version > published:
+                found.setdefault(named.version, []).append(entry.key)
+    return tuple(Doubtful(version, tuple(found[version])) for version in sorted(found))

@@ -1,0 +1,265 @@
+"""Taking over the versions that a table's own log has and the lake has not, as after a restore of the lake.
+
+A log that is ahead has all that the lake knows, and more: the lake's line goes on from the log's newest
+version, and the table stays what it is. One commit of the lake does it.
+
+A log that differs has other versions than the lake of the same numbers: somebody wrote to the lake before
+anybody noticed that it was older. What readers of the log have seen stays, and the table becomes another one
+in the lake, so that nobody takes a version of one history for that of the other: whoever has read the old one
+is refused, and branches of it stay readable, but are not merged. Files that the lake's own versions only
+added are added again, in the same commit. Other changes cannot be repeated without looking at rows: they stay
+readable at the commit before, and whoever asks for the resync has to say that they may be left there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID, uuid4
+
+import msgspec
+
+from penstock.errors import CommitConflict, InvalidRequest, NotManaged
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.intents import Resync, change
+from penstock.formats.delta.branch_log.line import Phase, line_of
+from penstock.formats.delta.branch_log.ownership import (
+    RESYNC,
+    Before,
+    OwnerIdentity,
+    check_writable,
+    conversion,
+    owner_of,
+)
+from penstock.formats.delta.branch_log.standing import versions
+from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
+from penstock.formats.delta.ownership.recovery import doubtful_versions
+from penstock.formats.delta.ownership.tables import Asked, Tables, line_at
+from penstock.formats.delta.protocol.actions import Add, CommitInfo, Txn, write_action
+from penstock.formats.delta.publishing.log_check import LogCheck
+from penstock.formats.delta.publishing.publisher import Publisher
+from penstock.formats.sync import SyncState, own_versions_left
+from penstock.model.encoding import ObjectId
+from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
+from penstock.storage.places import Places
+
+TRIES_MAX = 8
+"""How often a resync is tried on a table that is committed to meanwhile."""
+
+
+class DeltaResynced(msgspec.Struct, frozen=True, kw_only=True):
+    """What a resync came to, or would come to."""
+
+    key: Key
+    location: str
+    known: int
+    """The newest version that the lake had; -1 for a table that it did not have."""
+    version: int
+    """The newest version afterwards."""
+    own: tuple[int, ...] = ()
+    """Versions that only the lake had."""
+    repeated: bool = False
+    """Whether their files were added again; if not, they are to be read at ``before``."""
+    before: ObjectId | None = None
+    """The newest commit of the lake that has its own versions."""
+    doubtful: tuple[str, ...] = ()
+    """Files of commits after the log's newest version, of which nobody knows whether they were ratified."""
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether there was nothing to do."""
+        return self.known == self.version and not self.own
+
+
+class DeltaResync:
+    """Takes over versions of the logs of a lake's tables."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        places: Places,
+        publisher: Publisher,
+        commits: Commits,
+        identity: OwnerIdentity,
+        log_check: LogCheck,
+    ) -> None:
+        self._tables, self._places, self._publisher = tables, places, publisher
+        self._commits, self._identity, self._log_check = commits, identity, log_check
+
+    def resync(self, key: Key, asked: Asked, *, leave_own: bool, dry_run: bool) -> DeltaResynced:
+        """Take over what the log of a table of the default branch has. Nothing is done to one in sync.
+
+        ``OutOfSync`` if the lake has versions of its own that cannot be repeated, unless they may be left.
+        """
+        for _ in range(TRIES_MAX):
+            head = self._tables.head()
+            content = self._tables.managed(head, key)
+            line, identity = line_at(content)
+            self._publisher.check_owned(content)
+            if line.phase is not Phase.OWNED:
+                raise InvalidRequest(
+                    f"'{key}' is {line.phase}; 'penstock delta status' finishes that", key=str(key)
+                )
+            state = self._log_check.compare(identity, content.location, content)
+            if state.is_in_sync:
+                return DeltaResynced(
+                    key=key, location=content.location, known=line.latest, version=line.latest
+                )
+            found = self._plan(key, content, head, state, leave_own=leave_own)
+            if dry_run:
+                return found.answer
+            try:
+                self._tables.commit([change(key, found.intent)], asked)
+            except CommitConflict:
+                if self._tables.content(self._tables.head(), key) == content:
+                    raise
+                continue
+            if found.intent.replaced is not None:
+                self._publisher.forget(identity)
+            return found.answer
+        raise InvalidRequest(f"'{key}' was changed by others all the time; try again", key=str(key))
+
+    def resync_unknown(self, key: Key, location: str, asked: Asked, *, dry_run: bool) -> DeltaResynced | None:
+        """Take over a table whose log names this lake, which never had it; ``None`` for any other."""
+        snapshot = load_snapshot(PlaceFiles(self._places.at(location)))
+        owner = owner_of(snapshot.protocol, snapshot.metadata, location)
+        if owner is None or not self._identity.owns(owner) or owner.table is None:
+            return None
+        if self._tables.is_known(owner.table):
+            return None
+        intent = self._intent(owner.table, location, -1, snapshot)
+        if not dry_run:
+            self._tables.commit([change(key, intent)], asked)
+        return self._answer(key, intent)
+
+    def resync_dropped(
+        self, key: Key, was: DeltaTable, asked: Asked, *, leave_own: bool, dry_run: bool
+    ) -> DeltaResynced | None:
+        """Bring a table back that the lake dropped, and that went on since: it came back when the lake was
+        newer than it is. ``None`` if its log has no more than it had when it was dropped.
+
+        ``key`` is where it is to be; nothing may be there. Raises as ``resync``.
+        """
+        head, (line, identity) = self._tables.head(), line_at(was)
+        if line.phase is not Phase.OWNED:
+            return None
+        self._publisher.check_owned(was)
+        state = self._log_check.compare(identity, was.location, was)
+        if state.is_in_sync:
+            return None
+        found = self._plan(key, was, head, state, leave_own=leave_own)
+        if not dry_run:
+            intent = msgspec.structs.replace(found.intent, known=-1)
+            self._tables.commit([change(key, intent)], asked)
+            if intent.replaced is not None:
+                self._publisher.forget(identity)
+        return found.answer
+
+    def _plan(
+        self, key: Key, content: DeltaTable, head: ObjectId, state: SyncState, *, leave_own: bool
+    ) -> _Plan:
+        line, identity = line_at(content)
+        snapshot = load_snapshot(PlaceFiles(self._places.at(content.location)))
+        owner = owner_of(snapshot.protocol, snapshot.metadata, content.location)
+        if owner is None or not self._identity.owns(owner):
+            raise NotManaged(
+                f"'{key}' cannot be resynced: the log at {content.location} names "
+                f"{owner or 'no owner'} by now, and not this lake\n"
+                "  Its versions are read where it belongs; here it stays at the version that the lake has.",
+                key=str(key),
+            )
+        if owner.table != identity:
+            raise NotManaged(
+                f"'{key}' cannot be resynced: the log at {content.location} is that of another table of this "
+                f"lake by now, {owner.table}",
+                key=str(key),
+            )
+        check_writable(snapshot.protocol, snapshot.metadata, content.location)
+        intent = self._intent(identity, content.location, line.latest, snapshot)
+        if state.other < 0:
+            return _Plan(intent, self._answer(key, intent))
+        own = tuple(range(state.other, line.latest + 1))
+        lines = self._repeatable(key, content, state.other, snapshot)
+        if lines is None and not leave_own:
+            raise own_versions_left(key, content.location, own[0], own[-1], head.hex())
+        uuid, becomes = uuid4(), uuid4()
+        before = Before(
+            version=snapshot.version,
+            protocol=snapshot.protocol,
+            metadata=snapshot.metadata,
+            timestamp_ms=intent.timestamp_ms,
+        )
+        now_ms = self._tables.kernel.clock() // 1000
+        converted = conversion(before, self._identity, becomes, uuid, now_ms, RESYNC)
+        intent = msgspec.structs.replace(
+            intent, id=becomes, replaced=identity, actions=converted + b"".join(lines or ())
+        )
+        answer = msgspec.structs.replace(
+            self._answer(key, intent),
+            version=snapshot.version + 1,
+            own=own,
+            repeated=lines is not None,
+            before=head,
+            doubtful=(),
+        )
+        return _Plan(intent, answer)
+
+    def _repeatable(
+        self, key: Key, content: DeltaTable, first: int, snapshot: Snapshot
+    ) -> list[bytes] | None:
+        """The lines that repeat a line's versions from one on; ``None`` if they do more than add rows."""
+        line = line_of(content)
+        _, metadata = self._tables.declared(line)
+        same = (metadata.schema_string, metadata.partition_columns)
+        if same != (snapshot.metadata.schema_string, snapshot.metadata.partition_columns):
+            return None
+        found: list[bytes] = []
+        added: set[str] = set()
+        there = {one.path for one in snapshot.file_keys()}
+        seen = self._tables.seen(key, content)
+        for version, entry in versions(line, first - 1, line.latest, self._tables.read):
+            for action in self._commits.actions(seen, content.location, version, entry):
+                match action:
+                    case CommitInfo():
+                        continue
+                    case Txn(app_id=application) if application not in snapshot.transactions:
+                        found.append(write_action(action) + b"\n")
+                    case Add(base_row_id=None, deletion_vector=None, data_change=True):
+                        if action.key.path in there:
+                            return None
+                        if action.key.path not in added:  # one commit adds a file once
+                            found.append(write_action(action) + b"\n")
+                        added.add(action.key.path)
+                    case _:
+                        return None
+        return found
+
+    def _intent(self, identity: UUID, location: str, known: int, snapshot: Snapshot) -> Resync:
+        return Resync(
+            id=identity,
+            location=location,
+            known=known,
+            version=snapshot.version,
+            timestamp_ms=snapshot.in_commit_timestamp or 0,
+            protocol=write_action(snapshot.protocol),
+            metadata=write_action(snapshot.metadata),
+        )
+
+    def _answer(self, key: Key, intent: Resync) -> DeltaResynced:
+        return DeltaResynced(
+            key=key,
+            location=intent.location,
+            known=intent.known,
+            version=intent.version,
+            doubtful=tuple(self._doubtful(intent)),
+        )
+
+    def _doubtful(self, intent: Resync) -> Iterator[str]:
+        for one in doubtful_versions(self._places.at(intent.location), intent.version):
+            yield from one.names
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    intent: Resync
+    answer: DeltaResynced

@@ -1,0 +1,168 @@
+"""How the tables of a lake are: how far each is published, and having finished what is half done."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import takewhile
+
+import msgspec
+
+from penstock.errors import PenstockError, ReferenceNotFound
+from penstock.formats.delta.branch_log.line import Line, Phase, line_of
+from penstock.formats.delta.branch_log.ownership import OwnerIdentity, owner_of_line
+from penstock.formats.delta.errors import ForeignCommit, InvalidLog
+from penstock.formats.delta.ownership.handover import Handover
+from penstock.formats.delta.ownership.tables import Tables, line_at
+from penstock.formats.delta.protocol.names import CommitName
+from penstock.formats.delta.publishing.log_check import LogCheck, log_out_of_sync
+from penstock.formats.delta.publishing.publisher import Publisher
+from penstock.model.encoding import NO_COMMIT
+from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
+from penstock.storage.places import Places
+
+logger = logging.getLogger("penstock")
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """A table of the default branch, and how far it is published."""
+
+    key: Key
+    location: str
+    phase: Phase
+    latest_version: int
+    published: int
+    oldest_s: float | None = None
+    """How long the oldest version waits that is not published."""
+    alarm: str = ""
+    """What stands against publishing."""
+
+    @property
+    def backlog(self) -> int:
+        return self.latest_version - self.published
+
+
+class Overview:
+    """Looks at all managed tables of the default branch."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        places: Places,
+        publisher: Publisher,
+        handover: Handover,
+        identity: OwnerIdentity,
+        log_check: LogCheck,
+    ) -> None:
+        self._tables, self._places, self._publisher = tables, places, publisher
+        self._handover, self._identity, self._log_check = handover, identity, log_check
+
+    def catch_up(self, is_wanted: Callable[[], bool] = lambda: True) -> int:
+        """Finish what earlier processes began, and have published what they did not; say of how many tables.
+
+        What stands against one table is logged, and keeps no other from going on. Ends before the next table
+        once it is not wanted any more; then nothing is logged, either.
+        """
+        told = 0
+        for key, content in takewhile(lambda _: is_wanted(), self._all()):
+            with self._logged(key, content, is_wanted):
+                line = line_of(content)
+                if not self._owns(content, line):
+                    continue
+                found = self._handover.resolve(key, content)
+                if found is not None and line.latest > line.published:
+                    self._publisher.told(key, found, is_default=True)
+                    told += 1
+        for key, content in takewhile(lambda _: is_wanted(), self._all_dropped()):
+            with self._logged(key, content, is_wanted):
+                if self._is_unfinished(content):
+                    self._publisher.told(key, content, is_default=True)
+                    told += 1
+        return told
+
+    @contextmanager
+    def _logged(self, key: Key, content: DeltaTable, is_wanted: Callable[[], bool]) -> Iterator[None]:
+        try:
+            yield
+        except PenstockError as problem:
+            if is_wanted():
+                logger.warning("'%s' at %s waits: %s", key, content.location, problem.message)
+
+    def _is_unfinished(self, content: DeltaTable) -> bool:
+        """Whether a dropped table has versions that are not in its log, and the log is there to go on with.
+
+        What was ratified is not lost with the key. But who has deleted the table's files, or has given its
+        log to another owner, does not want them.
+        """
+        line = line_of(content)
+        if line.phase is not Phase.OWNED or line.fork <= line.published or not self._owns(content, line):
+            return False
+        place = self._places.at(content.location)
+        if place.size(str(CommitName(line.fork))) is not None:
+            return False  # whoever wrote it, nothing is left to be written: most are answered so
+        try:
+            published = self._publisher.look(content)
+        except (ForeignCommit, InvalidLog):
+            return False
+        if published == line.fork:
+            return False
+        return bool(place.list("")) if published < 0 else place.size(str(CommitName(published))) is not None
+
+    def status(self, key: Key | None = None) -> tuple[Status, ...]:
+        """The tables of the default branch, by key, or one of them. Nothing is changed."""
+        if key is not None:
+            return (self._status(key, self._tables.managed(self._tables.head(), key)),)
+        return tuple(self._status(*one) for one in sorted(self._all(), key=lambda one: one[0]))
+
+    def _all(self) -> Iterator[tuple[Key, DeltaTable]]:
+        """None, in a lake that has no default branch."""
+        with suppress(ReferenceNotFound):
+            head = self._tables.head()
+            if head != NO_COMMIT:
+                yield from self._tables.all(head)
+
+    def _all_dropped(self) -> Iterator[tuple[Key, DeltaTable]]:
+        """But for those whose place has become another table's: its log is that one's."""
+        with suppress(ReferenceNotFound):
+            head = self._tables.head()
+            if head == NO_COMMIT:
+                return
+            for key, content in self._tables.all_dropped(head):
+                if self._tables.holder(head, content.location) in (None, content.id):
+                    yield key, content
+
+    def _status(self, key: Key, content: DeltaTable) -> Status:
+        line, identity = line_at(content)
+        alarm = ""
+        try:
+            published = line.latest - 1  # what comes of the promise, the log has yet to tell
+            if line.phase is not Phase.ADOPTING:
+                self._publisher.check_owned(content)
+                state = self._log_check.compare(identity, content.location, content)
+                if not state.is_in_sync:
+                    raise log_out_of_sync(key, content.location, state)
+                published = self._publisher.look(content)
+        except PenstockError as problem:
+            published = max(line.published, self._publisher.published(identity))
+            alarm = problem.message
+        if not alarm and (known := self._publisher.problem(identity)) is not None:
+            alarm = known.message
+        oldest_s = None
+        if published < line.latest and (entry := line.at(published + 1, self._tables.read)) is not None:
+            oldest_s = max(0.0, self._tables.kernel.clock() / 1e6 - entry.timestamp_ms / 1e3)
+        return Status(
+            key=key,
+            location=content.location,
+            phase=line.phase,
+            latest_version=line.latest,
+            published=published,
+            oldest_s=oldest_s,
+            alarm=alarm,
+        )
+
+    def _owns(self, content: DeltaTable, line: Line) -> bool:
+        """Whether a table names this lake, or has ceased to: in a copy of a lake, it names the other one."""
+        owner = owner_of_line(line, self._tables.read, content.location)
+        return self._identity.owns(owner) or line.phase is Phase.RELEASED

@@ -1,0 +1,177 @@
+"""The Delta tables of a lake, as its commits hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from penstock.errors import Damaged, KeyNotFound, NotManaged
+from penstock.formats.delta.branch_log.line import Line, declared_of, line_of
+from penstock.formats.delta.protocol.actions import Metadata, Protocol, parse_action
+from penstock.kernel.batch import Outcome
+from penstock.kernel.conflict import content_of
+from penstock.kernel.format import Table
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.ledger import LEDGER, find_table, holder, last_content, whereabouts
+from penstock.kernel.state import prefix_end
+from penstock.lake.plugins import describe_usage
+from penstock.model.commits import CommitMeta
+from penstock.model.content import AnyContent, decode_content
+from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
+from penstock.model.objects import Blob, Holder
+from penstock.model.operations import Operation
+
+
+class Asked(NamedTuple):
+    """Who asks for a write, in which words, and under which key it may be repeated."""
+
+    meta: CommitMeta = CommitMeta()
+    key: str | None = None
+    digest: Callable[[], bytes] | None = None
+    """A hash of the request as it was put; with a key, the same request gives the same hash again."""
+
+
+class Tables:
+    """Looks up the Delta tables of a lake, and commits changes to them."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel, self.known_tables = kernel, kernel.known_tables
+
+    @property
+    def default_branch(self) -> str:
+        return self.kernel.formats.default_branch
+
+    def head(self, branch: str | None = None) -> ObjectId:
+        """The newest commit of a branch, of the default one if none is named."""
+        return self.kernel.references.get(branch or self.default_branch).head
+
+    def content(self, commit: ObjectId, key: Key) -> AnyContent | None:
+        """What a key holds at a commit."""
+        return content_of(self.kernel.objects, self.kernel.state(commit).get(key.encode()))
+
+    def managed(self, commit: ObjectId, key: Key) -> DeltaTable:
+        """The managed table at a key. ``KeyNotFound`` or ``NotManaged`` if there is none."""
+        found = self.content(commit, key)
+        if found is None:
+            raise KeyNotFound(
+                f"there is no '{key}' at commit {commit.hex()[:8]}\n"
+                "  lake.create_table() makes a Delta table; a Lance table is made by lake.lance().",
+                key=str(key),
+            )
+        if not isinstance(found, DeltaTable) and (usage := describe_usage(found)):
+            raise NotManaged(f"'{key}' is {usage}", key=str(key))
+        if not isinstance(found, DeltaTable) or not found.state:
+            raise NotManaged(
+                f"'{key}' is no Delta table that this lake manages\n"
+                "  To have the lake decide its commits: penstock delta adopt",
+                key=str(key),
+            )
+        return found
+
+    def current(self, key: Key, identity: UUID) -> DeltaTable | None:
+        """The table with an id, as long as the default branch has it at that key."""
+        found = self.content(self.head(), key)
+        return found if isinstance(found, DeltaTable) and found.state and found.id == identity else None
+
+    def read(self, one: ObjectId) -> bytes:
+        """The bytes of a kernel object that a table holds."""
+        found = self.kernel.objects.get(one)
+        if not isinstance(found, Blob | Holder):
+            raise Damaged(f"object {one.hex()} holds no bytes", objects=[one.hex()])
+        return found.data
+
+    def seen(self, key: Key, content: DeltaTable, branch: str | None = None) -> Table:
+        """A table as a format sees it, where storage may be read."""
+        name = branch or self.default_branch
+        return Table(key, content, self.read, name, name == self.default_branch)
+
+    def declared(self, line: Line) -> tuple[Protocol, Metadata]:
+        """Protocol and metadata at the end of a line."""
+        declared = declared_of(line, self.read)
+        protocol, metadata = parse_action(declared.protocol), parse_action(declared.metadata)
+        if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
+            raise Damaged("the lake does not know a table's protocol and metadata any more")
+        return protocol, metadata
+
+    def where_is(self, commit: ObjectId, identity: UUID | None) -> Key | None:
+        """The key of the table with an id, ``None`` if it is not there."""
+        return None if identity is None else find_table(self._look(commit), identity)
+
+    def has_table(self, identity: UUID) -> bool:
+        """Whether the default branch has the table with an id now."""
+        head = self.head()
+        return head != NO_COMMIT and self.where_is(head, identity) is not None
+
+    def last(self, commit: ObjectId, identity: UUID) -> DeltaTable | None:
+        """The table with an id as it is, or as it was when it was dropped; ``None`` if it never was there."""
+        found = last_content(self._look(commit), identity)
+        return found if isinstance(found, DeltaTable) and found.state else None
+
+    def find_last(self, identity: UUID) -> DeltaTable | None:
+        """The same at the newest commit of the default branch."""
+        head = self.head()
+        return None if head == NO_COMMIT else self.last(head, identity)
+
+    def is_known(self, identity: UUID) -> bool:
+        """Whether any branch or tag has a table with an id, or had one and dropped it."""
+        return self.known_tables.is_known(identity)
+
+    def all(self, commit: ObjectId) -> Iterator[tuple[Key, DeltaTable]]:
+        """Every managed Delta table of a commit, from the ledger: other keys are not looked at."""
+        look = self._look(commit)
+        for identity in self._identities(commit):
+            key = find_table(look, identity)
+            content = None if key is None else look(key.encode())
+            if key is not None and isinstance(content, DeltaTable) and content.state:
+                yield key, content
+
+    def all_dropped(self, commit: ObjectId) -> Iterator[tuple[Key, DeltaTable]]:
+        """Every managed Delta table that is not there any more, with the key and the content it had last."""
+        look = self._look(commit)
+        for identity in self._identities(commit):
+            found = whereabouts(look, identity)
+            if found is None or found.dropped is None:
+                continue
+            content = decode_content(found.dropped)
+            if isinstance(content, DeltaTable) and content.state:
+                yield Key.decode(found.key), content
+
+    def holder(self, commit: ObjectId, location: str) -> UUID | None:
+        """The table that came to a location last, whether it is still there or not."""
+        return holder(self._look(commit), location)
+
+    def _identities(self, commit: ObjectId) -> Iterator[UUID]:
+        for stored, _ in self.kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)):
+            yield UUID(hex=stored.removeprefix(LEDGER).decode())
+
+    def commit(self, operations: Sequence[Operation], asked: Asked, branch: str | None = None) -> Outcome:
+        """Carry out operations on a branch, with the namespaces that they need."""
+        return self.kernel.commit(
+            branch or self.default_branch,
+            operations,
+            asked.meta,
+            create_namespaces=True,
+            key=asked.key,
+            asked=asked.digest,
+        )
+
+    def known(self, asked: Asked, branch: str | None = None) -> Outcome | None:
+        """What became of the same request before, if it is a repeated one."""
+        if asked.key is None:
+            return None
+        digest = None if asked.digest is None else asked.digest()
+        return self.kernel.outcome(branch or self.default_branch, asked.key, digest, about_itself=False)
+
+    def _look(self, commit: ObjectId) -> Callable[[bytes], AnyContent | None]:
+        state = self.kernel.state(commit)
+        return lambda stored: content_of(self.kernel.objects, state.get(stored))
+
+
+def line_at(content: DeltaTable) -> tuple[Line, UUID]:
+    """The line of a managed table, and the table's id."""
+    if content.id is None:
+        raise Damaged(f"the table at {content.location} has no id")
+    return line_of(content), content.id

@@ -1,0 +1,111 @@
+"""What a writer is told whose version, or whose reading, was overtaken: the commits that came first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from penstock.errors import CommitConflict, MergeConflict, PenstockError, TableConflict
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.intents import Commit, decode_intent
+from penstock.formats.delta.branch_log.line import Line, line_of
+from penstock.formats.delta.ownership.tables import Tables
+from penstock.model.clock import TIME_MAX_US, TIME_MIN_US, utc
+from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
+from penstock.model.operations import Change
+
+WINNERS_MAX: Final = 100
+"""How many commits of a table are told; the newest ones are left out, and can be asked for."""
+WINNERS_MAX_BYTES: Final = 256 * 1024
+"""How many bytes of actions are told, of all tables together. Beyond it, commits come without theirs."""
+
+
+class Winners:
+    """Finds the commits that a conflict is about."""
+
+    def __init__(self, tables: Tables, commits: Commits, branch: str) -> None:
+        self._tables, self._commits, self._branch = tables, commits, branch
+        self._room = WINNERS_MAX_BYTES
+
+    def told(self, changes: Sequence[Change], conflict: CommitConflict) -> CommitConflict:
+        """The conflict with its winners, or as it is where no newer version is the reason.
+
+        Reading them needs no luck: a table that cannot be read is told with its latest version alone.
+        """
+        if isinstance(conflict, MergeConflict | TableConflict):
+            return conflict
+        overtaken = dict(self._overtaken(changes, {one.key for one in conflict.conflicts}))
+        if not overtaken:
+            return conflict
+        winners = {
+            str(key): {
+                "latest_version": line_of(content).latest,
+                "commits": list(self._since(key, content, read)),
+            }
+            for key, (content, read) in overtaken.items()
+        }
+        return TableConflict(conflict.conflicts, _text(overtaken, conflict), winners=winners)
+
+    def _overtaken(
+        self, changes: Sequence[Change], keys: set[Key]
+    ) -> Iterator[tuple[Key, tuple[DeltaTable, int]]]:
+        """The tables that have newer versions than their writer read, with the version that it read."""
+        head = self._tables.head(self._branch)
+        for one in changes:
+            intent = decode_intent(one.intent)
+            content = self._tables.content(head, one.key)
+            if one.key not in keys or not isinstance(content, DeltaTable) or not content.state:
+                continue
+            if not isinstance(intent, Commit):
+                continue
+            read = intent.version - 1 if intent.version is not None else intent.read_version
+            if read is not None and read < line_of(content).latest:
+                yield one.key, (content, read)
+
+    def _since(self, key: Key, content: DeltaTable, read: int) -> Iterator[dict[str, Any]]:
+        line = line_of(content)
+        first = max(read, -1) + 1
+        for version in range(first, min(line.latest, first + WINNERS_MAX - 1) + 1):
+            yield self._winner(key, content, line, version)
+
+    def _winner(self, key: Key, content: DeltaTable, line: Line, version: int) -> dict[str, Any]:
+        entry = line.at(version, self._tables.read)
+        told: dict[str, Any] = {"version": version}
+        if entry is not None:
+            told["timestamp_ms"] = entry.timestamp_ms
+        if self._room <= 0 or (entry is not None and entry.size > self._room):
+            return told
+        try:
+            table = self._tables.seen(key, content, self._branch)
+            data = self._commits.data(table, content.location, version, entry)
+        except PenstockError:
+            return told
+        if len(data) <= self._room:
+            self._room -= len(data)
+            told["actions"] = data.decode("utf-8", "replace")
+        return told
+
+
+def _text(overtaken: Mapping[Key, tuple[DeltaTable, int]], conflict: CommitConflict) -> str:
+    lines: list[str] = []
+    for key, (content, read) in overtaken.items():
+        line = line_of(content)
+        why = next((one.why for one in conflict.conflicts if one.key == key and one.why), "")
+        at = _time_of_day(line.timestamp_ms)
+        lines += [
+            f"'{key}' changed while you were writing",
+            f"  you read    version {read}",
+            f"  now at      version {line.latest} ({at})",
+            *([f"  why         {why}"] if why else []),
+            f"  what to do  read version {line.latest} and repeat the work, or rebase it on what came first",
+        ]
+    others = [str(one) for one in conflict.conflicts if one.key not in overtaken]
+    return "\n".join((*lines, *(f"  also        {one}" for one in others)))
+
+
+def _time_of_day(timestamp_ms: int) -> str:
+    """For people; a time that no calendar has is told as the number that it is."""
+    if not TIME_MIN_US <= timestamp_ms * 1000 <= TIME_MAX_US:
+        return f"{timestamp_ms} ms"
+    return utc(timestamp_ms * 1000).strftime("%H:%M:%S")

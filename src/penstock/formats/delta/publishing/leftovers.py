@@ -1,0 +1,179 @@
+"""Leftovers: files below a table that no commit needs, told by their names, their age and the owner's word.
+
+A listing alone never tells. A file is judged only if its name is one that writers of tables give; whatever
+else lies there is somebody else's, and so is all that lies in a folder with a log of its own. Data files that
+nobody names go after a long time, since a job may be under way that is yet to commit them. What lies beside
+the log, and files that only readers make for themselves, go after a day.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Iterator
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from penstock.formats.delta.branch_log.line import FOLDER
+from penstock.formats.delta.log.cleanup import is_superseded
+from penstock.formats.delta.protocol.names import LOG
+from penstock.formats.delta.protocol.paths import BRANCH_DATA
+from penstock.formats.delta.publishing.scratch import is_scratch
+from penstock.storage.buckets import Entry
+from penstock.storage.fates import Fate, Judged
+
+PREFIX_LENGTH: Final = 2
+"""How many letters a random prefix has, unless a table says otherwise."""
+READS: Final = f"{FOLDER}reads/"
+"""What readers make for themselves."""
+
+_UUID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_CHANGES: Final = "_change_data/"
+_WRITTEN: Final = re.compile(
+    rf"(?:{BRANCH_DATA})?(?:{_CHANGES})?(?:[^/=]+=[^/]*/)*"
+    r"(?:(?:part|cdc)-[^/]+\.parquet|deletion_vector_[^/]+\.bin)"
+)
+_ATTEMPT: Final = re.compile(
+    rf"(?:{BRANCH_DATA}|(?:{BRANCH_DATA})?{_CHANGES})job=[0-9a-f]{{32}}/_temporary/.+", re.DOTALL
+)
+"""What attempts leave in the folder of a job that Spark's own committer looks after."""
+_SUM: Final = re.compile(r"(?P<folder>(?:.*/)?)\.(?P<name>[^/]+)\.crc", re.DOTALL)
+"""The checksum that Hadoop keeps beside a file on a disk."""
+
+
+class Needs(msgspec.Struct, frozen=True, kw_only=True):
+    """What is needed of a table, and from which time on files are too young to be judged."""
+
+    named: Container[str]
+    """Data files."""
+    beside: Container[str]
+    """Files beside the log."""
+    published: int
+    """Versions up to this one are in the log, so that what was staged for them is not needed."""
+    data_us: int
+    scratch_us: int
+    prefix_length: int = PREFIX_LENGTH
+    """How many letters the table's random prefixes have."""
+
+
+def judge(entries: Iterable[Entry], needs: Needs) -> Iterator[Judged]:
+    """The fate of every file that is judged at all, from a listing of all that lies below the table's root,
+    in the order of names.
+
+    A checksum goes with the file that it belongs to, or when that is gone. It comes before that file in a
+    listing, since a dot sorts before letters; so it waits until the file has been met, or until the end.
+    """
+    sums: dict[str, Entry] = {}
+    inner = _InnerTables()
+    for entry in entries:
+        yield from inner.passed(entry.key)
+        if inner.has(entry.key):
+            continue
+        found = _SUM.fullmatch(entry.key)
+        if found and _is_data(name := found["folder"] + found["name"], needs):
+            sums[name] = entry
+            continue
+        fate = _fate(entry, needs)
+        if fate is None:
+            continue
+        yield from inner.held(Judged(entry, fate))
+        own = sums.pop(entry.key, None)
+        if own is not None and fate is Fate.DATA and own.modified_us < needs.data_us:
+            yield from inner.held(Judged(own, Fate.DATA))
+    yield from inner.all_passed()
+    for name, entry in sums.items():
+        if entry.modified_us < needs.data_us and name not in needs.named and not inner.had(name):
+            yield Judged(entry, Fate.DATA)
+
+
+def is_needed(file: Judged, needs: Needs) -> bool:
+    """Whether a file that was to go is needed, by what is known now; a checksum is with its file."""
+    found = _SUM.fullmatch(file.entry.key)
+    name = file.entry.key if found is None else found["folder"] + found["name"]
+    return name in needs.named or name in needs.beside
+
+
+class _InnerTables:
+    """Tables inside of the one that is listed, whose files are not judged: folders that hold a log.
+
+    In a listing the log comes after files whose names begin with a capital letter, a digit or a dot. So what
+    is to go waits until the listing has passed where a log would be, of every folder that it lies in.
+    """
+
+    def __init__(self) -> None:
+        self._roots: list[str] = []
+        self._waiting: list[Judged] = []
+        self._until = ""
+
+    def passed(self, key: str) -> Iterator[Judged]:
+        """The listing has come to a key: what may go for all that it has shown by now."""
+        if self._waiting and key >= self._until:
+            yield from self.all_passed()
+        root, found, _ = key.partition(f"/{LOG}")
+        if found and not self.has(key):
+            self._roots.append(f"{root}/")
+            self._waiting = [one for one in self._waiting if not self.has(one.entry.key)]
+
+    def held(self, one: Judged) -> Iterator[Judged]:
+        """A file that was judged; later, if it is to go and a log may yet come."""
+        until = _end_of_logs(one.entry.key) if one.fate.is_to_go else ""
+        if until:
+            self._until = max(self._until, until)
+            self._waiting.append(one)
+        else:
+            yield one
+
+    def all_passed(self) -> Iterator[Judged]:
+        waiting, self._waiting, self._until = self._waiting, [], ""
+        yield from waiting
+
+    def has(self, key: str) -> bool:
+        """Whether a key lies in the table that was met last. Those before it have been passed."""
+        return bool(self._roots) and key.startswith(self._roots[-1])
+
+    def had(self, key: str) -> bool:
+        """Whether a key lies in any that was met."""
+        return any(key.startswith(root) for root in self._roots)
+
+
+def _end_of_logs(key: str) -> str:
+    """Where in a listing the last log would end of the folders that a key lies in; empty if before it."""
+    steps = key.split("/")[:-1]
+    ends = ("/".join(steps[: count + 1]) + f"/{LOG[:-1]}0" for count in range(len(steps)))
+    return next((end for end in ends if key < end), "")  # those of outer folders come later
+
+
+def _fate(entry: Entry, needs: Needs) -> Fate | None:
+    name = entry.key
+    if _is_data(name, needs):
+        if name in needs.named or name in needs.beside:
+            return Fate.KEPT
+        return Fate.DATA if entry.modified_us < needs.data_us else Fate.WAITING
+    if entry.modified_us >= needs.scratch_us:
+        return None
+    if name.startswith(LOG):
+        return Fate.SCRATCH if is_superseded(name, needs.published) else None
+    if name.startswith(READS) or (is_scratch(name) and name not in needs.beside):
+        return Fate.SCRATCH
+    return None
+
+
+def _is_data(name: str, needs: Needs) -> bool:
+    """Whether writers of tables call data files so, or keep such things where this one is."""
+    return any(one.fullmatch(name) for one in (_WRITTEN, _prefixed(needs.prefix_length), _ATTEMPT))
+
+
+@lru_cache(maxsize=100)
+def _prefixed(length: int) -> re.Pattern[str]:
+    """A random prefix stands in for the folders of a partition.
+
+    A folder of letters at the root may be anybody's: only the table's own length is taken there, and the
+    usual one, which it may have had before; and only names that writers give in full. Where nobody but
+    writers puts anything, a prefix may have any length.
+    """
+    own = "|".join(f"[A-Za-z0-9]{{{one}}}" for one in {PREFIX_LENGTH, length})
+    return re.compile(
+        rf"(?:{own}|{BRANCH_DATA}[A-Za-z0-9]+|(?:{BRANCH_DATA})?{_CHANGES}[A-Za-z0-9]+)/"
+        rf"(?:(?:part|cdc)-[0-9]{{5,}}-{_UUID}[^/]*\.parquet|deletion_vector_{_UUID}\.bin)"
+    )

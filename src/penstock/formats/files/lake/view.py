@@ -1,0 +1,89 @@
+"""What a program does with a table of files whose rows Arrow reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from penstock.errors import InvalidRequest, NotManaged
+from penstock.formats.files.files import is_managed
+from penstock.formats.files.lake.answers import FilesWritten
+from penstock.lake.table_writing import RowWrite, no_rows_written, other_format
+from penstock.lake.write_jobs import SaveMode
+
+if TYPE_CHECKING:
+    from penstock.lake.call import Said
+    from penstock.lake.table import Table
+
+ROW_FORMATS = ("parquet", "csv")
+"""Formats that Arrow writes. Tables of files in any other are written by Spark, or file by file."""
+
+
+class FilesView:
+    """A table of files. Programs change its files by ``Files``, and its rows by ``write``."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    @property
+    def location(self) -> str:
+        raise self._no_rows()
+
+    @property
+    def version(self) -> int:
+        raise self._no_rows()
+
+    def to_arrow(self, columns: Sequence[str] | None, where: str | None) -> Any:
+        # Here, since it loads Arrow, which takes a while and much memory.
+        from penstock.formats.files.lake.rows import to_arrow
+
+        return to_arrow(self._table, columns, where)
+
+    def append(self, data: Any, said: Said, idempotency_key: str | None) -> NoReturn:  # noqa: ARG002
+        raise self._no_rows()
+
+    def overwrite(
+        self,
+        data: Any,  # noqa: ARG002
+        partitions: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,  # noqa: ARG002
+        where: str | None,  # noqa: ARG002
+        said: Said,  # noqa: ARG002
+        idempotency_key: str | None,  # noqa: ARG002
+    ) -> NoReturn:
+        raise self._no_rows()
+
+    def write(self, rows: RowWrite) -> FilesWritten | None:
+        from penstock.formats.files.lake.rows import write
+
+        table = self._table
+        if rows.there is not None and not is_managed(rows.there):
+            raise no_rows_written(table.key, rows.there)
+        wanted = self._format(rows)
+        if rows.there is not None and rows.mode in (SaveMode.ERROR, SaveMode.IGNORE):
+            table.note_read(is_listing=True)  # it may come to nothing for that
+        return write(table, rows, wanted)
+
+    def _format(self, rows: RowWrite) -> str:
+        """The format of the files; ``InvalidRequest`` if nobody has said it, or Arrow does not write it."""
+        if rows.there is None and rows.format is not None:
+            return rows.format
+        from penstock.formats.files.lake.rows import format_of
+
+        known = format_of(self._table)
+        chosen = rows.format or known
+        if chosen in ROW_FORMATS:
+            return chosen
+        if not chosen:
+            raise InvalidRequest(
+                f"nobody has said which format the files of '{self._table.key}' have: give it, as in "
+                "format='parquet'",
+                table=str(self._table.key),
+            )
+        raise other_format(self._table.key, known or "files", rows.format)
+
+    def _no_rows(self) -> NotManaged:
+        key = self._table.key
+        return NotManaged(
+            f"'{key}' is a table of files, which has no rows of its own: its files are in .files",
+            key=str(key),
+        )

@@ -1,0 +1,51 @@
+"""What a lake and its tables offer for Lance: each says first if Lance is not installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.formats.lance.lake.installed import require_lance
+
+if TYPE_CHECKING:
+    from penstock.formats.lance.lake.exporting import Exported
+    from penstock.formats.lance.lake.importing import Imported
+    from penstock.formats.lance.lake.namespace import PenstockNamespace
+    from penstock.lake.lake import Lake
+    from penstock.lake.table import Table
+    from penstock.model.keys import Key
+
+
+def open_namespace(lake: Lake, ref: str | None, via: str | None) -> PenstockNamespace:
+    """See ``Lake.lance``."""
+    require_lance()
+    from penstock.formats.lance.lake.namespace import PenstockNamespace
+
+    return PenstockNamespace(lake, ref, via=via)
+
+
+def open_dataset(table: Table, **options: Any) -> Any:
+    """See ``Table.to_lance``."""
+    require_lance()
+    from penstock.formats.lance.lake.rows import to_lance
+
+    table.note_read()
+    return to_lance(table, **options)
+
+
+def import_tables(
+    lake: Lake, root: str | Path, namespace: str | Key | None, *, dry_run: bool, **said: Any
+) -> Imported:
+    """See ``Lake.import_lance``."""
+    require_lance()
+    from penstock.formats.lance.lake.importing import import_lance
+
+    return import_lance(lake, str(root), namespace, dry_run=dry_run, **said)
+
+
+def export_tables(lake: Lake, root: str | Path, ref: str | None, *, dry_run: bool) -> Exported:
+    """See ``Lake.export_lance``."""
+    require_lance()
+    from penstock.formats.lance.lake.exporting import export_lance
+
+    return export_lance(lake, str(root), ref, dry_run=dry_run)
