@@ -55,6 +55,7 @@ WRITTEN = {
     "appendOnly",
     "changeDataFeed",
     "checkConstraints",
+    "columnMapping",
     "deletionVectors",
     "typeWidening",
     "v2Checkpoint",

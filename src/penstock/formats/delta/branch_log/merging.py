@@ -60,6 +60,7 @@ from penstock.formats.delta.protocol.conflicts import Conflict, rebase
 from penstock.formats.delta.protocol.constraints import added_constraints
 from penstock.formats.delta.protocol.features import supported
 from penstock.formats.delta.protocol.isolation import Isolation, isolation_for, table_isolation
+from penstock.formats.delta.protocol.mapping import MAX_ID, max_id, renamed_partitions
 from penstock.formats.delta.protocol.transaction import Transaction, Winner, last
 from penstock.kernel.format import Applied, Refused, Since, Table
 from penstock.model.nessie import DeltaTable
@@ -134,6 +135,11 @@ def restore(
     # What the difference goes by need not be looked up again in all files of the table.
     standing.was_told(line.latest, difference.files_before)
     is_now = known(table, line.declared)
+    for then, name in renamed_partitions(difference.metadata, is_now.metadata):
+        raise Refused(
+            f"was partitioned by a column '{then}' then, which is called '{name}' now, and keeps that name:"
+            " commits name it so"
+        )
     difference = msgspec.structs.replace(
         difference, metadata=_still_owned(difference.metadata, is_now.metadata)
     )
@@ -151,6 +157,8 @@ def _still_owned(wanted: Metadata, now: Metadata) -> Metadata:
     """Metadata of an earlier state, with the owner that the table has: it may have had another, or none."""
     kept = {name: text for name, text in wanted.configuration.items() if name not in PROTECTED}
     owner = {name: text for name, text in now.configuration.items() if name in PROTECTED}
+    if max_id(now) > max_id(wanted):  # ids of columns are never given again
+        owner[MAX_ID] = str(max_id(now))
     return msgspec.structs.replace(wanted, configuration={**kept, **owner})
 
 

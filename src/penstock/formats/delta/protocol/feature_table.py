@@ -39,8 +39,6 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     """Why it is not read, or not written: the end of a sentence that begins with its name."""
     advice: str = ""
     """What somebody can do about it."""
-    held_by: tuple[str, ...] = ()
-    """Features that keep it from being dropped: with one of them, the advice is another."""
     reader_version: int | None = None
     """The version that stands for it, of a feature older than the lists."""
     writer_version: int | None = None
@@ -199,10 +197,7 @@ _ALL: Final = (
         reader=True,
         reader_version=2,
         writer_version=5,
-        writing=Support.UNUSED,
-        why="files are not checked for the physical names of columns",
-        advice=_drop("columnMapping"),
-        held_by=("icebergCompatV1", "icebergCompatV2", "icebergCompatV3"),
+        binds_rows=True,
         properties={"delta.columnMapping.mode": ("name", "id")},
     ),
     Feature(
