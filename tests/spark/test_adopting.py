@@ -11,6 +11,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from penstock.formats.delta.spark.job import jobs
+from penstock.formats.delta.spark.job.outputs import CHANGES, JobTarget
 from penstock.lake.lake import Lake
 from tests.spark.reading_tables import using
 
@@ -27,7 +28,7 @@ def bare(spark: SparkSession) -> SparkSession:
 def test_a_session_is_told_once_what_it_lacks(
     bare: SparkSession, lake: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    target = jobs.Target(place=lake.places.at(str(tmp_path / "table")))
+    target = JobTarget(place=lake.places.at(str(tmp_path / "table")))
     with caplog.at_level(logging.WARNING, "penstock.spark"):
         jobs.run(bare.range(1), target, uuid4())
         jobs.run(bare.range(1), target, uuid4())
@@ -39,8 +40,8 @@ def test_jobs_write_apart_and_leave_nothing_but_their_files(
     bare: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
     root = tmp_path / "a table"
-    target = jobs.Target(place=lake.places.at(str(root)), partition_by=("p",), has_changes=True)
-    rows = bare.sql(f"select id, id = 1 as {jobs.CHANGES}, 'a b' as p from range(2)").coalesce(1)
+    target = JobTarget(place=lake.places.at(str(root)), partition_by=("p",), has_changes=True)
+    rows = bare.sql(f"select id, id = 1 as {CHANGES}, 'a b' as p from range(2)").coalesce(1)
     job = uuid4()
     files = {one.is_change: one for one in jobs.run(rows, target, job)}
     assert {one.partition for one in files.values()} == {"p=a b"}
@@ -56,9 +57,9 @@ def test_the_feed_tells_the_very_rows_that_the_table_gets(
     bare: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
     place = lake.places.at(str(tmp_path / "table"))
-    target = jobs.Target(place=place, has_changes=True, subdirectory="_penstock/data")
+    target = JobTarget(place=place, has_changes=True, subdirectory="_penstock/data")
     rows = bare.sql(
-        f"select explode(array(true, false)) as {jobs.CHANGES}, id from "
+        f"select explode(array(true, false)) as {CHANGES}, id from "
         "(select reflect('java.util.UUID', 'randomUUID') as id from range(20))"
     )
     files = jobs.run(rows, target, job := uuid4())
@@ -78,9 +79,9 @@ def test_a_job_whose_changes_cannot_be_written_leaves_nothing(
     stray = root / "_change_data" / f"job={job.hex}" / "part-0.parquet"
     stray.parent.mkdir(parents=True)
     stray.touch()
-    rows = bare.sql(f"select id, id = 1 as {jobs.CHANGES} from range(2)")
+    rows = bare.sql(f"select id, id = 1 as {CHANGES} from range(2)")
     with pytest.raises(Exception, match="PATH_ALREADY_EXISTS"):
-        jobs.run(rows, jobs.Target(place=lake.places.at(str(root)), has_changes=True), job)
+        jobs.run(rows, JobTarget(place=lake.places.at(str(root)), has_changes=True), job)
     assert [one for one in root.rglob("*.parquet") if "_penstock" in one.parts] == []
 
 
@@ -89,7 +90,7 @@ def test_a_footer_that_is_larger_than_most_is_read_whole(
 ) -> None:
     names = [f"a column with a rather long name {number}" for number in range(400)]
     rows = bare.range(1).selectExpr(*(f"id as `{name}`" for name in names)).coalesce(1)
-    target = jobs.Target(place=lake.places.at(str(tmp_path / "wide")), columns=((names[-1],),))
+    target = JobTarget(place=lake.places.at(str(tmp_path / "wide")), columns=((names[-1],),))
     (file,) = jobs.run(rows, target, uuid4())
     assert file.rows == 1
     (column,) = file.columns
@@ -102,7 +103,7 @@ def test_what_others_keep_in_the_folder_is_not_adopted(
     from penstock.formats.delta.spark.job.adopting import _adopted
 
     root = tmp_path / "table"
-    target = jobs.Target(place=lake.places.at(str(root)))
+    target = JobTarget(place=lake.places.at(str(root)))
     job = uuid4()
     (file,) = [one for one in jobs.run(bare.range(1), target, job) if one.rows]
     folder = root / "_penstock" / "data" / f"job={job.hex}"

@@ -9,9 +9,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
-from penstock.errors import InvalidKey, InvalidRequest
+from penstock.errors import InvalidKey, InvalidRequest, NotManaged
 from penstock.lake.lake import Lake
-from penstock.spark import changes, read, update, view, write
+from penstock.spark import changes, delete, merge, read, sink, update, view, write
 from penstock.spark.arguments import check_session
 from tests.spark.writing_cases import seen
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def test_arguments_in_the_wrong_order_are_refused(spark: SparkSession) -> None:
     with pytest.raises(InvalidRequest, match=r"to be a DataFrame of Spark's, and is 'demo\.rows'"):
-        write("demo.rows", spark.range(1))  # type: ignore[call-overload]
+        write("demo.rows", spark.range(1))  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest, match=r"to be a Spark session, .* and is 'demo\.rows'"):
         read("demo.rows", spark)  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest, match=r"a Spark session, as penstock\.spark\.session\(lake\)"):
@@ -60,6 +60,49 @@ def test_reads_and_changes_check_what_they_are_given(spark: SparkSession, lake: 
         with pytest.raises(InvalidRequest, match=told):
             call()
     assert seen(lake, "demo.rows") == [{"id": 1}]
+
+
+def test_arguments_that_there_are_not_are_refused_by_name(spark: SparkSession, lake: Lake) -> None:
+    lake.delta.create("demo.rows", data=pa.table({"id": [1]}))
+    wrong: Mapping[str, Callable[[], object]] = {
+        "a write has no argument 'partitionby'; there are .*partition_by": lambda: write(
+            spark.range(1),
+            "demo.rows",
+            partitionby="id",  # type: ignore[call-arg]
+        ),
+        "a read has no argument 'fold'; there are folder": lambda: read(
+            spark,
+            "demo.rows",
+            fold="x",  # type: ignore[call-arg]
+        ),
+        "a stream into a table has no argument 'job_id'": lambda: sink(
+            "demo.rows",
+            job_id="x",  # type: ignore[call-arg]
+        ),
+    }
+    for told, call in wrong.items():
+        with pytest.raises(InvalidRequest, match=told):
+            call()
+    assert seen(lake, "demo.rows") == [{"id": 1}]
+
+
+def test_what_spark_cannot_do_with_a_table_is_refused_by_the_name_of_its_format(
+    spark: SparkSession, lake: Lake
+) -> None:
+    write(spark.range(1), "demo.files", format="parquet")
+    source = spark.range(1)
+    wrong: Mapping[str, Callable[[], object]] = {
+        "cannot delete rows of": lambda: delete(spark, "demo.files", "id = 0"),
+        "cannot update rows of": lambda: update(spark, "demo.files", {"id": 1}),
+        "cannot merge rows into": lambda: (
+            merge(source, "demo.files", "target.id = source.id").when_matched_delete().commit()
+        ),
+        "cannot read the changes of": lambda: changes(spark, "demo.files", 0),
+    }
+    for told, call in wrong.items():
+        with pytest.raises(NotManaged, match=rf"'demo\.files' is a table of files, and Spark {told} one"):
+            call()
+    assert read(spark, "demo.files").count() == 1
 
 
 @pytest.mark.parametrize("key", ["s3://bucket/x", "/data/x/y", "data\\x", "`sales`.`orders`"])

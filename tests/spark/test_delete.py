@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.actions import Cdc, parse_commit
-from penstock.formats.delta.spark.changes import delete, update
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
+from penstock.spark.changing import delete, update
 from penstock.spark.reading import read
 from penstock.spark.writing import write
 from tests.formats.delta.logs import protocol
@@ -77,6 +77,7 @@ def test_only_files_with_such_rows_are_written_anew(
     before = paths(table)
     done = delete(using(spark, engine), KEY, "id in (3, 4, 15)", message="gone")
     assert done is not None
+    assert done.commit is not None
     assert done.commit.message == "gone"
     assert ids(table) == left(3, 4, 15)
     assert len(before & paths(table)) == 1

@@ -18,13 +18,15 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import OutcomeUnknown, TableConflict
-from penstock.formats.delta.spark.changes import delete, plan_delete, plan_update, update
 from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.merges import merge
+from penstock.formats.delta.spark.rewrites.merges import plan_merge
+from penstock.formats.delta.spark.rewrites.plans import plan_delete, plan_update
 from penstock.formats.delta.spark.rewrites.rewriting import Rewrite
 from penstock.lake.call import Said
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
+from penstock.spark.changing import delete, update
+from penstock.spark.merging import merge
 from tests.spark.writing_cases import delta_table
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ def begun(spark: SparkSession, lake: Lake, how: str, where: str) -> Rewrite:
         given = [(k, "a" if k < 3 else "b", 9) for k in range(1, 5)]
         source = spark.createDataFrame(given, "k long, p string, v long")
         on = "target.k = source.k and " + re.sub(r"\b([kpv]) ", r"target.\1 ", where)
-        planned = merge(source, KEY, on, lake=lake).when_matched_update_all().plan(table)
+        planned = plan_merge(table, merge(source, KEY, on, lake=lake).when_matched_update_all().plan)
     assert planned is not None
     return planned
 
@@ -189,7 +191,7 @@ def test_two_merges_do_not_insert_the_same_row(
     table = create(partition_by=())
     source = spark.createDataFrame([(7, "a", 7)], "k long, p string, v long")
     inserting = merge(source, KEY, "target.k = source.k").when_not_matched_insert_all()
-    both = [inserting.plan(JobTable(lake, KEY)) for _ in range(2)]
+    both = [plan_merge(JobTable(lake, KEY), inserting.plan) for _ in range(2)]
     assert both[0] is not None
     assert both[1] is not None
     land(both[0])
@@ -205,7 +207,7 @@ def test_a_merge_that_inserts_is_refused_when_a_row_that_it_matched_is_gone(
     table = create()
     source = spark.createDataFrame([(1, "a", 7), (2, "a", 7)], "k long, p string, v long")
     changing = merge(source, KEY, "target.k = source.k").when_matched_update({"v": "1"}, "target.k = 2")
-    change = changing.when_not_matched_insert_all().plan(JobTable(lake, KEY))
+    change = plan_merge(JobTable(lake, KEY), changing.when_not_matched_insert_all().plan)
     assert change is not None
     delete(spark, KEY, "k = 1")
     with pytest.raises(TableConflict):

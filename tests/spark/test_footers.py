@@ -18,6 +18,7 @@ import pytest
 from penstock.formats.delta.rows.stats import Leaf, Statistics
 from penstock.formats.delta.spark.job import jobs
 from penstock.formats.delta.spark.job.footers import stats_of
+from penstock.formats.delta.spark.job.outputs import JobTarget
 from penstock.formats.rows.schema import parse_schema
 from penstock.lake.lake import Lake
 from penstock.spark import write
@@ -53,7 +54,7 @@ def test_footers_tell_what_the_rows_do(spark: SparkSession, lake: Lake, tmp_path
     df = spark.createDataFrame([_row(random.Random(seed)) for seed in range(60)], SCHEMA).repartition(8)
     leaves = _leaves(df.schema.json())
     place = lake.places.at(str(tmp_path / "table"))
-    files = jobs.run(df, jobs.Target(place=place, columns=tuple(one.path for one in leaves)), uuid4())
+    files = jobs.run(df, JobTarget(place=place, columns=tuple(one.path for one in leaves)), uuid4())
     assert sum(one.rows for one in files) == 60
     for file in files:
         data = pq.read_table(f"{place.url}/{file.name}")
@@ -71,7 +72,7 @@ def test_columns_of_which_a_footer_cannot_tell_have_no_bounds(
     )
     leaves = [Leaf((name,), kind, (name,)) for name, kind in _leaves_by_name(df.schema.json()).items()]
     place = lake.places.at(str(tmp_path / "table"))
-    (file,) = jobs.run(df, jobs.Target(place=place, columns=tuple(one.path for one in leaves)), uuid4())
+    (file,) = jobs.run(df, JobTarget(place=place, columns=tuple(one.path for one in leaves)), uuid4())
     told = json.loads(stats_of(file, leaves))
     assert told["minValues"] == told["maxValues"] == {"one": 1}
     assert told["nullCount"]["none"] == 1
@@ -84,7 +85,7 @@ def test_decimals_are_kept_as_numbers_whatever_the_session_says(
 ) -> None:
     spark.conf.set("spark.sql.parquet.writeLegacyFormat", legacy)
     df = spark.sql("select cast(v as decimal(9,2)) as small from values (-1.5), (2.25) as t(v)").coalesce(1)
-    target = jobs.Target(place=lake.places.at(str(tmp_path / "table")), columns=(("small",),))
+    target = JobTarget(place=lake.places.at(str(tmp_path / "table")), columns=(("small",),))
     (file,) = jobs.run(df, target, uuid4())
     assert [one.type for one in file.columns] == ["INT32"]
     told = json.loads(stats_of(file, [Leaf(("small",), "decimal(9,2)", ("small",))]))

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from penstock.formats.delta.spark.job import jobs
-from penstock.formats.delta.spark.job.jobs import CHANGES, Target, WrittenFile
+from penstock.formats.delta.spark.job.outputs import CHANGES, JobTarget, ParquetOutput
 from penstock.lake.lake import Lake
 from tests.spark.reading_tables import ENGINES, using
 
@@ -34,9 +34,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "a table"
 
 
-def run(df: DataFrame, lake: Lake, root: Path, **how: Any) -> list[WrittenFile]:
+def run(df: DataFrame, lake: Lake, root: Path, **how: Any) -> list[ParquetOutput]:
     """A job of its own."""
-    return jobs.run(df, Target(place=lake.places.at(str(root)), **how), uuid4())
+    return jobs.run(df, JobTarget(place=lake.places.at(str(root)), **how), uuid4())
 
 
 def lying(root: Path) -> set[str]:
@@ -44,7 +44,7 @@ def lying(root: Path) -> set[str]:
     return {one.relative_to(root).as_posix() for one in root.rglob("*.parquet")}
 
 
-def rows_in(root: Path, file: WrittenFile) -> list[dict[str, Any]]:
+def rows_in(root: Path, file: ParquetOutput) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = pq.ParquetFile(root / file.name).read().to_pylist()
     return found
 

@@ -11,9 +11,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.spark.merges import Merge, merge
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
+from penstock.spark.merging import MergeBuilder, merge
 from tests.spark.reading_tables import using
 from tests.spark.writing_cases import delta_table
 
@@ -55,7 +55,12 @@ def found(table: Table) -> Counter[Row]:
     return rows
 
 
-def fed(table: Table, version: int) -> Counter[Row]:
+def having(one: MergeBuilder, on: str) -> MergeBuilder:
+    """A merge with another condition."""
+    return one._replace(plan=one.plan._replace(on=on))
+
+
+def fed(table: Table, version: int | None) -> Counter[Row]:
     """What the change data feed tells of a version."""
     feed = pa.table(delta_table(table.location).load_cdf(starting_version=version, ending_version=version))
     return Counter((one["_change_type"], one["k"], one["p"], one["v"]) for one in feed.to_pylist())
@@ -79,6 +84,7 @@ def test_rows_that_match_are_updated_and_the_others_inserted_in_one_version(
     )
     assert done is not None
     assert done.version == 3
+    assert done.commit is not None
     assert done.commit.message == "nightly"
     assert found(table) == Counter([(1, "a", 1), (2, "a", 22), (3, "b", 3), (4, "b", 40)])
     assert len(before & paths(table)) == 1
@@ -207,12 +213,12 @@ def found_where(table: Table, where: str) -> list[int]:
         (lambda one: one.when_matched_update({"v": "__penstock_file"}), "cannot make sense"),
         (lambda one: one.when_matched_delete("rand() > 0.5"), "is not the same each time"),
         (lambda one: one.when_matched_delete().when_matched_update({"v": "1"}), "never apply"),
-        (lambda one: one._replace(on="target.k = source.x").when_matched_delete(), "cannot make sense"),
+        (lambda one: having(one, "target.k = source.x").when_matched_delete(), "cannot make sense"),
         (
-            lambda one: one._replace(on="source.k = 1 and now() > 0").when_matched_delete(),
+            lambda one: having(one, "source.k = 1 and now() > 0").when_matched_delete(),
             "the time at which",
         ),
-        (lambda one: one._replace(on="k = 1").when_matched_delete(), "mbiguous"),
+        (lambda one: having(one, "k = 1").when_matched_delete(), "mbiguous"),
     ],
     ids=[
         "no clause",
@@ -236,7 +242,7 @@ def found_where(table: Table, where: str) -> list[int]:
 def test_what_cannot_be_is_refused_before_a_job(
     create: Callable[..., Table],
     source: Callable[..., DataFrame],
-    describe: Callable[[Merge], Merge],
+    describe: Callable[[MergeBuilder], MergeBuilder],
     said: str,
 ) -> None:
     table = create([(1, "a", 1)])

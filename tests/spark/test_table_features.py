@@ -16,11 +16,11 @@ from deltalake import DeltaTable
 from penstock.errors import InvalidRequest, UnsupportedFeature
 from penstock.formats.delta.protocol.features import with_features
 from penstock.formats.delta.protocol.mapping import ID, MODE, PARQUET_ID, stored_name
-from penstock.formats.delta.spark.change_feed import changes
-from penstock.formats.delta.spark.changes import delete, update
-from penstock.formats.delta.spark.merges import merge
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
+from penstock.spark.changing import delete, update
+from penstock.spark.feed import changes
+from penstock.spark.merging import merge
 from penstock.spark.reading import read
 from penstock.spark.writing import write
 

@@ -9,11 +9,11 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.spark.changes import update
-from penstock.formats.delta.spark.merges import merge
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
+from penstock.spark.changing import update
+from penstock.spark.merging import merge
 from tests.spark.reading_tables import in_each_engine, using
 from tests.spark.writing_cases import delta_table
 
@@ -81,6 +81,7 @@ def test_only_files_with_such_rows_are_written_anew(
     before = {one.path for one in table.snapshot().files()}
     done = update(spark, KEY, {"count": "count + id"}, "id >= 3 and kind is not null", author="ada")
     assert done is not None
+    assert done.commit is not None
     assert done.commit.author == "ada"
     assert found(table) == changed(_3={"count": 33})
     assert len(before & {one.path for one in table.snapshot().files()}) == 2

@@ -25,12 +25,12 @@ from penstock.formats.delta.spark.job import tables
 from penstock.formats.delta.spark.writes import creating
 from penstock.kernel.reachable import silent
 from penstock.kernel.settings import Settings
-from penstock.lake.answers import Ratified
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.model.operations import Delete
 from penstock.spark import write
+from penstock.spark.requests import WriteResult
 from tests.spark.writing_cases import files_below, seen
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def test_of_two_that_create_a_table_one_does(
 
     jobs = after_writing(meet)
 
-    def one(first: int) -> Ratified | PenstockError | None:
+    def one(first: int) -> WriteResult | PenstockError | None:
         try:
             return write(spark.range(first, first + 3), "demo.wanted", mode=mode)
         except PenstockError as problem:
@@ -103,14 +103,14 @@ def test_of_two_that_create_a_table_one_does(
     with ThreadPoolExecutor(2) as threads:
         found = list(threads.map(one, (0, 10)))
     rows = [row["id"] for row in seen(lake, "demo.wanted")]
-    created = [one for one in found if isinstance(one, Ratified) and one.version == 0]
+    created = [one for one in found if isinstance(one, WriteResult) and one.version == 0]
     assert len(created) == 1
     (other,) = [one for one in found if one not in created]
     match mode:
         case "append":
             assert rows == [0, 1, 2, 10, 11, 12]
         case "overwrite":
-            assert isinstance(other, Ratified)
+            assert isinstance(other, WriteResult)
             assert other.version == 1
             assert rows == ([0, 1, 2] if found[0] is other else [10, 11, 12])
         case "error":
@@ -233,13 +233,13 @@ def test_two_of_the_same_under_one_key_are_one_commit(
     spark: SparkSession, lake: Lake, after_writing: Callable[[Callable[[], Any]], list[str]]
 ) -> None:
     write(spark.range(1), "demo.once")
-    again: list[Ratified | None] = []
+    again: list[WriteResult | None] = []
     after_writing(once(lambda: again.append(write(spark.range(1, 2), "demo.once", idempotency_key="k"))))
     done = write(spark.range(1, 2), "demo.once", idempotency_key="k")
     (other,) = again
     assert done is not None
     assert other is not None
-    assert done.commit.id == other.commit.id
+    assert done.commit == other.commit
     assert len(seen(lake, "demo.once")) == 2
     assert files_below(lake, "demo.once") == {one.path for one in lake.table("demo.once").snapshot().files()}
 
@@ -251,7 +251,7 @@ def test_a_batch_that_two_write_at_once_is_there_once(
     after_writing(once(lambda: write(spark.range(1, 2), "demo.batches", app_id="loader", batch=1)))
     done = write(spark.range(1, 2), "demo.batches", app_id="loader", batch=1)
     assert done is not None
-    assert done.tables[0].repeated
+    assert done.is_repeated
     assert [row["id"] for row in seen(lake, "demo.batches")] == [0, 1]
 
 

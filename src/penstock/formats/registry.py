@@ -53,6 +53,8 @@ class TableFormat:
     content: str = ""
     """The class of that content, if the type has a number of its own: only Penstock gives numbers. Tables of
     other formats are stored as ``penstock.model.content.Unknown``, with the name of the type."""
+    spark: str | None = None
+    """What Spark does with its tables: a ``penstock.spark.format.SparkFormat``."""
     commands: Mapping[str, Command] = field(default_factory=dict)
     """Commands by name."""
     routes: str = ""

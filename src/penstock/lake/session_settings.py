@@ -14,12 +14,8 @@ from penstock.storage.hadoop import HadoopPath, hadoop_path
 
 OPTION: Final = "penstock."
 """How the names of options begin that are for the lake."""
-
-
 SETTING: Final = "spark.penstock."
 """How the names of a session's settings begin that are for the lake."""
-
-
 SETTINGS: Final = ("lake", "lake.id", "tables")
 
 

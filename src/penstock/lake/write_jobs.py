@@ -17,8 +17,6 @@ OWN_PROPERTIES: Final = frozenset({
     "spark.application", "spark.application.name",
 })  # fmt: skip
 """What a job's commit tells of it, beside what begins with `penstock.`."""
-
-
 _NOT_IN_NEW_KEYS: Final = frozenset("/\\`")
 
 

@@ -14,34 +14,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from penstock.formats.delta.spark.change_feed import changes
-    from penstock.formats.delta.spark.changes import delete, update
-    from penstock.formats.delta.spark.merges import merge
+    from penstock.spark.changing import delete, update
     from penstock.spark.failures import unwrap
+    from penstock.spark.feed import changes
     from penstock.spark.job.concurrent_jobs import JobsMeet
+    from penstock.spark.merging import merge
     from penstock.spark.reading import read, view
+    from penstock.spark.requests import WriteResult
     from penstock.spark.sessions import configure, session
     from penstock.spark.streaming import sink, stream
     from penstock.spark.writing import write
 
 _HOME: Final = {
-    "JobsMeet": "penstock.spark.job.concurrent_jobs",
-    "changes": "penstock.formats.delta.spark.change_feed",
-    "configure": "penstock.spark.sessions",
-    "delete": "penstock.formats.delta.spark.changes",
-    "merge": "penstock.formats.delta.spark.merges",
-    "read": "penstock.spark.reading",
-    "session": "penstock.spark.sessions",
-    "sink": "penstock.spark.streaming",
-    "stream": "penstock.spark.streaming",
-    "unwrap": "penstock.spark.failures",
-    "update": "penstock.formats.delta.spark.changes",
-    "view": "penstock.spark.reading",
-    "write": "penstock.spark.writing",
+    "JobsMeet": "job.concurrent_jobs",
+    "WriteResult": "requests",
+    "changes": "feed",
+    "configure": "sessions",
+    "delete": "changing",
+    "merge": "merging",
+    "read": "reading",
+    "session": "sessions",
+    "sink": "streaming",
+    "stream": "streaming",
+    "unwrap": "failures",
+    "update": "changing",
+    "view": "reading",
+    "write": "writing",
 }
 
 __all__ = [
     "JobsMeet",
+    "WriteResult",
     "changes",
     "configure",
     "delete",
@@ -60,4 +63,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

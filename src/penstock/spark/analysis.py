@@ -12,11 +12,8 @@ from penstock.errors import InvalidRequest
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-
 _TREE: Final = "columnnodeexpression("
 """How Spark begins to show what a function of Python's is given: by its own notes, not by the name."""
-
-
 _OF_SEVERAL_ROWS: Final = (
     "WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE",
     "INVALID_WHERE_CONDITION",

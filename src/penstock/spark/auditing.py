@@ -70,7 +70,7 @@ def ask(spark: SparkSession, lake: Lake, snapshot: Snapshot, sql: str) -> Found 
     return Found.of([row.asDict() for row in rows])
 
 
-class Named(NamedTuple):
+class TableName(NamedTuple):
     """A table that a query names, and where."""
 
     key: Key
@@ -79,7 +79,7 @@ class Named(NamedTuple):
     has_alias: bool
 
 
-def tables_in(sql: str) -> list[Named]:
+def tables_in(sql: str) -> list[TableName]:
     """What may be tables in a query; ``InvalidRequest`` if it is none."""
     tokens = [one for one in _TOKEN.finditer(sql) if one.lastgroup != "skipped"]
     if not tokens or tokens[0].group().lower() not in _BEGINS:
@@ -98,7 +98,7 @@ def _given(tokens: list[re.Match[str]]) -> frozenset[str]:
     )
 
 
-def _at_tables(tokens: list[re.Match[str]]) -> Iterator[Named]:
+def _at_tables(tokens: list[re.Match[str]]) -> Iterator[TableName]:
     """The names that stand where a table does: after FROM or JOIN, or after a comma in their list."""
     lists, is_next = [False], False
     for number, token in enumerate(tokens):
@@ -118,7 +118,7 @@ def _at_tables(tokens: list[re.Match[str]]) -> Iterator[Named]:
         elif is_next and token.lastgroup == "name":
             after = tokens[number + 1] if number + 1 < len(tokens) else None
             if after is None or after.group() != "(":  # that would be a function
-                yield Named(_key(token.group()), token.start(), token.end(), _is_alias(after))
+                yield TableName(_key(token.group()), token.start(), token.end(), _is_alias(after))
         is_next = False
 
 
@@ -130,7 +130,7 @@ def _key(name: str) -> Key:
     return Key(*(quoted.replace("``", "`") or plain for quoted, plain in _PART.findall(name)))
 
 
-def _renamed(sql: str, named: list[Named], views: dict[Key, str]) -> str:
+def _renamed(sql: str, named: list[TableName], views: dict[Key, str]) -> str:
     """The query with views in the place of tables, each called as the last part of its table's key."""
     parts, last = [], 0
     for one in named:

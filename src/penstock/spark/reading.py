@@ -10,31 +10,28 @@ condition that is given here, as ``where``, also leaves out files by the statist
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
-from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
-from penstock.formats.delta.lake.snapshot import TableSnapshot
-from penstock.formats.delta.spark.scan import scans
-from penstock.formats.files.content import FilesTable
-from penstock.formats.files.spark import reading as files_reading
-from penstock.formats.files.spark.orders import check_not_given
-from penstock.formats.files.spark.reading import Wanted
-from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.lake.installed import require_lance
-from penstock.formats.lance.spark.orders import LANCE, NOT_LANCE
-from penstock.formats.rows.spark_conditions import means_the_same
+from penstock.errors import InvalidRequest
 from penstock.model.keys import Key
 from penstock.spark.analysis import analysing, condition_of
 from penstock.spark.arguments import check_version
-from penstock.spark.scan.origins import origin_of
+from penstock.spark.format import (
+    ask_format,
+    check_known,
+    check_options,
+    files_format,
+    format_of,
+    named_format,
+)
+from penstock.spark.requests import ReadOptions, ReadRequest
 from penstock.spark.schemas import quoted
 from penstock.spark.sessions import lake_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
@@ -49,11 +46,8 @@ def read(
     timestamp: str | datetime | None = None,
     where: str | None = None,
     columns: Sequence[str] | None = None,
-    format: str | None = None,  # noqa: A002 - as Spark's reader calls it
-    schema: str | StructType | None = None,
-    options: Mapping[str, Any] | None = None,
-    folder: str = "",
     lake: Lake | None = None,
+    **more: Unpack[ReadOptions],
 ) -> DataFrame:
     """A table as it is at a reference: its latest version there, an older one, or that of a time.
 
@@ -74,9 +68,10 @@ def read(
     """
     found = lake_of(spark, lake)
     check_version(version)
+    check_known(more, ReadOptions.__optional_keys__, "a read")
     table = found.at(ref).table(key)
-    wanted = Wanted(format=format, schema=schema, options=options or {}, folder=folder)
-    rows = _rows(spark, table, wanted, version=version, timestamp=timestamp, where=where, columns=columns)
+    request = ReadRequest(version=version, timestamp=timestamp, where=where, columns=columns, extra=more)
+    rows = _rows(spark, table, request)
     if where is not None:
         with analysing():
             rows = rows.where(condition_of(where).column)
@@ -108,93 +103,27 @@ def view(
             "each with a 'name'"
         )
     pinned = found.at(ref)
-    frames = [_rows(spark, pinned.table(path), Wanted()) for path in paths]
+    frames = [_rows(spark, pinned.table(path), ReadRequest()) for path in paths]
     for called, frame in zip(names, frames, strict=True):
         frame.createOrReplaceTempView(quoted(called))
     return pinned.id
 
 
-def _rows(
-    spark: SparkSession,
-    table: Table,
-    wanted: Wanted,
-    *,
-    version: int | None = None,
-    timestamp: str | datetime | None = None,
-    where: str | None = None,
-    columns: Sequence[str] | None = None,
-) -> DataFrame:
-    """The rows of a table of any kind. A Delta table leaves out files in which a condition is never true, and
-    a Lance table such rows, and columns that are not asked for.
-
-    Which kind it is comes out on the way: a Delta table, the more frequent one, costs no further request.
-    """
-    if wanted.format == LANCE:
-        wanted = _said_of_lance(table, wanted)
-    elif not wanted.is_said:
-        try:
-            snapshot = table.snapshot(version, timestamp)
-        except NotManaged:
-            if _type(table) not in (FilesTable().type, LanceTable().type):
-                raise
-        else:
-            found = snapshot.unnoted
-            condition = where if _is_understood(spark, found, where) else None
-            snapshot.note_read(condition)
-            return scans.rows(spark, found, found.files(condition), origin=origin_of(table))
-    kind = _type(table)
-    if kind == LanceTable().type and not wanted.is_said:
-        return _of_lance(spark, table, version, timestamp, where, columns)
-    if version is not None or timestamp is not None:
+def _rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
+    """The rows of a table of any format, which may leave out what the request leaves out."""
+    extra = request.extra
+    is_said = any(one not in (None, "", {}) for one in extra.values())
+    if not is_said:
+        return ask_format(table, lambda one: one.read(spark, table, request))
+    chosen = named_format(str(extra.get("format")))
+    if format_of(table) is not chosen:
+        is_files = chosen is files_format()
+        why = ": format, schema, options and folder are for such tables alone" if is_files else ""
         raise InvalidRequest(
-            f"'{table.key}' is a table of files, which has no versions of its own: name a commit as 'ref'",
-            table=str(table.key),
+            f"'{table.key}' is no {chosen.described}, but a {table.unnoted.type}{why}", table=str(table.key)
         )
-    if kind != FilesTable().type:
-        raise InvalidRequest(
-            f"'{table.key}' is no table of files, but a {kind}: format, schema, options and folder "
-            "are for such tables alone",
-            table=str(table.key),
-        )
-    return files_reading.rows(spark, table, wanted)
-
-
-def _said_of_lance(table: Table, wanted: Wanted) -> Wanted:
-    """What is said of how to read a table that is said to be one of Lance: nothing else can be."""
-    if (kind := _type(table)) != LanceTable().type:
-        raise InvalidRequest(f"'{table.key}' is no Lance table, but a {kind}", table=str(table.key))
-    check_not_given({"schema": wanted.schema, "options": wanted.options, "folder": wanted.folder}, NOT_LANCE)
-    return Wanted()
-
-
-def _of_lance(
-    spark: SparkSession,
-    table: Table,
-    version: int | None,
-    timestamp: str | datetime | None,
-    where: str | None,
-    columns: Sequence[str] | None,
-) -> DataFrame:
-    # Only for such tables, since not everybody has what it takes.
-    require_lance()
-    from penstock.formats.lance.spark import reading as lance
-
-    return lance.rows(spark, table, version=version, timestamp=timestamp, where=where, columns=columns)
-
-
-def _type(table: Table) -> str:
-    """What a table is. That alone is not to be remembered as read; that there is none is."""
-    try:
-        return table.unnoted.type
-    except KeyNotFound:
-        table.note_read()
-        raise
-
-
-def _is_understood(spark: SparkSession, snapshot: TableSnapshot, where: str | None) -> bool:
-    """Whether it is sure what Spark makes of a condition, so that files are left out by it."""
-    zone = spark.conf.get("spark.sql.session.timeZone", None)
-    return where is not None and means_the_same(where, snapshot.schema, zone)
+    check_options(extra, chosen.read_options | {"format"}, chosen.others_options.format(chosen.source_name))
+    return chosen.read(spark, table, request)
 
 
 def _named(rows: DataFrame, columns: Sequence[str]) -> list[str]:

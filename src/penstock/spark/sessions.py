@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet, WeakValueDictionary
 
 from penstock.errors import InvalidRequest, LakeNotFound, PenstockError, TryAgainError
-from penstock.formats.files.spark import driver
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.lake.session_settings import check_settings
-from penstock.spark import jar, settings
+from penstock.spark import driver, jar, settings
 from penstock.spark.arguments import check_session
 from penstock.spark.java import find_java
 from penstock.spark.option_guard import guard_options

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Unpack, cast
 
 from penstock.errors import InvalidRequest
 from penstock.model.keys import Key
 from penstock.spark import jar
 from penstock.spark.failures import telling
+from penstock.spark.format import check_known, default_format
+from penstock.spark.requests import TableOptions, WriteOptions, WriteResult
 from penstock.spark.sessions import lake_of
+from penstock.spark.writing import check_write_options, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.lake.answers import Ratified
     from penstock.lake.lake import Lake
 
 QUERY_ID: Final = "sql.streaming.queryId"
@@ -36,17 +38,9 @@ def sink(
     lake: Lake | None = None,
     app_id: str | None = None,
     mode: str = "append",
-    partition_by: str | Sequence[str] | None = None,
-    replace_where: str | None = None,
-    partition_overwrite: str = "static",
-    merge_schema: bool = False,
-    overwrite_schema: bool = False,
-    create: bool = True,
-    properties: Mapping[str, str] | None = None,
-    description: str = "",
-    options: Mapping[str, Any] | None = None,
     message: str | None = None,
     author: str | None = None,
+    **more: Unpack[TableOptions],
 ) -> Callable[[DataFrame, int], None]:
     """What ``writeStream.foreachBatch`` takes to write a stream to a table, each batch once.
 
@@ -67,32 +61,25 @@ def sink(
     parsed = Key.parse(key)
     if (chosen := MODES.get(str(mode).lower())) is None:
         raise InvalidRequest(f"a stream's mode is one of {', '.join(MODES)}, not {mode!r}")
+    options = cast("WriteOptions", {"partition_overwrite": "static", **more})
+    check_known(more, TableOptions.__optional_keys__, "a stream into a table")
+    check_write_options(default_format(), "", options)
 
     def write_batch(rows: DataFrame, batch: int) -> None:
-        from penstock.spark.writing import write
-
         with telling():
-            found = write(
+            query = app_id if app_id is not None else _query_id(rows.sparkSession)
+            numbered = cast("WriteOptions", {**options, "app_id": query, "batch": batch})
+            result = write(
                 rows,
                 parsed,
                 mode=chosen,
                 branch=branch,
                 lake=lake,
-                partition_by=partition_by,
-                replace_where=replace_where,
-                partition_overwrite=partition_overwrite,
-                merge_schema=merge_schema,
-                overwrite_schema=overwrite_schema,
-                create=create,
-                properties=properties,
-                description=description,
-                options=options,
-                app_id=app_id if app_id is not None else _query_id(rows.sparkSession),
-                batch=batch,
                 message=message,
                 author=author,
+                **numbered,
             )
-            if app_id is not None and _is_skipped(rows, found):
+            if app_id is not None and _is_skipped(rows, result):
                 logger.warning(_SKIPPED, batch, app_id, parsed)
 
     return write_batch
@@ -143,8 +130,6 @@ def _query_id(spark: SparkSession) -> str:
     return str(found)
 
 
-def _is_skipped(rows: DataFrame, found: Ratified | None) -> bool:
+def _is_skipped(rows: DataFrame, result: WriteResult | None) -> bool:
     """Whether a batch was left out since the table has it, and not since there is nothing in it."""
-    if found is None:
-        return not rows.isEmpty()
-    return any(one.repeated for one in found.tables)
+    return not rows.isEmpty() if result is None else result.is_repeated

@@ -1,25 +1,20 @@
-"""Arguments of a write that mean the same for every format."""
+"""Arguments of a write that mean the same for several formats."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import InvalidRequest
-from penstock.lake.write_jobs import SaveMode
+from penstock.lake.write_jobs import SaveMode, job_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from penstock.spark.requests import WriteRequest
 
 OVERWRITE_SETTING: Final = "spark.sql.sources.partitionOverwriteMode"
-
-
 _SPARKS_ERROR: Final = frozenset({"errorifexists", "default"})
-
-
 _OURS: Final = ("penstock.", "mapreduce.fileoutputcommitter.")
-
-
 _COMMITTERS: Final = frozenset({
     "path",
     "spark.sql.sources.commitprotocolclass",
@@ -45,14 +40,34 @@ def is_dynamic(text: str) -> bool:
     return name == "dynamic"
 
 
-def is_dynamic_to(spark: SparkSession, mode: SaveMode, replace_where: str | None) -> bool:
-    """Whether a session says so, for a write that does not say it itself.
+def overwrites_partitions(spark: SparkSession, request: WriteRequest) -> bool:
+    """Whether only partitions that get new rows are overwritten: as the write says, or else its session.
 
     What the session says is for plain overwrites: others say what they replace.
     """
-    if mode is not SaveMode.OVERWRITE or replace_where is not None:
+    extra = request.extra
+    if (chosen := extra.get("partition_overwrite")) is not None:
+        return is_dynamic(chosen)
+    if request.mode is not SaveMode.OVERWRITE or extra.get("replace_where") is not None:
         return False
     return is_dynamic(str(spark.conf.get(OVERWRITE_SETTING, "static")))
+
+
+def partition_columns(request: WriteRequest) -> tuple[str, ...] | None:
+    """The columns that a write partitions by. ``InvalidRequest`` for what names no columns."""
+    given = request.extra.get("partition_by")
+    names = (given,) if isinstance(given, str) else None if given is None else tuple(given)
+    check_columns(names)
+    return names
+
+
+def job_of(request: WriteRequest) -> str:
+    """The id of a job: a new one unless its caller names it. ``InvalidRequest`` if it is named twice."""
+    job = request.extra.get("job_id")
+    if job is not None and request.idempotency_key is not None:
+        raise InvalidRequest("'job_id' and 'idempotency_key' are the same for files; give one of them")
+    given = job if job is not None else request.idempotency_key
+    return job_id(None if given is None else str(given), request.key, request.branch_name)
 
 
 def check_columns(names: tuple[str, ...] | None) -> None:

@@ -7,141 +7,47 @@ that no commit names them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, overload
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
-from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound, NotManaged
-from penstock.formats.delta.lake.table import done_before
-from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.writes import creating, filling
-from penstock.formats.delta.spark.writes.orders import Order, check
-from penstock.formats.files.content import FilesTable
-from penstock.formats.files.lake.answers import FilesWritten
-from penstock.formats.files.spark import writing as files
-from penstock.formats.files.spark.orders import FilesOrder, check_not_given, chosen_job, format_of
-from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.lake.installed import require_lance
-from penstock.formats.lance.spark.orders import LANCE, NOT_LANCE, LanceOrder, LanceWritten, order_of
-from penstock.lake import calls
-from penstock.lake.answers import Ratified
-from penstock.lake.table_writing import EXISTS
-from penstock.lake.write_jobs import SaveMode
-from penstock.model.conflicts import Conflict, ConflictKind
+from penstock.errors import InvalidRequest, NotManaged, PenstockError
 from penstock.model.keys import Key
 from penstock.spark.arguments import check_frame
+from penstock.spark.format import (
+    SparkFormat,
+    check_known,
+    check_options,
+    default_format,
+    format_of,
+    named_format,
+    spark_formats,
+)
+from penstock.spark.requests import WriteOptions, WriteRequest, WriteResult
 from penstock.spark.sessions import lake_of
 from penstock.spark.settings import as_text
-from penstock.spark.write_arguments import is_dynamic, is_dynamic_to, mode_of
+from penstock.spark.write_arguments import mode_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from penstock.lake.lake import Lake
 
-TRIES_MAX: Final = 5
-"""How often a job is run because somebody else created the table while it ran."""
-FILES: Final = "is for tables of rows, and does not go with format='{}'"
-ROWS: Final = "is for jobs that write files, and goes with a format of files, such as 'parquet'"
-
-
-@overload
-def write(
-    df: DataFrame,
-    key: str | Key,
-    *,
-    format: None = None,
-    mode: str = ...,
-    branch: str | None = ...,
-    lake: Lake | None = ...,
-    partition_by: str | Sequence[str] | None = ...,
-    replace_where: str | None = ...,
-    partition_overwrite: str | None = ...,
-    merge_schema: bool = ...,
-    overwrite_schema: bool = ...,
-    create: bool = ...,
-    properties: Mapping[str, str] | None = ...,
-    description: str = ...,
-    options: Mapping[str, Any] | None = ...,
-    app_id: str | None = ...,
-    batch: int | None = ...,
-    message: str | None = ...,
-    author: str | None = ...,
-    idempotency_key: str | None = ...,
-) -> Ratified | None: ...
-
-
-@overload
-def write(  # type: ignore[overload-overlap]
-    df: DataFrame,
-    key: str | Key,
-    *,
-    format: Literal["lance"],
-    mode: str = ...,
-    branch: str | None = ...,
-    lake: Lake | None = ...,
-    overwrite_schema: bool = ...,
-    create: bool = ...,
-    properties: Mapping[str, str] | None = ...,
-    options: Mapping[str, Any] | None = ...,
-    job_id: str | UUID | None = ...,
-    message: str | None = ...,
-    author: str | None = ...,
-    idempotency_key: str | None = ...,
-) -> LanceWritten | None: ...
-
-
-@overload
-def write(
-    df: DataFrame,
-    key: str | Key,
-    *,
-    format: str,
-    mode: str = ...,
-    branch: str | None = ...,
-    lake: Lake | None = ...,
-    partition_by: str | Sequence[str] | None = ...,
-    partition_overwrite: str | None = ...,
-    create: bool = ...,
-    properties: Mapping[str, str] | None = ...,
-    options: Mapping[str, Any] | None = ...,
-    job_id: str | UUID | None = ...,
-    job_branch: bool = ...,
-    success_file: bool = ...,
-    timeout_s: float | None = ...,
-    message: str | None = ...,
-    author: str | None = ...,
-    idempotency_key: str | None = ...,
-) -> FilesWritten | None: ...
+_OF_ALL: Final = frozenset({"create", "options", "properties"})
+"""The further arguments of a write that every format takes."""
 
 
 def write(
     df: DataFrame,
     key: str | Key,
     *,
-    format: str | None = None,  # noqa: A002
+    format: str | None = None,  # noqa: A002 - as Spark's writer calls it
     mode: str = "append",
     branch: str | None = None,
     lake: Lake | None = None,
-    partition_by: str | Sequence[str] | None = None,
-    replace_where: str | None = None,
-    partition_overwrite: str | None = None,
-    merge_schema: bool = False,
-    overwrite_schema: bool = False,
-    create: bool = True,
-    properties: Mapping[str, str] | None = None,
-    description: str = "",
-    options: Mapping[str, Any] | None = None,
-    app_id: str | None = None,
-    batch: int | None = None,
-    job_id: str | UUID | None = None,
-    job_branch: bool = False,
-    success_file: bool = False,
-    timeout_s: float | None = None,
     message: str | None = None,
     author: str | None = None,
     idempotency_key: str | None = None,
-) -> Ratified | FilesWritten | LanceWritten | None:
+    **more: Unpack[WriteOptions],
+) -> WriteResult | None:
     """Write the rows of a DataFrame to a table, which is created if it is not there and ``create`` says so.
 
     ``append`` adds them. ``overwrite`` puts them in the place of all rows; with ``partition_overwrite=
@@ -183,143 +89,55 @@ def write(
     vectors of a column have, in a table that is created. ``job_id`` and ``properties`` are as for files.
     """
     check_frame(df)
-    spark, chosen = df.sparkSession, mode_of(mode)
-    by = (partition_by,) if isinstance(partition_by, str) else _tuple(partition_by)
-    dynamic = (
-        is_dynamic_to(spark, chosen, replace_where)
-        if partition_overwrite is None
-        else is_dynamic(partition_overwrite)
-    )
-    texts = {name: as_text(value) for name, value in (options or {}).items()}
-    told = {name: as_text(value) for name, value in (properties or {}).items()}
-    if (files_format := format_of(format)) == LANCE:
-        of_others: dict[str, Any] = {"partition_by": by, "partition_overwrite": partition_overwrite}
-        of_others |= {"replace_where": replace_where, "merge_schema": merge_schema, "app_id": app_id}
-        of_others |= {"batch": batch, "description": description, "job_branch": job_branch}
-        of_others |= {"success_file": success_file, "timeout_s": timeout_s}
-        check_not_given(of_others, NOT_LANCE)
-        found, table = lake_of(spark, lake), Key.parse(key)
-        job = chosen_job(job_id, idempotency_key, table, branch or found.default_branch)
-        is_named = job_id is not None or idempotency_key is not None
-        of_lance = {"is_named": is_named, "create": create, "overwrite_schema": overwrite_schema}
-        to_lance = order_of(chosen, texts, told, job, message, author, **of_lance)
-        return _written_to_lance(df, found, table, branch, to_lance)
-    if files_format is not None:
-        of_rows: dict[str, Any] = {"replace_where": replace_where, "merge_schema": merge_schema}
-        of_rows |= {"overwrite_schema": overwrite_schema, "app_id": app_id, "batch": batch}
-        check_not_given(of_rows | {"description": description}, FILES.format(files_format))
-        found, table = lake_of(spark, lake), Key.parse(key)
-        wanted = FilesOrder(
-            format=files_format,
-            mode=chosen,
-            partition_by=by,
-            is_dynamic=dynamic,
-            options=texts,
-            create=create,
-            success_file=success_file,
-            job_branch=job_branch,
-            job=chosen_job(job_id, idempotency_key, table, branch or found.default_branch),
-            timeout_s=timeout_s,
-            message=message,
-            author=author,
-            properties=told,
-        )
-        return files.write(df, found, table, branch, wanted)
-    of_jobs = {"job_id": job_id, "job_branch": job_branch}
-    check_not_given(of_jobs | {"success_file": success_file, "timeout_s": timeout_s}, ROWS)
-    order = Order(
-        mode=chosen,
-        partition_by=by,
-        replace_where=replace_where,
-        is_dynamic=dynamic,
-        merge_schema=merge_schema,
-        overwrite_schema=overwrite_schema,
-        properties=told,
-        description=description,
-        options=texts,
-        app_id=app_id,
-        batch=batch,
-        said=calls.said(message, author),
+    chosen, source = _format(format)
+    check_write_options(chosen, source, more)
+    request = WriteRequest(
+        lake=lake_of(df.sparkSession, lake),
+        key=Key.parse(key),
+        branch=branch,
+        source=source,
+        mode=mode_of(mode),
+        create=more.get("create", True),
+        options=_texts(more.get("options")),
+        properties=_texts(more.get("properties")),
+        message=message,
+        author=author,
         idempotency_key=idempotency_key,
+        extra=cast("WriteOptions", {name: value for name, value in more.items() if name not in _OF_ALL}),
     )
-    check(order)
-    return _written_once(df, lake_of(spark, lake), Key.parse(key), branch, order, create=create)
-
-
-def _written_to_lance(
-    df: DataFrame, lake: Lake, key: Key, branch: str | None, order: LanceOrder
-) -> LanceWritten | None:
-    require_lance()
-    from penstock.formats.lance.spark import writing as lance
-
-    return lance.write(df, lake, key, branch, order)
-
-
-def _written_once(
-    df: DataFrame, lake: Lake, key: Key, branch: str | None, order: Order, *, create: bool
-) -> Ratified | None:
-    lake.begin_write(makes_lake=create)
-    where = branch if branch is not None else lake.default_branch
     try:
-        return _written(df, lake, key, where, order, create=create)
-    except IdempotencyKeyReused:
-        # Under that key the same may have been written by somebody else while this job ran.
-        known = done_before(lake, [key], where, order.idempotency_key)
-        if known is None:
-            raise
-        return known
+        return chosen.write(df, request)
+    except NotManaged as problem:
+        raise _explained(problem, chosen, request) from None
 
 
-def _written(
-    df: DataFrame, lake: Lake, key: Key, branch: str, order: Order, *, create: bool
-) -> Ratified | None:
-    if (known := done_before(lake, [key], branch, order.idempotency_key)) is not None:
-        return known
-    table = _found(lake, key, branch, order)
-    for left in reversed(range(TRIES_MAX)):
-        if table is not None and order.mode is SaveMode.IGNORE:
-            return None
-        if table is not None and order.mode is SaveMode.ERROR:
-            raise CommitConflict(
-                [Conflict(ConflictKind.FORMAT, key, why="exists already")], EXISTS.format(key=key)
-            )
-        if table is not None:
-            return filling.fill(df, table, order)
-        if not create:
-            raise KeyNotFound(
-                f"there is no '{key}' on '{branch}', and it is not to be created", key=str(key), ref=branch
-            )
-        try:
-            return creating.create(df, lake, key, branch, order)
-        except CommitConflict:
-            if order.mode is SaveMode.ERROR or not left:
-                raise
-            # If somebody else has created it, what that means for this job is decided by what is there now.
-            # Nothing else would become better by another job.
-            table = _found(lake, key, branch, order)
-            if table is None:
-                raise
-    raise AssertionError("the last try returns or raises")
+def check_write_options(chosen: SparkFormat, source: str, given: WriteOptions) -> None:
+    """``InvalidRequest`` for an argument that no write has, or that the format does not take."""
+    check_known(given, _OF_ALL.union(*(one.write_options for one in spark_formats())), "a write")
+    check_options(given, _OF_ALL | chosen.write_options, chosen.others_options.format(source))
 
 
-def _found(lake: Lake, key: Key, branch: str, order: Order) -> JobTable | None:
-    try:
-        return JobTable(lake, key, branch, order.options)
-    except KeyNotFound:
-        return None
-    except NotManaged:
-        kind = lake.table(key, branch).unnoted.type
-        if kind == LanceTable().type:
-            raise NotManaged(
-                f"'{key}' is a Lance table: write to it by format='lance'", key=str(key)
-            ) from None
-        if kind != FilesTable().type:
-            raise
-        raise NotManaged(
-            f"'{key}' is a table of files: say in which format to write, as in format='parquet'",
-            key=str(key),
-        ) from None
+def _format(name: Any) -> tuple[SparkFormat, str]:
+    """The format that a write names, and its name as Spark spells it."""
+    if name is None:
+        return default_format(), ""
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidRequest(f"'format' is the name of one, such as 'parquet', and is given {name!r}")
+    source = name.strip()
+    if "." not in source:  # else it is the name of a class
+        source = source.lower()
+    return named_format(source), source
 
 
-def _tuple(names: Sequence[str] | None) -> tuple[str, ...] | None:
-    return None if names is None else tuple(names)
+def _explained(problem: NotManaged, chosen: SparkFormat, request: WriteRequest) -> PenstockError:
+    """What is said of a table of another format where a write names none."""
+    if not chosen.is_default:
+        return problem
+    there = format_of(request.lake.table(request.key, request.branch_name).unnoted)
+    if there is None or there is chosen:
+        return problem
+    return NotManaged(f"'{request.key}' is a {there.described}: {there.write_hint}", key=str(request.key))
+
+
+def _texts(given: Any) -> dict[str, str]:
+    return {name: as_text(value) for name, value in (given or {}).items()}

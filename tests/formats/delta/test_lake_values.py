@@ -18,6 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import penstock
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.lake import snapshot as delta_snapshot
 from penstock.formats.delta.lake import view as delta_view
 from penstock.formats.delta.rows import stats
 from penstock.lake.lake import Lake
@@ -128,7 +129,7 @@ def test_statistics_of_the_first_release_are_mended_by_one_command(lake: Lake, d
 def test_a_repair_does_not_bring_back_a_file_that_went_meanwhile(lake: Lake) -> None:
     with patch.object(stats, "_is_zero", lambda _: False):
         table = lake.create_table(KEY, data=pa.table({"id": [1], "f": [-0.0]}))
-    load, others = delta_view.load, [lambda: table.overwrite(pa.table({"id": [2], "f": [1.0]}))]
+    load, others = delta_snapshot.load, [lambda: table.overwrite(pa.table({"id": [2], "f": [1.0]}))]
 
     def then(*given: Any) -> Any:
         snapshot = load(*given)

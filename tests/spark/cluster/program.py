@@ -19,10 +19,9 @@ import msgspec
 
 import penstock.spark
 from penstock.errors import PenstockError
-from penstock.formats.files.lake.answers import FilesWritten
-from penstock.lake.answers import Ratified
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Patience, Remote
+from penstock.spark.requests import WriteResult
 from tests.spark.cluster.jobs import Answer, Job
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def _answer(spark: SparkSession, lake: Lake, job: Job) -> Answer:
     return Answer(commit="" if done is None or done.commit is None else done.commit.id)
 
 
-def _written(spark: SparkSession, lake: Lake, job: Job) -> Ratified | FilesWritten | None:
+def _written(spark: SparkSession, lake: Lake, job: Job) -> WriteResult | None:
     rows = _rows(spark, job)
     if job.is_plain:
         _write_plainly(rows, job)

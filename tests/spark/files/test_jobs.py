@@ -15,7 +15,6 @@ import pytest
 
 import penstock
 from penstock.errors import InvalidRequest, JobOver, OutcomeUnknown, PenstockError, Unavailable
-from penstock.formats.files.lake.answers import FilesWritten
 from penstock.formats.files.lake.calls import AbortJob, BeginJob, WriteFiles
 from penstock.kernel.reachable import silent
 from penstock.lake.call import Call
@@ -23,6 +22,7 @@ from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
 from penstock.spark import JobsMeet
+from penstock.spark.requests import WriteResult
 from penstock.spark.sessions import session
 from tests.spark.files.cases import (
     WAIT_S,
@@ -32,6 +32,7 @@ from tests.spark.files.cases import (
     ids,
     in_pool,
     jobs,
+    repeated,
     rows,
     save,
 )
@@ -58,7 +59,7 @@ def test_property_6_a_job_that_is_repeated_is_told_what_it_came_to_and_spark_doe
 ) -> None:
     first = save(rows(spark, 0), **{argument: name})
     after_writing(monkeypatch, lambda: pytest.fail("Spark has run"))
-    assert save(rows(spark, 0), mode="error", **{argument: name}) == first
+    assert save(rows(spark, 0), mode="error", **{argument: name}) == repeated(first)
     assert len(lake.log()) == 1
     assert ids(lake, "raw.events") == [0, 1, 2]
 
@@ -164,7 +165,7 @@ def test_property_23_a_job_that_has_landed_cannot_be_aborted(spark: SparkSession
 def test_property_25_of_two_attempts_of_a_job_the_newer_one_lands(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    newer: list[FilesWritten | None] = []
+    newer: list[WriteResult | None] = []
 
     def begin_again() -> None:
         if not newer:
@@ -176,7 +177,7 @@ def test_property_25_of_two_attempts_of_a_job_the_newer_one_lands(
         save(rows(spark, 0), job_id="nightly")
     assert ids(lake, "raw.events") == [10, 11, 12]
     assert in_pool(lake) == {one.address for one in entries(lake, "raw.events")}
-    assert save(rows(spark, 0), job_id="nightly") == newer[0]
+    assert save(rows(spark, 0), job_id="nightly") == repeated(newer[0])
 
 
 def test_a_job_that_takes_too_long_does_not_land(
@@ -271,7 +272,7 @@ def test_a_job_may_work_on_a_branch_of_its_own_which_is_gone_afterwards(
     assert done.commit is not None
     assert lake.log(limit=1)[0].id == done.commit.id
     assert done.commit.properties["penstock.job"] == ("b" * 32,)
-    assert save(rows(spark, 10), job_branch=True, job_id="b" * 32) == done
+    assert save(rows(spark, 10), job_branch=True, job_id="b" * 32) == repeated(done)
 
 
 def test_overwrites_on_branches_of_their_own_do_not_unite(spark: SparkSession, lake: Lake) -> None:

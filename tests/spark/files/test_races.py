@@ -19,6 +19,7 @@ from penstock.formats.files.lake.calls import NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.spark import write
+from penstock.spark.requests import WriteResult
 from tests.spark.files.cases import (
     WAIT_S,
     after_writing,
@@ -41,13 +42,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::penstock.spark.job.concurrent_j
 Folders = dict[str, list[int]]
 
 
-def committed(done: FilesWritten | PenstockError | None) -> str:
-    assert isinstance(done, FilesWritten)
+def committed(done: WriteResult | FilesWritten | PenstockError | None) -> str:
+    assert isinstance(done, WriteResult | FilesWritten)
     assert done.commit is not None
     return done.commit.id
 
 
-def in_order(lake: Lake, *done: FilesWritten | PenstockError | None) -> list[int]:
+def in_order(lake: Lake, *done: WriteResult | PenstockError | None) -> list[int]:
     """The numbers of some jobs, in the order in which they landed."""
     landed = [one.id for one in reversed(lake.log())]
     return sorted(range(len(done)), key=lambda number: landed.index(committed(done[number])))
@@ -90,7 +91,7 @@ def test_property_39_error_is_refused_at_the_commit_where_another_job_was_first(
         partial(save, rows(spark, 0), mode="error"),
         partial(save, rows(spark, 10), mode=other),
     )
-    won = [one for one in done if isinstance(one, FilesWritten)]
+    won = [one for one in done if isinstance(one, WriteResult)]
     refused = [one for one in done if isinstance(one, PenstockError)]
     if other == "error" or refused:
         (problem,) = refused
@@ -114,7 +115,7 @@ def test_property_40_of_two_that_ignore_one_writes_and_the_other_does_nothing(
     assert len(lake.log()) == 1
 
 
-def dynamic(df: Any) -> Callable[[], FilesWritten | None]:
+def dynamic(df: Any) -> Callable[[], WriteResult | None]:
     return partial(save, df, mode="overwrite", partition_by="p", partition_overwrite="dynamic")
 
 
@@ -161,13 +162,13 @@ def test_property_44_sixty_four_jobs_on_one_branch_all_land(
     start = Barrier(with_spark + others)
     after_writing(monkeypatch, lambda: start.wait(WAIT_S))
 
-    def plain(number: int) -> FilesWritten | None:
+    def plain(number: int) -> FilesWritten:
         folder = new_folder(lake.id, UUID(int=number), time.time_ns() // 1000)
         file = NewFile(path=f"n={number}/part", size=1)
         start.wait(WAIT_S)
         return lake.do(WriteFiles(key=Key.parse("raw.events"), folder=folder, added=(file,)))
 
-    def job(number: int) -> FilesWritten | None:
+    def job(number: int) -> WriteResult | FilesWritten | None:
         return save(rows(spark, number)) if number < with_spark else plain(number)
 
     with ThreadPoolExecutor(with_spark + others) as threads:

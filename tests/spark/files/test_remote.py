@@ -13,7 +13,7 @@ from penstock.formats.files.lake import beside as files_beside
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from tests.remote.serving import serving
-from tests.spark.files.cases import after_writing, entries, ids, in_pool, jobs, rows, save
+from tests.spark.files.cases import after_writing, entries, ids, in_pool, jobs, repeated, rows, save
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ def test_a_job_lands_once_and_is_known_to_all(
 ) -> None:
     monkeypatch.setattr(files_beside, "SENT_MAX", 1)
     first = save(rows(spark, 0, parts=(1, 2)), lake=remote, partition_by="p", job_id="nightly")
-    assert save(rows(spark, 0, parts=(1, 2)), lake=remote, job_id="nightly") == first
+    assert save(rows(spark, 0, parts=(1, 2)), lake=remote, job_id="nightly") == repeated(first)
     assert ids(lake, "raw.events") == ids(remote, "raw.events") == [10, 11, 12, 20, 21, 22]
     assert [one.state for one in jobs(lake)] == [JobState.COMMITTED]
 

@@ -10,9 +10,8 @@ import pytest
 
 import penstock
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, PenstockError
-from penstock.formats.files.spark import driver
 from penstock.lake.lake import Lake
-from penstock.spark import read, session, write
+from penstock.spark import driver, read, session, write
 from penstock.spark.failures import MARK, unwrap
 from penstock.spark.jar import is_loaded
 from tests.spark.files.cases import ids, jobs, rows

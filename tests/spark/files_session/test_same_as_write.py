@@ -16,11 +16,10 @@ from penstock.formats.files.lake import beside as files_beside
 from penstock.formats.files.lake import sessions as files_sessions
 from penstock.formats.files.lake.calls import BeginJob, ListOfFiles, WriteFiles
 from penstock.formats.files.lake.sessions import STEPS, Deciding, SessionWrite
-from penstock.formats.files.spark import driver
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
-from penstock.spark import JobsMeet, read, write
+from penstock.spark import JobsMeet, driver, read, write
 from penstock.spark.failures import unwrap
 from penstock.spark.jar import is_loaded
 from penstock.wire.json import decode

@@ -12,10 +12,9 @@ import pytest
 
 import penstock
 from penstock.errors import CommitConflict, InvalidKey, InvalidRequest, PenstockError
-from penstock.formats.files.spark import driver
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
-from penstock.spark import configure, read, session
+from penstock.spark import configure, driver, read, session
 from penstock.spark.failures import unwrap
 from penstock.spark.jar import COMMIT_PROTOCOL_SETTING, is_loaded
 from penstock.spark.settings import LAKE, LAKE_ID, TABLES

@@ -13,10 +13,10 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.formats.lance.spark import output
-from penstock.formats.lance.spark.orders import LanceWritten
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.spark import write
+from penstock.spark.requests import WriteResult
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,8 +54,8 @@ def rows(spark: SparkSession, first: int, count: int = 3, tasks: int = 1) -> Dat
     return found.selectExpr("id", "array(float(id), float(1)) AS v")
 
 
-def save(df: DataFrame, key: str = ITEMS, mode: str = "append", **more: Any) -> LanceWritten | None:
-    done: LanceWritten | None = write(df, key, format="lance", mode=mode, **more)
+def save(df: DataFrame, key: str = ITEMS, mode: str = "append", **more: Any) -> WriteResult | None:
+    done: WriteResult | None = write(df, key, format="lance", mode=mode, **more)
     return done
 
 
@@ -63,7 +63,7 @@ def after_writing(monkeypatch: pytest.MonkeyPatch, happen: Callable[[], Any]) ->
     """Have something happen whenever a job has written its fragments, and before it commits them."""
     original = output.run
 
-    def run(*given: Any) -> output.Output:
+    def run(*given: Any) -> output.LanceOutput:
         done = original(*given)
         happen()
         return done

@@ -17,6 +17,7 @@ from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.server.access import Guarded
 from penstock.spark import read, write
+from penstock.spark.requests import ReadRequest
 from tests.server.access import caller
 from tests.spark.lance_tables.cases import ITEMS, dataset, head, rows, save
 
@@ -133,8 +134,8 @@ def test_a_version_whose_files_lance_removed_is_gone_for_good(spark: SparkSessio
 def test_only_columns_that_are_needed_are_read(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0))
     table = lake.at().table(ITEMS)
-    assert reading.rows(spark, table, columns=["ID"]).columns == ["id"]
-    assert reading.rows(spark, table, where="`id` > 1", columns=["v"]).columns == ["id", "v"]
+    assert reading.rows(spark, table, ReadRequest(columns=["ID"])).columns == ["id"]
+    assert reading.rows(spark, table, ReadRequest(where="`id` > 1", columns=["v"])).columns == ["id", "v"]
     assert [one.id for one in read(spark, ITEMS, where="v[0] > 1", columns=["id"]).collect()] == [2]
     with pytest.raises(InvalidRequest, match="the table has no column 'nope'"):
         read(spark, ITEMS, columns=["nope"])

@@ -24,7 +24,7 @@ def test_a_table_is_created_with_its_rows_in_one_commit(spark: SparkSession, lak
     done = save(rows(spark, 0, 6, tasks=2), options={"vector.v": 2}, message="first", author="ada")
     assert done is not None
     assert done.commit is not None
-    assert (done.version, done.rows, done.fragments) == (1, 6, 2)
+    assert (done.version, done.rows) == (1, 6)
     (commit,) = lake.log()
     assert (commit.id, commit.message, commit.authors) == (done.commit.id, "first", ("ada",))
     told = {name: values[0] for name, values in commit.properties.items()}

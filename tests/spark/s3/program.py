@@ -22,7 +22,7 @@ from penstock.spark.sessions import lake_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.lake.answers import Ratified
+    from penstock.spark.requests import WriteResult
 
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 KEY = "sales.orders"
@@ -113,7 +113,7 @@ def changes(spark: SparkSession) -> Any:
     return sorted(list(row) for row in feed.collect())
 
 
-def _version(made: Ratified | None) -> int | None:
+def _version(made: WriteResult | None) -> int | None:
     return None if made is None else made.version
 
 

@@ -9,7 +9,7 @@ from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
 from penstock.formats.delta.protocol.paths import path_fault
 from penstock.formats.delta.rows.stats import indexed_leaves
 from penstock.formats.delta.spark.job.actions import file_actions
-from penstock.formats.delta.spark.job.jobs import WrittenFile
+from penstock.formats.delta.spark.job.outputs import ParquetOutput
 from penstock.formats.rows.schema import Field, StructType, write_schema
 
 
@@ -46,7 +46,7 @@ def _table(*partitions: Field) -> Metadata:
     )
 
 
-def _file(name: str, partition: str, rows: int = 1, is_change: bool = False) -> WrittenFile:
-    return WrittenFile(
+def _file(name: str, partition: str, rows: int = 1, is_change: bool = False) -> ParquetOutput:
+    return ParquetOutput(
         name=name, partition=partition, is_change=is_change, size=10, modified_ms=20, rows=rows, columns=()
     )

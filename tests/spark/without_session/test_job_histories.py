@@ -14,7 +14,7 @@ from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.protocol.actions import Add, Txn
 from penstock.formats.delta.rows.writing import write_files
 from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.source.target import Planned, Target, Written, target_of
+from penstock.formats.delta.spark.source.target import Planned, SourceTarget, TaskMessage, target_of
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
@@ -74,13 +74,13 @@ def test_what_a_job_wrote_for_another_history_is_refused_and_removed(
     assert 7 in dev.to_arrow()["id"].to_pylist()
 
 
-def written(lake: Lake) -> tuple[Target, list[Written]]:
+def written(lake: Lake) -> tuple[SourceTarget, list[TaskMessage]]:
     """What tasks of ``format("penstock")`` wrote, and the table as they knew it."""
     options = options_of({"lake": lake.url, "table": KEY, "ref": "dev"})
     target = target_of(options, schema_of(SCHEMA), is_overwrite=False)
     lines = target.write(numbers(7).to_batches())
     planned = Planned(id=target.id, version=target.version, tip=target.tip, began_s=target.began.time_s)
-    return target, [Written(lines, "query", planned)]
+    return target, [TaskMessage(lines, "query", planned)]
 
 
 @pytest.mark.parametrize("way", [merged_into, created_anew])

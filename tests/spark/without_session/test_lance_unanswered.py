@@ -15,8 +15,8 @@ from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, G
 from penstock.formats.lance.lake.jobs import Committed
 from penstock.formats.lance.spark import committing, creating, writing
 from penstock.formats.lance.spark.earlier import earlier
-from penstock.formats.lance.spark.orders import LanceOrder, LanceWritten
-from penstock.formats.lance.spark.output import Output
+from penstock.formats.lance.spark.orders import LanceOrder
+from penstock.formats.lance.spark.output import LanceOutput
 from penstock.lake.call import Call, Said
 from penstock.lake.calls import CommitOperations, GetOutcome
 from penstock.lake.lake import Lake
@@ -24,6 +24,7 @@ from penstock.lake.transactions.calls import CommitTransaction
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.keys import Key
 from penstock.model.transactions import TransactionState
+from penstock.spark.requests import WriteResult
 from tests.lance.tables import ids_at, rows, written
 from tests.sweep.tables import LateClock
 
@@ -54,7 +55,7 @@ def lake(tmp_path: Path, clock: LateClock) -> Iterator[Lake]:
         yield opened
 
 
-def run(lake: Lake, branch: str, fails: BaseException | None = None) -> LanceWritten | Committed:
+def run(lake: Lake, branch: str, fails: BaseException | None = None) -> WriteResult | Committed:
     """What a driver does for a job that creates a table; its tasks are one file. It may fail after them."""
     from lance.fragment import write_fragments
 
@@ -63,10 +64,10 @@ def run(lake: Lake, branch: str, fails: BaseException | None = None) -> LanceWri
     with creating.declared(lake, ITEMS, branch, ORDER) as new:
         fragments = write_fragments(rows([1, 2, 3]), new.about.folder, mode="create")
         files = tuple(f"data/{file.path}" for one in fragments for file in one.files)
-        done = Output(fragments=tuple(one.to_json() for one in fragments), rows=3, files=files)
+        done = LanceOutput(fragments=tuple(one.to_json() for one in fragments), rows=3, files=files)
         if fails is not None:
             raise fails
-        proposal = committing.Proposal(
+        proposal = committing.LanceProposal(
             key=ITEMS,
             branch=new.branch,
             job=new.job,
@@ -231,7 +232,7 @@ def created(lake: Lake) -> None:
     with creating.declared(lake, ITEMS, "main", ORDER) as new:
         written(lake.lance(new.branch), "items", ids=[1, 2, 3])
         files = tuple(f"data/{one.name}" for one in Path(new.about.folder, "data").iterdir())
-        with writing._removed_if_refused(lake, new.about, Output(fragments=(), rows=3, files=files)):
+        with writing._removed_if_refused(lake, new.about, LanceOutput(fragments=(), rows=3, files=files)):
             new.land(Said(message="create"))
 
 

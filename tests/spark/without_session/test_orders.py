@@ -11,7 +11,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.spark.writes.orders import Order, check
 from penstock.lake.call import Said
 from penstock.lake.write_jobs import SaveMode
-from penstock.spark.write_arguments import is_dynamic, mode_of
+from penstock.spark.write_arguments import check_columns, is_dynamic, mode_of
 
 
 def order(**chosen: Any) -> Order:
@@ -98,4 +98,4 @@ def test_what_is_no_text_is_refused_as_any_other_name_that_is_none(ask: Callable
 
 def test_columns_to_partition_by_are_named() -> None:
     with pytest.raises(InvalidRequest, match="'partition_by' names columns"):
-        check(order(partition_by=(3,)))
+        check_columns((3,))  # type: ignore[arg-type]

@@ -223,7 +223,7 @@ def test_a_branch_that_was_set_back_behind_the_stream_is_noticed(
 def test_new_columns_end_the_stream_and_are_read_after_a_restart(
     lake: Lake, table: penstock.lake.table.Table
 ) -> None:
-    from penstock.formats.delta.spark.source.target import Written, target_of
+    from penstock.formats.delta.spark.source.target import TaskMessage, target_of
 
     stream = stream_of(lake)
     start = stream.latestOffset(stream.initialOffset(), all_available())
@@ -231,7 +231,7 @@ def test_new_columns_end_the_stream_and_are_read_after_a_restart(
     told = options_of({"lake": lake.url, "table": KEY, "mergeschema": "true"})
     job = target_of(told, schema_of(wider), is_overwrite=False)
     rows_ = pa.RecordBatch.from_pylist([{"id": 4, "price": 2.5}], schema=wider)
-    job.commit(lake, [Written(job.write([rows_]))], job.id, None)
+    job.commit(lake, [TaskMessage(job.write([rows_]))], job.id, None)
     with pytest.raises(InvalidRequest, match=r"price.*start the query again"):
         list(batches(stream, start))
     assert list(batches(stream_of(lake, wider), start)) == [[4]]

@@ -19,6 +19,7 @@ FORMAT: Final = TableFormat(
         "table.delta": "penstock.formats.delta.lake.view:DeltaView",
     },
     server_imports=("penstock.formats.delta.lake.handlers",),
+    spark="penstock.formats.delta.spark.format:DeltaSpark",
     commands={
         "delta": Command(
             "penstock.formats.delta.cli.commands:delta",

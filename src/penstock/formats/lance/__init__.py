@@ -21,6 +21,7 @@ FORMAT: Final = TableFormat(
         "lake.lance": "penstock.formats.lance.lake.members:open_namespace",
         "table.to_lance": "penstock.formats.lance.lake.members:open_dataset",
     },
+    spark="penstock.formats.lance.spark.format:LanceSpark",
     commands={
         "lance": Command(
             "penstock.formats.lance.cli.commands:lance",

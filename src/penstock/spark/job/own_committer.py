@@ -11,23 +11,16 @@ from penstock.spark import jar
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
 COMMITTER: Final = {
     # Clusters often set the second version, which shows files of attempts that fail later.
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
-
-
 _RENAMED: Final = (
     "files are written through Spark's own committer, and each is renamed once, in a bucket by a copy, "
     "because %s. To have them written straight to their place: %s"
 )
-
-
 _WARNED: Final[WeakSet[Any]] = WeakSet()
-
-
 _LOG: Final = logging.getLogger("penstock.spark")
 
 

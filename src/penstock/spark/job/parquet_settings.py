@@ -21,7 +21,7 @@ TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
 MICROSECONDS: Final = {TIMESTAMPS: "TIMESTAMP_MICROS"}
 
 
-class _Held:
+class _HeldSetting:
     """A setting of a session that jobs hold right now."""
 
     def __init__(self, before: str | None) -> None:
@@ -30,7 +30,7 @@ class _Held:
         self.jobs = 0
 
 
-_HELD: Final[dict[tuple[str, str], _Held]] = {}
+_HELD: Final[dict[tuple[str, str], _HeldSetting]] = {}
 """By session and name."""
 _LOCK: Final = Lock()
 
@@ -47,7 +47,7 @@ def held_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[No
         for name, value in wanted.items():
             held = _HELD.get((session, name))
             if held is None:
-                held = _HELD[session, name] = _Held(_said(spark, name))
+                held = _HELD[session, name] = _HeldSetting(_said(spark, name))
                 if held.before != value:
                     spark.conf.set(name, value)
             held.jobs += 1

@@ -17,6 +17,7 @@ from penstock.formats.rows.partition_values import Value
 from penstock.lake.scan_files import STRICT, ScanFile, pack_scan_files
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
+from penstock.spark.scan import manifests
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
@@ -56,8 +57,6 @@ def frame(
     """
     if jar.has_classes(spark):
         return _with_jar(spark, place, files, columns, constants, how)
-    from penstock.spark.scan import manifests
-
     strict = replace(how, options={**STRICT, **how.options})
     return manifests.scan(spark, place, files, columns, constants, strict, parse_value)
 

@@ -32,22 +32,18 @@ from penstock.formats.delta.protocol.durations import TOMBSTONE_RETENTION, durat
 from penstock.formats.delta.protocol.properties import CHANGE_DATA_FEED, is_on
 from penstock.formats.delta.rows.inside import name_inside
 from penstock.formats.delta.spark.scan import scans
-from penstock.formats.delta.spark.scan.columns import Columns
+from penstock.formats.delta.spark.scan.columns import FileColumns
 from penstock.formats.delta.spark.scan.deletions import NONE, Words, with_deleted
 from penstock.formats.delta.spark.scan.older_schemas import unreadable
 from penstock.formats.delta.spark.scan.scans import Piece
 from penstock.formats.rows.schema import Field
 from penstock.lake.table import Table
 from penstock.model.clock import now_us, utc
-from penstock.model.keys import Key
-from penstock.spark.arguments import check_version
-from penstock.spark.sessions import lake_of
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.lake.lake import Lake
 
 _TYPE: Final = Field(name=CHANGE_TYPE, type="string", nullable=True)
 _ORIGIN: Final = (
@@ -60,33 +56,12 @@ Group: TypeAlias = tuple[bool, frozenset[str]]
 """Whether files hold ``CHANGE_TYPE``, and which columns they do not hold, by their names there."""
 
 
-def changes(
-    spark: SparkSession,
-    key: str | Key,
-    from_version: int,
-    to_version: int | None = None,
-    *,
-    ref: str | None = None,
-    lake: Lake | None = None,
-) -> DataFrame:
-    """The changes of a table from one version to another, both included; to the latest if none is named.
-
-    Rows have the columns that the table has at the last of these versions, and ``_change_type``,
-    ``_commit_version`` and ``_commit_timestamp`` beside them. ``ref`` says on which branch, at which tag or
-    commit the table is looked at.
-
-    ``InvalidRequest`` if the table did not record its changes at one of the versions, or if its columns were
-    others there that the last one cannot show; ``VersionNotFound`` if there is no such version, or if its
-    commit or its data is there no more.
-    """
-    found = lake_of(spark, lake)
-    check_version(from_version, "from_version")
-    check_version(to_version, "to_version")
-    table = found.at(ref).table(key)
+def read_changes(spark: SparkSession, table: Table, first: int, last: int | None) -> DataFrame:
+    """The changes of a table from one version to another, both included; to the latest if none is named."""
     log = table.get_commits()
-    wanted = _versions(log, from_version, to_version)
+    wanted = _versions(log, first, last)
     metadata = table.snapshot(wanted[-1]).metadata
-    feed = _Feed(table, log, found.places.at(log.location), metadata)
+    feed = _Feed(table, log, table.lake.places.at(log.location), metadata)
     groups: dict[Group, list[Piece]] = {}
     for piece in feed.pieces(wanted):
         held = piece.file.partition_values or {}
@@ -95,7 +70,7 @@ def changes(
         scans.read(
             spark,
             feed.place,
-            Columns(metadata, partition_by),
+            FileColumns(metadata, partition_by),
             pieces,
             beside=(_TYPE,) if has_type else (),
             constants=_ORIGIN if has_type else (_TYPE, *_ORIGIN),
@@ -105,7 +80,7 @@ def changes(
     return reduce(lambda one, other: one.union(other), parts)
 
 
-class _Commit(msgspec.Struct, frozen=True):
+class _FeedCommit(msgspec.Struct, frozen=True):
     """What a version of a table did."""
 
     version: int
@@ -139,7 +114,7 @@ class _Feed:
             self._check_there(metadata, commit, found)
             yield from found
 
-    def _commits(self, versions: range) -> Iterator[_Commit]:
+    def _commits(self, versions: range) -> Iterator[_FeedCommit]:
         for found in commits_of(self._log, self.place, versions):
             if found.data is None:
                 raise VersionNotFound(
@@ -156,7 +131,7 @@ class _Feed:
                     table=self.place.url,
                     file=found.name,
                 ) from None
-            yield _Commit(found.version, self._time_ms(found.name, actions), actions)
+            yield _FeedCommit(found.version, self._time_ms(found.name, actions), actions)
 
     def _time_ms(self, name: str, actions: Sequence[Action]) -> int:
         """When a version was made: by its own word, or in old versions by the time of its file."""
@@ -167,7 +142,7 @@ class _Feed:
         there = self.place.look(name)
         return 0 if there is None else there.modified_us // 1000
 
-    def _of(self, commit: _Commit) -> Iterator[Piece]:
+    def _of(self, commit: _FeedCommit) -> Iterator[Piece]:
         written = [one for one in commit.actions if isinstance(one, Cdc)]
         if written:
             yield from (Piece(one, commit.origin) for one in written)
@@ -187,7 +162,7 @@ class _Feed:
         for left, gone in before.values():
             yield Piece(left, ("delete", *commit.origin), gone, is_inverse=True)
 
-    def _removed(self, commit: _Commit) -> Iterator[Remove]:
+    def _removed(self, commit: _FeedCommit) -> Iterator[Remove]:
         """The files that a version removed, with what is needed to read them."""
         found = [one for one in commit.actions if isinstance(one, Remove) and one.data_change]
         if all(one.partition_values is not None and one.size is not None for one in found):
@@ -237,7 +212,7 @@ class _Feed:
             up_to=up_to,
         )
 
-    def _check_removed(self, commit: _Commit) -> None:
+    def _check_removed(self, commit: _FeedCommit) -> None:
         """The same for what the first version removed. It was written with the columns of the one before."""
         if not any(isinstance(one, Remove) and one.data_change for one in commit.actions):
             return
@@ -252,7 +227,7 @@ class _Feed:
                 version=commit.version,
             )
 
-    def _check_there(self, metadata: Metadata, commit: _Commit, pieces: Sequence[Piece]) -> None:
+    def _check_there(self, metadata: Metadata, commit: _FeedCommit, pieces: Sequence[Piece]) -> None:
         """``VersionNotFound`` if files of a version are gone. They may be, once nobody has to keep them."""
         kept_ms = duration_ms(metadata.configuration, TOMBSTONE_RETENTION)
         if kept_ms is None or commit.timestamp_ms > now_us() // 1000 - kept_ms:
@@ -271,7 +246,7 @@ class _Feed:
                 )
 
 
-def _between(file: Add, old: Words, new: Words, commit: _Commit) -> Iterator[Piece]:
+def _between(file: Add, old: Words, new: Words, commit: _FeedCommit) -> Iterator[Piece]:
     """The rows of a file that only one of its two deletion vectors names."""
     for change, picked in (("delete", new.without(old)), ("insert", old.without(new))):
         if picked.rows:

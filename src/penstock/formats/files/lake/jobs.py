@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
 from penstock.errors import (
@@ -38,7 +38,7 @@ from penstock.kernel.bring import MergeOptions
 from penstock.kernel.rows import live
 from penstock.lake.asked import asked
 from penstock.lake.call import Call
-from penstock.lake.embedded import Embedded, first
+from penstock.lake.handling import first
 from penstock.model.commits import Commit, CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.jobs import (
@@ -52,6 +52,9 @@ from penstock.model.jobs import (
 )
 from penstock.model.operations import Change
 from penstock.model.references import Kind
+
+if TYPE_CHECKING:
+    from penstock.lake.embedded import Embedded
 
 logger = logging.getLogger("penstock")
 
@@ -144,7 +147,7 @@ class JobAnswers:
             key=job.commit_key,
             asked=partial(asked, call),
         )
-        return self._told(outcome)
+        return describe_written(self._lake, outcome)
 
     def _merged(
         self, call: files_calls.WriteFiles, change: Change, meta: CommitMeta, job: Job
@@ -200,11 +203,6 @@ class JobAnswers:
             with suppress(HistoryExpired):
                 commit = Commit.of(job.commit, self._kernel.history.commit(job.commit))
         return FilesWritten(commit=commit, head=head.hex())
-
-    def _told(self, outcome: Outcome) -> FilesWritten:
-        from penstock.formats.files.lake.handlers import written
-
-        return written(self._lake, outcome)
 
     def _drop(self, branches: Iterable[str]) -> None:
         """Remove branches that attempts made which are over; what cannot go now, goes with the next sweep."""
@@ -355,3 +353,14 @@ def _is_beside(job: Job, mine: Job) -> bool:
 def _text(text: str) -> str:
     """What is told for people, in a form that can be stored."""
     return text[:TEXT_MAX_CHARS].encode(errors="replace").decode()
+
+
+def describe_written(lake: Embedded, outcome: Outcome) -> FilesWritten:
+    """What a write came to, as it is answered."""
+    if not outcome.commits:
+        return FilesWritten(head=outcome.head.hex())
+    commit = outcome.commits[-1]
+    return FilesWritten(
+        commit=Commit.of(commit, outcome.newest or lake.kernel.history.commit(commit)),
+        head=outcome.head.hex(),
+    )

@@ -22,8 +22,9 @@ from penstock.formats.files.lake.answers import FilesWritten, JobBegun
 from penstock.formats.files.lake.calls import AbortJob, WriteFiles
 from penstock.formats.files.lake.pool import pool_of
 from penstock.lake.job_files import is_refusal, remove_files
-from penstock.model.commits import EMPTY_COMMIT_ID
+from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.jobs import TEXT_MAX_CHARS, JobState
+from penstock.spark.requests import WriteResult
 
 if TYPE_CHECKING:
     from penstock.formats.files.lake.saving import FilesJob
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("penstock.spark")
 
 
-class Attempt:
+class JobAttempt:
     """One try of a job to write a table."""
 
     def __init__(self, lake: Lake, order: FilesJob, job: str) -> None:
@@ -72,15 +73,17 @@ class Attempt:
         """Whether an earlier attempt of the job has landed, so that there is nothing left to do."""
         return self._begun.job.state is JobState.COMMITTED
 
-    def earlier(self) -> FilesWritten | None:
+    def earlier(self) -> WriteResult | None:
         """What the attempt came to that has landed; nothing if it changed nothing."""
-        commit = self._begun.job.commit
-        if commit in ("", EMPTY_COMMIT_ID):
+        landed = self._begun.job.commit
+        if landed in ("", EMPTY_COMMIT_ID):
             return None
+        commit: Commit | None = None
         with suppress(HistoryExpired):
-            (found,) = self.lake.log(commit, via=self.branch, limit=1)
-            return FilesWritten(commit=found, head=commit)
-        return FilesWritten(head=commit)
+            (commit,) = self.lake.log(landed, via=self.branch, limit=1)
+        return WriteResult(
+            key=self.order.key, branch=self.branch, commit=commit, job=self.job, is_repeated=True
+        )
 
     def commit(self, call: WriteFiles) -> FilesWritten:
         """Send the job's one commit. ``OutcomeUnknown`` names the job, by which it can be asked again."""

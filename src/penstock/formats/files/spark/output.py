@@ -39,7 +39,7 @@ _NO_SOURCE: Final = ("[DATA_SOURCE_NOT_FOUND]", "Failed to find data source")
 _AVRO: Final = "org.apache.spark:spark-avro_2.13"
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class OutputTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Where a job writes, and how."""
 
     pool: Place
@@ -53,7 +53,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """For Spark's writer."""
 
 
-def run(df: DataFrame, target: Target, attempt: UUID) -> Output:
+def run(df: DataFrame, target: OutputTarget, attempt: UUID) -> Output:
     """Write all rows, and return the files that hold them, each row once. Without rows there are no files.
 
     ``attempt`` is new for every run. ``InvalidRequest`` for a format that this Spark has not, or that does
@@ -82,7 +82,7 @@ def run(df: DataFrame, target: Target, attempt: UUID) -> Output:
     return done
 
 
-def _protocolled(spark: Any, writer: DataFrameWriter, target: Target, attempt: UUID) -> list[JobFile]:
+def _protocolled(spark: Any, writer: DataFrameWriter, target: OutputTarget, attempt: UUID) -> list[JobFile]:
     writer = writer.options(**{"penstock.attempt": attempt.hex, "penstock.footers": "false"})
     writer.save(_address(target))
     files = take_files(spark, attempt, TaskFile)
@@ -91,7 +91,7 @@ def _protocolled(spark: Any, writer: DataFrameWriter, target: Target, attempt: U
     return [one.job_file for one in files]
 
 
-def _adopted(writer: DataFrameWriter, target: Target) -> list[JobFile]:
+def _adopted(writer: DataFrameWriter, target: OutputTarget) -> list[JobFile]:
     writer.options(**own_committer.COMMITTER).save(_address(target))
     is_disk = "://" not in target.pool.url
     found = [
@@ -137,7 +137,7 @@ def _count(counted: Any) -> int | None:
     return found
 
 
-def _address(target: Target) -> str:
+def _address(target: OutputTarget) -> str:
     return spark_address(f"{target.pool.url.rstrip('/')}/{target.folder.rstrip('/')}")
 
 
@@ -157,7 +157,7 @@ def _refusals_told(name: str) -> Iterator[None]:
         ) from None
 
 
-def _writes_no_files(target: Target) -> InvalidRequest:
+def _writes_no_files(target: OutputTarget) -> InvalidRequest:
     return InvalidRequest(
         f"Spark's data source '{target.format}' does not write files through Spark's commit protocol, so "
         "that nobody can tell what it wrote; give a format of files, such as 'parquet'",

@@ -10,7 +10,7 @@ into the files for them, as it does for a directory; then partition columns come
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,6 +23,7 @@ from penstock.formats.files.lake.partition_columns import PartitionColumns, Rule
 from penstock.formats.files.lake.paths import as_folder
 from penstock.formats.files.lake.scan import scan_files, scan_layout
 from penstock.spark import jar
+from penstock.spark.requests import ReadOptions, ReadRequest
 from penstock.spark.scan.frames import How, frame
 from penstock.spark.scan.origins import origin_of
 from penstock.spark.schemas import quoted
@@ -35,29 +36,22 @@ if TYPE_CHECKING:
     from penstock.lake.table import Table
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reader says of how files are to be read, beside what the table's last job said."""
-
-    format: str | None = None
-    schema: str | StructType | None = None
-    options: Mapping[str, Any] = {}
-    folder: str = ""
-
-    @property
-    def is_said(self) -> bool:
-        return self != Wanted()
-
-
-def rows(spark: SparkSession, table: Table, wanted: Wanted = Wanted()) -> DataFrame:
+def rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
     """The rows of a table of files, at the commit that ``table`` names by its id.
 
     ``NotManaged`` if it is none, ``InvalidRequest`` if it is not known how to read it: no format, no columns,
     paths that do not agree on partition columns, files that Spark would leave out without a word.
     """
-    table.note_read(as_folder(wanted.folder))
+    if request.version is not None or request.timestamp is not None:
+        raise InvalidRequest(
+            f"'{table.key}' is a table of files, which has no versions of its own: name a commit as 'ref'",
+            table=str(table.key),
+        )
+    folder = as_folder(request.extra.get("folder", ""))
+    table.note_read(folder)
     about = table.lake.do(GetFilesTable(key=table.key, at=table.ref, via=table.via))
-    layout = _layout(about, wanted)
-    listing = ListFiles(key=table.key, at=table.ref, via=table.via, prefix=as_folder(wanted.folder))
+    layout = _layout(about, request.extra)
+    listing = ListFiles(key=table.key, at=table.ref, via=table.via, prefix=folder)
     found = table.lake.pages(listing, None, lambda last: {"after": last.path})
     files = [one for one in found if is_data(one.path)]
     return _Scan(spark, table, layout, files).rows()
@@ -74,11 +68,16 @@ class _Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Whether rows have their columns in the order of the schema."""
 
 
-def _layout(about: FilesAbout, wanted: Wanted) -> _Layout:
-    given = {name: as_text(value) for name, value in wanted.options.items()}
-    found = scan_layout(about, wanted.format, given)
-    schema = wanted.schema if wanted.schema is not None else _parsed(found.schema)
-    return _Layout(format=found.format, options=found.options, schema=schema, has_order=wanted.schema is None)
+def _layout(about: FilesAbout, extra: ReadOptions) -> _Layout:
+    given = {name: as_text(value) for name, value in (extra.get("options") or {}).items()}
+    found = scan_layout(about, extra.get("format"), given)
+    schema = extra.get("schema")
+    return _Layout(
+        format=found.format,
+        options=found.options,
+        schema=schema if schema is not None else _parsed(found.schema),
+        has_order=schema is None,
+    )
 
 
 def _parsed(schema: str) -> StructType | None:

@@ -13,17 +13,18 @@ import msgspec
 from penstock.errors import CommitConflict, InvalidRequest, KeyNotFound
 from penstock.formats.files.lake import beside as files_beside
 from penstock.formats.files.lake import saving as files_saving
-from penstock.formats.files.lake.answers import FilesAbout, FilesWritten, TableLayout
+from penstock.formats.files.lake.answers import FilesAbout, TableLayout
 from penstock.formats.files.lake.calls import GetFilesTable
 from penstock.formats.files.lake.saving import FilesJob
 from penstock.formats.files.spark import output
-from penstock.formats.files.spark.attempts import Attempt
-from penstock.formats.files.spark.orders import FilesOrder, check
+from penstock.formats.files.spark.attempts import JobAttempt
+from penstock.formats.files.spark.orders import FilesOrder
 from penstock.lake.write_jobs import SaveMode, check_new_key
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
 from penstock.spark import jar
 from penstock.spark.job.concurrent_jobs import tell_of_others
+from penstock.spark.requests import WriteResult
 from penstock.spark.scan.origins import reads_of
 from penstock.spark.schemas import is_case_sensitive
 
@@ -32,24 +33,23 @@ if TYPE_CHECKING:
 
     from penstock.lake.lake import Lake
 
-STACK: Final = 3
+STACK: Final = 4
 """How far up from here the caller of ``penstock.spark.write`` is."""
 AS_THE_TABLE: Final = (
     "\n  The table is partitioned so; partition_by=() overwrites it with files of no partition."
 )
 
 
-def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: FilesOrder) -> FilesWritten | None:
+def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: FilesOrder) -> WriteResult | None:
     """Write the rows of a DataFrame as files of a table; ``None`` if that changes nothing.
 
     ``CommitConflict`` if the table is not as the mode wants it when the commit has its turn, ``JobOver`` if
     the job was aborted, superseded or took too long. Whatever it fails for, the table stays as it was, and
     the job can never land afterwards; only after ``OutcomeUnknown`` it may have, and asking again tells.
     """
-    check(order)
     lake.begin_write(makes_lake=order.create)
     job = _job(df.sparkSession, key, branch, order)
-    attempt = Attempt(lake, job, order.job)
+    attempt = JobAttempt(lake, job, order.job)
     if attempt.is_over:
         return attempt.earlier()
     with attempt.aborted_if_it_fails():
@@ -70,8 +70,8 @@ def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: FilesO
         return _committed(df, attempt, job, order)
 
 
-def _committed(df: DataFrame, attempt: Attempt, job: FilesJob, order: FilesOrder) -> FilesWritten | None:
-    target = output.Target(
+def _committed(df: DataFrame, attempt: JobAttempt, job: FilesJob, order: FilesOrder) -> WriteResult | None:
+    target = output.OutputTarget(
         pool=attempt.pool,
         folder=attempt.folder,
         format=order.format,
@@ -85,7 +85,11 @@ def _committed(df: DataFrame, attempt: Attempt, job: FilesJob, order: FilesOrder
     written = attempt.commit(
         files_saving.commit(job, attempt.job, attempt.fence.hex, attempt.folder, done, marker)
     )
-    return None if written.commit is None else written
+    if written.commit is None:
+        return None
+    return WriteResult(
+        key=job.key, branch=attempt.branch, commit=written.commit, rows=done.rows, job=attempt.job
+    )
 
 
 def _job(spark: SparkSession, key: Key, branch: str | None, order: FilesOrder) -> FilesJob:

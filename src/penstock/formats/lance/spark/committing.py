@@ -12,11 +12,11 @@ from penstock.lake.call import Said
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
-    from penstock.formats.lance.spark.output import Output
+    from penstock.formats.lance.spark.output import LanceOutput
     from penstock.lake.lake import Lake
 
 
-class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+class LanceProposal(msgspec.Struct, frozen=True, kw_only=True):
     """What a job wants to commit."""
 
     key: Key
@@ -36,7 +36,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """How often Lance tries to make a version on top of others'."""
 
 
-def commit(lake: Lake, base: Any, proposal: Proposal) -> Committed:
+def commit(lake: Lake, base: Any, proposal: LanceProposal) -> Committed:
     """Commit fragments to a table, as it was opened, or to the folder of one that has no version.
 
     Raises as ``JobNamespace.run``.
@@ -69,11 +69,11 @@ def commit(lake: Lake, base: Any, proposal: Proposal) -> Committed:
     )
 
 
-def _operation(proposal: Proposal) -> Any:
+def _operation(proposal: LanceProposal) -> Any:
     from lance import LanceOperation as Lance
     from lance.fragment import FragmentMetadata
 
-    output: Output = proposal.output
+    output: LanceOutput = proposal.output
     fragments = [FragmentMetadata.from_json(json.dumps(one)) for one in output.fragments]
     if proposal.schema is None:
         return Lance.Append(fragments)

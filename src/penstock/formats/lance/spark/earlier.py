@@ -9,17 +9,18 @@ from penstock.formats.lance.lake.answers import LanceAbout
 from penstock.formats.lance.lake.calls import GetLanceTable
 from penstock.formats.lance.lake.jobs import landed, require_changed
 from penstock.formats.lance.spark.creating import landed_before
-from penstock.formats.lance.spark.orders import LanceOrder, LanceWritten
+from penstock.formats.lance.spark.orders import LanceOrder
 from penstock.lake.calls import GetCommit
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
 from penstock.model.transactions import PREFIX
+from penstock.spark.requests import WriteResult
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
 
 
-def earlier(lake: Lake, key: Key, branch: str, order: LanceOrder) -> LanceWritten | None:
+def earlier(lake: Lake, key: Key, branch: str, order: LanceOrder) -> WriteResult | None:
     """What a job came to that was done before; ``None`` if it was not.
 
     ``IdempotencyKeyReused`` if its id is that of something else, which did not write to the table.
@@ -56,5 +57,12 @@ def _require_there(lake: Lake, branch: str, order: LanceOrder, then: LanceAbout)
         )
 
 
-def _written(branch: str, order: LanceOrder, then: LanceAbout, commit: Commit | None) -> LanceWritten:
-    return LanceWritten(key=then.key, branch=branch, version=then.version or 0, commit=commit, job=order.job)
+def _written(branch: str, order: LanceOrder, then: LanceAbout, commit: Commit | None) -> WriteResult:
+    return WriteResult(
+        key=then.key,
+        branch=branch,
+        version=then.version or 0,
+        commit=commit,
+        job=order.job,
+        is_repeated=True,
+    )

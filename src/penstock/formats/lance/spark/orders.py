@@ -10,21 +10,21 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.lake.call import Said
 from penstock.lake.write_jobs import SaveMode, check_properties
-from penstock.model.commits import Commit
 from penstock.model.keys import Key
 from penstock.spark import jar
+from penstock.spark.requests import WriteRequest
+from penstock.spark.write_arguments import job_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.formats.lance.spark.output import Output
+    from penstock.formats.lance.spark.output import LanceOutput
 
 LANCE: Final = "lance"
 VECTOR: Final = "vector."
 """How options begin that say how many numbers the vectors of a column have."""
 _NUMBERS: Final = ("max_rows_per_file", "max_bytes_per_file")
 STORAGE_VERSION: Final = "data_storage_version"
-NOT_LANCE: Final = "does not go with format='lance'"
 
 
 class LanceOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,49 +47,25 @@ class LanceOrder(msgspec.Struct, frozen=True, kw_only=True):
     """Of the commit."""
 
 
-class LanceWritten(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job that wrote to a Lance table came to."""
-
-    key: Key
-    branch: str
-    version: int
-    """Of the table, that has the rows."""
-    commit: Commit | None
-    """Of the lake, or of the transaction that it was written in."""
-    job: str
-    rows: int | None = None
-    """How many were written; nothing if an earlier attempt of the job wrote them."""
-    fragments: int | None = None
-
-
-def order_of(
-    mode: SaveMode,
-    options: Mapping[str, str],
-    properties: dict[str, str],
-    job: str,
-    message: str | None,
-    author: str | None,
-    *,
-    is_named: bool,
-    create: bool,
-    overwrite_schema: bool,
-) -> LanceOrder:
+def order_of(request: WriteRequest) -> LanceOrder:
     """What a caller asks for; ``InvalidRequest`` for what does not go together, or is not the caller's to
     say."""
-    if overwrite_schema and mode is not SaveMode.OVERWRITE:
-        raise InvalidRequest(f"'overwrite_schema' goes with mode='overwrite', not with '{mode}'")
-    check_properties(properties)
+    overwrite_schema = request.extra.get("overwrite_schema", False)
+    if overwrite_schema and request.mode is not SaveMode.OVERWRITE:
+        raise InvalidRequest(f"'overwrite_schema' goes with mode='overwrite', not with '{request.mode}'")
+    check_properties(request.properties)
+    is_named = request.extra.get("job_id") is not None or request.idempotency_key is not None
     return LanceOrder(
-        mode=mode,
+        mode=request.mode,
         overwrite_schema=overwrite_schema,
-        vectors=_vectors_of(options),
-        options=dict(_writer_options(options)),
-        create=create,
-        job=job,
+        vectors=_vectors_of(request.options),
+        options=dict(_writer_options(request.options)),
+        create=request.create,
+        job=job_of(request),
         is_named=is_named,
-        message=message,
-        author=author,
-        properties=properties,
+        message=request.message,
+        author=request.author,
+        properties=request.properties,
     )
 
 
@@ -141,7 +117,7 @@ def _number(name: str, value: str) -> int:
 # -- what is told ------------------------------------------------------------------------------------------
 
 
-def said(spark: SparkSession, key: Key, order: LanceOrder, done: Output) -> Said:
+def said(spark: SparkSession, key: Key, order: LanceOrder, done: LanceOutput) -> Said:
     """What the commit says of itself, so that the history tells what ran."""
     told: dict[str, tuple[str, ...]] = {name: (value,) for name, value in order.properties.items()}
     told |= {

@@ -34,7 +34,7 @@ DATA: Final = "data/"
 """Where below a table's folder its fragments' files are."""
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class FragmentTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Where a job writes, and how."""
 
     place: Any
@@ -48,7 +48,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """For Lance's writer."""
 
 
-class Output(msgspec.Struct, frozen=True, kw_only=True):
+class LanceOutput(msgspec.Struct, frozen=True, kw_only=True):
     """What a job has written."""
 
     fragments: tuple[Any, ...]
@@ -65,7 +65,7 @@ class _Message(msgspec.Struct, frozen=True):
     fragments: list[Any]
 
 
-def run(df: DataFrame, target: Target) -> Output:
+def run(df: DataFrame, target: FragmentTarget) -> LanceOutput:
     """Write all rows, and return the fragments that hold them, each row once.
 
     ``InvalidRequest`` for values that the table cannot have; else whatever Spark raises comes through. What
@@ -87,7 +87,7 @@ def remove(place: Place, files: Iterable[str]) -> None:
         remove_files(place, [*files])
 
 
-def _output(messages: Iterable[_Message]) -> Output:
+def _output(messages: Iterable[_Message]) -> LanceOutput:
     by_partition: dict[int, _Message] = {}
     for one in messages:
         if by_partition.setdefault(one.partition, one) is not one:
@@ -95,7 +95,7 @@ def _output(messages: Iterable[_Message]) -> Output:
                 f"Spark told twice of what partition {one.partition} wrote; nothing was committed"
             )
     fragments = tuple(one for _, told in sorted(by_partition.items()) for one in told.fragments)
-    return Output(
+    return LanceOutput(
         fragments=fragments,
         rows=sum(one["physical_rows"] for one in fragments),
         files=tuple(DATA + file["path"] for one in fragments for file in one["files"]),

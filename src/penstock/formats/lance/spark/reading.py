@@ -21,6 +21,7 @@ from penstock.formats.lance.spark.schemas import readable
 from penstock.formats.lance.spark.travelling import travelling
 from penstock.formats.rows.arrow_types import pa
 from penstock.model.names import parse_time
+from penstock.spark.requests import ReadRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,29 +32,22 @@ TASKS_MAX: Final = 10_000
 """Where a table has more fragments, a task reads several."""
 
 
-def rows(
-    spark: SparkSession,
-    table: Table,
-    *,
-    version: int | None = None,
-    timestamp: str | datetime | None = None,
-    where: str | None = None,
-    columns: Sequence[str] | None = None,
-) -> DataFrame:
+def rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
     """The rows of a Lance table, at the commit that ``table`` names by its id.
 
     Rows for which ``where`` is true are all there, and perhaps others. Of the columns, those that are named
-    here or by ``where`` are there. ``VersionNotFound`` without such a version, ``InvalidRequest`` for columns
-    of types that Spark has not.
+    as ``columns`` or by ``where`` are there. ``VersionNotFound`` without such a version, ``InvalidRequest``
+    for columns of types that Spark has not.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    version, timestamp, where = request.version, request.timestamp, request.where
     if version is not None and timestamp is not None:
         raise InvalidRequest("a table is read at a version or at a time, not at both")
     if version is None:
         table.note_read()
     opened = _opened(table.unnoted, version, timestamp)
-    schema = readable(_needed(opened.schema, where, columns))
+    schema = readable(_needed(opened.schema, where, request.columns))
     shown = from_arrow_schema(schema)
     zone = spark.conf.get("spark.sql.session.timeZone", None)
     fragments = [one.fragment_id for one in opened.get_fragments()]

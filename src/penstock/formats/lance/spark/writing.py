@@ -19,22 +19,22 @@ from penstock.formats.lance.lake.calls import GetLanceTable
 from penstock.formats.lance.lake.failures import conflict, told
 from penstock.formats.lance.lake.jobs import Committed
 from penstock.formats.lance.spark import committing, creating, output
-from penstock.formats.lance.spark.committing import Proposal
+from penstock.formats.lance.spark.committing import LanceProposal
 from penstock.formats.lance.spark.earlier import earlier
 from penstock.formats.lance.spark.orders import (
     LanceOrder,
-    LanceWritten,
     check_storage_version,
     said,
     told_to_lance,
 )
-from penstock.formats.lance.spark.output import Output, Target
+from penstock.formats.lance.spark.output import FragmentTarget, LanceOutput
 from penstock.formats.lance.spark.schemas import Fit, arrow_of, fit, new_schema
 from penstock.formats.lance.spark.travelling import travelling
 from penstock.lake.job_files import Began, is_refusal
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
+from penstock.spark.requests import WriteResult
 from penstock.spark.schemas import is_case_sensitive
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ SENDS_MAX: Final = 20
 """How often its commit is made anew, for the table as it is then."""
 
 
-def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: LanceOrder) -> LanceWritten | None:
+def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: LanceOrder) -> WriteResult | None:
     """Write the rows of a DataFrame to a Lance table; ``None`` if that changes nothing.
 
     ``InvalidRequest`` if the rows do not fit the table, as far as types tell before anything is written.
@@ -101,7 +101,7 @@ def _folder(about: LanceAbout | None) -> tuple[str, bool] | None:
 
 def _created(
     df: DataFrame, lake: Lake, key: Key, branch: str, order: LanceOrder, given: Any
-) -> LanceWritten | None:
+) -> WriteResult | None:
     if not order.create:
         raise KeyNotFound(
             f"there is no '{key}' on '{branch}', and it is not to be created", key=str(key), ref=branch
@@ -122,7 +122,7 @@ def _created(
 
 def _filled(
     df: DataFrame, lake: Lake, about: LanceAbout, branch: str, order: LanceOrder, given: Any
-) -> LanceWritten | None:
+) -> WriteResult | None:
     key = about.key
     if about.version is not None and order.mode is SaveMode.IGNORE:
         return None
@@ -161,11 +161,11 @@ def _opened(lake: Lake, key: Key, branch: str) -> Any:
 
 def _run(
     df: DataFrame, lake: Lake, about: LanceAbout, fitting: Fit, order: LanceOrder, opened: Any = None
-) -> Output:
+) -> LanceOutput:
     began, options = Began.now(lake), dict(order.options)
     if opened is not None and order.mode is SaveMode.OVERWRITE:
         options.setdefault("data_storage_version", opened.data_storage_version)
-    target = Target(
+    target = FragmentTarget(
         place=lake.places.at(about.folder),
         dataset=about.folder if opened is None else travelling(opened),
         fit=fitting,
@@ -190,9 +190,9 @@ def _every(schema: Any) -> Fit:
 
 
 def _proposal(
-    df: DataFrame, about: LanceAbout, branch: str, order: LanceOrder, done: Output, schema: Any
-) -> Proposal:
-    return Proposal(
+    df: DataFrame, about: LanceAbout, branch: str, order: LanceOrder, done: LanceOutput, schema: Any
+) -> LanceProposal:
+    return LanceProposal(
         key=about.key,
         branch=branch,
         job=order.job,
@@ -203,7 +203,7 @@ def _proposal(
     )
 
 
-def _committed(lake: Lake, about: LanceAbout, base: Any, proposal: Proposal) -> Committed:
+def _committed(lake: Lake, about: LanceAbout, base: Any, proposal: LanceProposal) -> Committed:
     """Commit what was written. What a refused commit has left is removed, for nobody else can name it."""
     with _removed_if_refused(lake, about, proposal.output):
         for left in reversed(range(SENDS_MAX)):
@@ -219,7 +219,7 @@ def _committed(lake: Lake, about: LanceAbout, base: Any, proposal: Proposal) -> 
 
 
 @contextmanager
-def _removed_if_refused(lake: Lake, about: LanceAbout, done: Output) -> Iterator[None]:
+def _removed_if_refused(lake: Lake, about: LanceAbout, done: LanceOutput) -> Iterator[None]:
     try:
         yield
     except PenstockError as problem:
@@ -228,7 +228,7 @@ def _removed_if_refused(lake: Lake, about: LanceAbout, done: Output) -> Iterator
         raise
 
 
-def _again(lake: Lake, about: LanceAbout, base: Any, proposal: Proposal) -> Any:
+def _again(lake: Lake, about: LanceAbout, base: Any, proposal: LanceProposal) -> Any:
     """The table as it is now, if fragments that were written for it as it was are still some of its own.
 
     ``CommitConflict`` if they are to have the columns that it had, and it has others by now.
@@ -246,13 +246,14 @@ def _again(lake: Lake, about: LanceAbout, base: Any, proposal: Proposal) -> Any:
     return opened
 
 
-def _written(key: Key, branch: str, order: LanceOrder, done: Output, committed: Committed) -> LanceWritten:
-    return LanceWritten(
+def _written(
+    key: Key, branch: str, order: LanceOrder, done: LanceOutput, committed: Committed
+) -> WriteResult:
+    return WriteResult(
         key=key,
         branch=branch,
         version=committed.version,
         commit=committed.commit,
         job=order.job,
         rows=done.rows,
-        fragments=len(done.fragments),
     )

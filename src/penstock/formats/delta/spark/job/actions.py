@@ -8,11 +8,13 @@ from urllib.parse import quote
 from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
 from penstock.formats.delta.rows.stats import Leaf
 from penstock.formats.delta.spark.job.footers import stats_of
-from penstock.formats.delta.spark.job.jobs import WrittenFile
+from penstock.formats.delta.spark.job.outputs import ParquetOutput
 from penstock.formats.delta.spark.job.partitions import fields_of, values_of
 
 
-def file_actions(files: Sequence[WrittenFile], metadata: Metadata, leaves: Sequence[Leaf]) -> list[Add | Cdc]:
+def file_actions(
+    files: Sequence[ParquetOutput], metadata: Metadata, leaves: Sequence[Leaf]
+) -> list[Add | Cdc]:
     """What a commit says of files, in their order; files without rows are left out.
 
     ``leaves`` are the columns that they have statistics of.

@@ -20,7 +20,13 @@ from uuid import UUID
 
 from penstock.errors import PenstockError, Unavailable
 from penstock.formats.delta.protocol.paths import BRANCH_DATA
-from penstock.formats.delta.spark.job.jobs import BOUND_MAX_BYTES, CHANGES, Column, Target, WrittenFile
+from penstock.formats.delta.spark.job.outputs import (
+    BOUND_MAX_BYTES,
+    CHANGES,
+    FooterColumn,
+    JobTarget,
+    ParquetOutput,
+)
 from penstock.formats.delta.spark.scan.tails import tail
 from penstock.formats.rows.arrow_types import pa, pq
 from penstock.spark.addresses import spark_address
@@ -38,7 +44,7 @@ READERS: Final = 8
 _PACKED: Final = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
 
 
-def run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
+def run(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutput]:
     """As ``jobs.run``. ``Unavailable`` if the files do not hold as many rows as Spark says it wrote."""
     from pyspark.sql import functions as f
 
@@ -62,7 +68,9 @@ def run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
     return files + changes
 
 
-def _written(df: DataFrame, target: Target, folder: str, *, is_change: bool = False) -> list[WrittenFile]:
+def _written(
+    df: DataFrame, target: JobTarget, folder: str, *, is_change: bool = False
+) -> list[ParquetOutput]:
     """Write rows into a folder that nobody else uses. If that fails, nothing is left of it, as far as
     possible."""
     from pyspark.sql import Observation
@@ -83,7 +91,7 @@ def _written(df: DataFrame, target: Target, folder: str, *, is_change: bool = Fa
     return files
 
 
-def _adopted(place: Place, folder: str, target: Target, *, is_change: bool = False) -> list[WrittenFile]:
+def _adopted(place: Place, folder: str, target: JobTarget, *, is_change: bool = False) -> list[ParquetOutput]:
     """What a finished job has left in its folder."""
     entries = [one for one in place.entries(folder) if _is_data(one.key.removeprefix(f"{folder}/"))]
     durable.keep(place, (one.key for one in entries))
@@ -97,12 +105,12 @@ def _is_data(name: str) -> bool:
     return first != "_temporary" and last.endswith(".parquet") and not last.startswith((".", "_"))
 
 
-def _file(place: Place, folder: str, entry: Entry, target: Target, is_change: bool) -> WrittenFile:
+def _file(place: Place, folder: str, entry: Entry, target: JobTarget, is_change: bool) -> ParquetOutput:
     data = tail(place, entry.key, entry.size)
     if data is None:
         raise Unavailable(f"{place.url}/{entry.key} was written and cannot be read; nothing was committed")
     footer = pq.read_metadata(pa.BufferReader(data))
-    return WrittenFile(
+    return ParquetOutput(
         name=entry.key,
         partition=entry.key.removeprefix(f"{folder}/").rpartition("/")[0],
         is_change=is_change,
@@ -116,7 +124,7 @@ def _file(place: Place, folder: str, entry: Entry, target: Target, is_change: bo
 # -- footers -----------------------------------------------------------------------------------------------
 
 
-def _columns(footer: Any, wanted: Sequence[Sequence[str]]) -> tuple[Column, ...]:
+def _columns(footer: Any, wanted: Sequence[Sequence[str]]) -> tuple[FooterColumn, ...]:
     """What a footer says of columns. Two whose paths it spells alike are passed over."""
     spelled = [".".join(path) for path in wanted]
     places: dict[str, int] = {}
@@ -133,23 +141,23 @@ def _columns(footer: Any, wanted: Sequence[Sequence[str]]) -> tuple[Column, ...]
     )
 
 
-def _column(footer: Any, path: tuple[str, ...], at: int) -> Column:
+def _column(footer: Any, path: tuple[str, ...], at: int) -> FooterColumn:
     type_ = footer.schema.column(at).physical_type
     nulls, bounds = 0, []
     for number in range(footer.num_row_groups):
         chunk = footer.row_group(number).column(at)
         its = chunk.statistics
         if its is None or not its.has_null_count:
-            return Column(path=path, type=type_, nulls=-1)
+            return FooterColumn(path=path, type=type_, nulls=-1)
         nulls += its.null_count
         if its.null_count < chunk.num_values:
             bounds.append(_bounds(its, type_))
     if not bounds or None in bounds:
-        return Column(path=path, type=type_, nulls=nulls)
+        return FooterColumn(path=path, type=type_, nulls=nulls)
     known = [one for one in bounds if one is not None]
     low = min((one[0] for one in known), key=lambda value: _order(value, type_))
     high = max((one[1] for one in known), key=lambda value: _order(value, type_))
-    return Column(path=path, type=type_, nulls=nulls, min=_bytes(low, type_), max=_bytes(high, type_))
+    return FooterColumn(path=path, type=type_, nulls=nulls, min=_bytes(low, type_), max=_bytes(high, type_))
 
 
 def _bounds(its: Any, type_: str) -> tuple[Any, Any] | None:
@@ -178,7 +186,7 @@ def _bytes(value: Any, type_: str) -> bytes:
 # -- storage -----------------------------------------------------------------------------------------------
 
 
-def _check_rows(files: Iterable[WrittenFile], rows: int, place: Place) -> None:
+def _check_rows(files: Iterable[ParquetOutput], rows: int, place: Place) -> None:
     found = sum(one.rows for one in files)
     if found != rows:
         raise Unavailable(

@@ -12,7 +12,7 @@ from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.constraints import Constraint, constraints_of
 from penstock.formats.delta.rows.constraint_checks import violation
-from penstock.formats.delta.spark.job.jobs import CHANGES
+from penstock.formats.delta.spark.job.outputs import CHANGES
 from penstock.formats.rows.schema import Field, parse_schema
 from penstock.spark.analysis import analysing
 from penstock.spark.refusals import refusal

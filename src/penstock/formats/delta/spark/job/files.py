@@ -17,6 +17,7 @@ from penstock.formats.delta.spark.job import jobs
 from penstock.formats.delta.spark.job.actions import file_actions
 from penstock.formats.delta.spark.job.constraints import constrained
 from penstock.formats.delta.spark.job.footers import told_leaves
+from penstock.formats.delta.spark.job.outputs import JobTarget
 from penstock.formats.delta.spark.job.partitions import fields_of, named_for_directories
 from penstock.formats.delta.spark.job.stored_columns import as_stored
 from penstock.formats.delta.spark.writes.schemas import check_names
@@ -52,7 +53,7 @@ def write_files(
     check_names(metadata)
     fields = fields_of(metadata)
     leaves = told_leaves(indexed_leaves(metadata, clustering))
-    target = jobs.Target(
+    target = JobTarget(
         place=lake.places.at(location),
         partition_by=tuple(stored_name(one) for one in fields),
         has_changes=has_changes,
@@ -74,7 +75,7 @@ def write_files(
     return actions
 
 
-def _name_max_bytes(target: jobs.Target) -> int | None:
+def _name_max_bytes(target: JobTarget) -> int | None:
     """How long the name of a partition's directory may be; ``None`` where none is made, or not on a disk."""
     return None if target.prefix_length or "://" in target.place.url else NAME_MAX_BYTES
 

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from penstock.formats.delta.rows.stats import Leaf, cut_largest, cut_smallest, stats_json, written_bound
-from penstock.formats.delta.spark.job.jobs import BOUND_MAX_BYTES, Column, WrittenFile
+from penstock.formats.delta.spark.job.outputs import BOUND_MAX_BYTES, FooterColumn, ParquetOutput
 from penstock.formats.rows.schema import Type
 
 _NUMBERS: Final = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
@@ -26,14 +26,14 @@ def told_leaves(leaves: Sequence[Leaf]) -> tuple[Leaf, ...]:
     return tuple(one for one in leaves if isinstance(one.kind, str))
 
 
-def stats_of(file: WrittenFile, leaves: Sequence[Leaf]) -> str:
+def stats_of(file: ParquetOutput, leaves: Sequence[Leaf]) -> str:
     """What ``add.stats`` holds for a file."""
     told = {one.path: one for one in file.columns}
     return stats_json(file.rows, _figures(leaves, told))
 
 
 def _figures(
-    leaves: Sequence[Leaf], told: dict[tuple[str, ...], Column]
+    leaves: Sequence[Leaf], told: dict[tuple[str, ...], FooterColumn]
 ) -> Iterator[tuple[Leaf, int | None, Any, Any]]:
     for leaf in leaves:
         if (column := told.get(leaf.stored)) is not None:
@@ -41,12 +41,12 @@ def _figures(
             yield leaf, nulls, _smallest(leaf.kind, column), _largest(leaf.kind, column)
 
 
-def _smallest(kind: Type, column: Column) -> Any:
+def _smallest(kind: Type, column: FooterColumn) -> Any:
     value = _value(kind, column.type, column.min)
     return cut_smallest(value) if isinstance(value, str) else written_bound(kind, value)
 
 
-def _largest(kind: Type, column: Column) -> Any:
+def _largest(kind: Type, column: FooterColumn) -> Any:
     value = _value(kind, column.type, column.max)
     return cut_largest(value) if isinstance(value, str) else written_bound(kind, value)
 

@@ -10,31 +10,22 @@ committer decides which files are in it, and what is there afterwards is the lis
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import msgspec
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.spark.job import adopting
+from penstock.formats.delta.spark.job.outputs import CHANGES, JobTarget, ParquetOutput
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
 from penstock.spark.job.parquet_settings import MICROSECONDS, held_settings
 from penstock.spark.job.task_files import take_files
-from penstock.storage.places import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
-
-CHANGES: Final = "__is_cdc"
-"""A column of booleans: whether a row is one of the change data feed. It comes before the partition
-columns."""
-
-
-BOUND_MAX_BYTES: Final = 512
-"""How much of a text is told as a bound: more than any statistics keep of it."""
-
 
 SETTINGS: Final = {
     **MICROSECONDS,
@@ -43,8 +34,6 @@ SETTINGS: Final = {
     "spark.sql.parquet.fieldId.write.enabled": "true",
 }
 """Of the session, while it writes files of a Delta table."""
-
-
 CALENDARS: Final = (
     "spark.sql.parquet.datetimeRebaseModeInWrite",
     "spark.sql.parquet.int96RebaseModeInWrite",
@@ -52,56 +41,7 @@ CALENDARS: Final = (
 """In which calendar a session counts the days that it writes."""
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a job writes, and how."""
-
-    place: Place
-    """The table's."""
-    partition_by: tuple[str, ...] = ()
-    has_changes: bool = False
-    """Whether the rows have the column ``CHANGES``."""
-    subdirectory: str = ""
-    """A folder below the table that all its files go into."""
-    prefix_length: int = 0
-    """The length of a random folder name that stands in for the partition's; 0 for none."""
-    columns: tuple[tuple[str, ...], ...] = ()
-    """Of which columns, or parts of structs, the bounds are wanted."""
-    options: Mapping[str, str] = {}
-    """For Spark's Parquet writer."""
-
-
-class Column(msgspec.Struct, frozen=True):
-    """What the footer of a file says of a column."""
-
-    path: tuple[str, ...]
-    type: str
-    """How Parquet keeps its values, such as ``INT32``; empty if it does not say."""
-    nulls: int
-    """-1 if it does not say."""
-    min: bytes | None = None
-    """In Parquet's plain encoding, times in microseconds; of a long text the beginning, ``BOUND_MAX_BYTES``.
-    ``None`` if the footer does not say."""
-    max: bytes | None = None
-
-
-class WrittenFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that a job has written, as its task tells of it."""
-
-    name: str
-    """Below the table's root, as it is: not percent-encoded."""
-    partition: str
-    """The directory of its partition, as Spark spells it; empty without one."""
-    size: int
-    modified_ms: int
-
-    is_change: bool = msgspec.field(name="isChange", default=False)
-    """Whether its rows are of the change data feed."""
-    rows: int = -1
-    """-1 if its footer was not read."""
-    columns: tuple[Column, ...] = ()
-
-
-def run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
+def run(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutput]:
     """Write all rows, and return the files that hold them, each row once.
 
     ``job`` is new for every run. Whatever Spark raises comes through; no list is given then.
@@ -112,10 +52,8 @@ def run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
         return _run(df, target, job)
 
 
-def _run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
+def _run(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutput]:
     if not jar.is_loaded(df.sparkSession):
-        from penstock.formats.delta.spark.job import adopting
-
         return adopting.run(df, target, job)
     columns = msgspec.json.encode(target.columns).decode()
     settings = {
@@ -130,7 +68,7 @@ def _run(df: DataFrame, target: Target, job: UUID) -> list[WrittenFile]:
     if by:
         writer = writer.partitionBy(*by)
     writer.parquet(spark_address(target.place.url))
-    files = take_files(df.sparkSession, job, WrittenFile)
+    files = take_files(df.sparkSession, job, ParquetOutput)
     if files is None:
         setting = jar.COMMIT_PROTOCOL_SETTING
         used = df.sparkSession.conf.get(setting, None) or "its own"

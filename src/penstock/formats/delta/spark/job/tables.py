@@ -110,7 +110,7 @@ class JobTable:
         """Write rows as files of the table, and return the actions that would make them part of it.
 
         The rows have exactly the table's columns: those of ``metadata``, if it is to get others. With changes
-        they also have ``jobs.CHANGES``, and those for which it is true have ``_change_type``: these become
+        they also have ``CHANGES``, and those for which it is true have ``_change_type``: these become
         files of the change data feed.
 
         ``InvalidRequest`` for rows that the table cannot have, and ``UnsupportedFeature`` if it asks for more

@@ -19,6 +19,7 @@ from penstock.formats.rows.arrow_types import loosened
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
 from penstock.spark.analysis import analysing
 from penstock.spark.refusals import refusal
+from penstock.spark.requests import Values
 from penstock.spark.schemas import quoted, spark_schema
 
 if TYPE_CHECKING:
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
 
 Path: TypeAlias = tuple[str, ...]
 """A column, or a part of one, by the names that the table has for them."""
-Values: TypeAlias = Mapping[str, Any]
-"""By the names of columns, with a part of a struct as ``address.city``: SQL text, a ``Column``, or any other
-value of Python as itself."""
-
 _STEPS: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 
 

@@ -14,26 +14,31 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.spark.rewrites import rewriting
-from penstock.formats.delta.spark.rewrites.assigning import Path, Values, assigned, expression, lacking, row
+from penstock.formats.delta.spark.rewrites.assigning import Path, assigned, expression, lacking, row
 from penstock.formats.delta.spark.rewrites.choosing import (
     check_deterministic,
     check_of_one_row,
     necessary_of_target,
     region,
 )
-from penstock.formats.delta.spark.rewrites.rewriting import DELETE, INSERT, KEEP, Rewrite
+from penstock.formats.delta.spark.rewrites.rewriting import KEEP, Rewrite
 from penstock.formats.delta.spark.scan.scans import FILE, ROW, rows
 from penstock.spark.analysis import Condition, analysing, condition_of
+from penstock.spark.requests import (
+    DELETE,
+    INSERT,
+    MATCHED,
+    NOT_MATCHED,
+    NOT_MATCHED_BY_SOURCE,
+    MergeClause,
+    Values,
+)
 from penstock.spark.schemas import quoted, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from penstock.formats.delta.spark.job.tables import JobTable
-
-MATCHED: Final = "matched"
-NOT_MATCHED: Final = "not matched"
-NOT_MATCHED_BY_SOURCE: Final = "not matched by source"
 
 _SOURCE: Final = "__penstock_source"
 """True in rows that the source has a part in."""
@@ -54,20 +59,12 @@ _NAMED: Final = {
 """Whose columns there are in rows of a kind."""
 
 
-class Clause(NamedTuple):
-    """What is done with some of the rows of a kind."""
-
-    kind: str
-    action: str
-    values: Values | None = None
-    """Of columns; ``None`` to take all of the source's."""
-    condition: str | Column | None = None
-
-
 class Pairs:
     """A merge, at a version of the table and with the rows of the source."""
 
-    def __init__(self, table: JobTable, source: DataFrame, on: Condition, clauses: Sequence[Clause]) -> None:
+    def __init__(
+        self, table: JobTable, source: DataFrame, on: Condition, clauses: Sequence[MergeClause]
+    ) -> None:
         from pyspark.sql import functions as f
 
         self._table, self._on, self._clauses = table, on, clauses
@@ -115,12 +112,12 @@ class Pairs:
         actions_all = [*rewriting.removals(goes), *actions]
         return Rewrite(self._table, "MERGE", self._told(), actions_all, rewriting.looked(self._region, stays))
 
-    def _look(self) -> _Found:
+    def _look(self) -> _TouchedFiles:
         """The first look: which files hold rows to be changed, and which hold rows that are only matched."""
         from pyspark.sql import functions as f
 
         if not self._candidates:
-            return _Found([], [], False)
+            return _TouchedFiles([], [], False)
         how = "left_outer" if self._looks_everywhere else "inner"
         pairs = self._with_clause(self._rows(self._candidates).join(self._source, self._on.column, how))
         by_row = pairs.groupBy(FILE, ROW).agg(
@@ -140,7 +137,7 @@ class Pairs:
                 table=str(self._table.key),
                 rows=several,
             )
-        return _Found(
+        return _TouchedFiles(
             changed=[one[0] for one in files if one[2]],
             matched=[one[0] for one in files if one[1] and not one[2]],
             has_several=any(one[3] for one in files),
@@ -208,7 +205,7 @@ class Pairs:
                     became[name] = f.when(f.col(_CLAUSE) == number, made).otherwise(became[name])
         return became
 
-    def _values(self, clause: Clause) -> Values:
+    def _values(self, clause: MergeClause) -> Values:
         if clause.values is not None:
             return clause.values
         from pyspark.sql import functions as f
@@ -257,7 +254,7 @@ class Pairs:
         return {"predicate": self._on.told}
 
 
-class _Found(NamedTuple):
+class _TouchedFiles(NamedTuple):
     """What the first look has seen: files by their numbers among the candidates."""
 
     changed: list[int]

@@ -18,9 +18,10 @@ from penstock.formats.delta.protocol.actions import Action, Add, Remove
 from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE
 from penstock.formats.delta.protocol.properties import APPEND_ONLY, CHANGE_DATA_FEED, is_on
 from penstock.formats.delta.rows.writing import check_features
-from penstock.formats.delta.spark.job.jobs import CHANGES
+from penstock.formats.delta.spark.job.outputs import CHANGES
 from penstock.lake.answers import Ratified
 from penstock.lake.call import Said
+from penstock.spark.requests import DELETE, INSERT, UPDATE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from penstock.formats.delta.spark.job.tables import JobTable
 
 KEEP: Final = "keep"
-UPDATE: Final = "update"
-DELETE: Final = "delete"
-INSERT: Final = "insert"
 OUTCOME: Final = "__penstock_outcome"
 """What becomes of a row: one of the four, or null for a row that is nobody's business."""
 OLD: Final = "__penstock_old"

@@ -26,7 +26,7 @@ READ_BY_ID: Final = {"spark.sql.parquet.fieldId.read.enabled": "true"}
 _REAL: Final = ("float", "double")
 
 
-class Columns:
+class FileColumns:
     """The columns of a table, as its files hold them.
 
     ``partition_by`` are those that are not in the files, by their names there; the table's own unless given.

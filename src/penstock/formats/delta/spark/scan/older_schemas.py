@@ -31,19 +31,19 @@ def unreadable(older: Metadata, newer: Metadata) -> str | None:
     """
     if older.schema_string == newer.schema_string:
         return None
-    names = _Names(mapping_of(older), mapping_of(newer))
+    names = _FileNames(mapping_of(older), mapping_of(newer))
     was, is_ = parse_schema(older.schema_string), parse_schema(newer.schema_string)
     return next(_problems(was, is_, names, ""), None)
 
 
-class _Names(NamedTuple):
+class _FileNames(NamedTuple):
     """How the columns of the two are called in files."""
 
     older: Mapping
     newer: Mapping
 
 
-def _problems(older: Type, newer: Type, names: _Names, path: str) -> Iterator[str]:
+def _problems(older: Type, newer: Type, names: _FileNames, path: str) -> Iterator[str]:
     match older, newer:
         case StructType(), StructType():
             there = {names.newer.physical(one): one for one in newer.fields}

@@ -17,7 +17,7 @@ from penstock.formats.delta.errors import InvalidLog, UnsupportedFeature
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.protocol.actions import Add, Cdc, Remove
 from penstock.formats.delta.rows.inside import name_inside
-from penstock.formats.delta.spark.scan.columns import Columns
+from penstock.formats.delta.spark.scan.columns import FileColumns
 from penstock.formats.delta.spark.scan.deletions import Room, Words, named_rows, with_deleted
 from penstock.formats.delta.spark.scan.log_values import log_value
 from penstock.formats.rows.schema import Field, StructType
@@ -102,13 +102,13 @@ def rows(
     """
     place = snapshot.place
     found = (Piece(file, picked=gone, is_inverse=True) for file, gone in with_deleted(place, files))
-    return read(spark, place, Columns(snapshot.metadata), found, numbered=numbered, origin=origin)
+    return read(spark, place, FileColumns(snapshot.metadata), found, numbered=numbered, origin=origin)
 
 
 def read(
     spark: SparkSession,
     place: Place,
-    columns: Columns,
+    columns: FileColumns,
     pieces: Iterable[Piece],
     *,
     constants: Sequence[Field] = (),
@@ -122,7 +122,7 @@ def read(
     table's. ``numbered`` adds ``FILE``, the number of a row's piece, and ``ROW``, its number in the file.
     ``InvalidRequest`` if pieces of files name more rows than can be held here.
     """
-    reader = _Reader(spark, place, columns, tuple(constants), tuple(beside), origin)
+    reader = _PieceReader(spark, place, columns, tuple(constants), tuple(beside), origin)
     whole: list[ScanFile] = []
     parts: dict[bool, list[ScanFile]] = {False: [], True: []}
     named: dict[bool, dict[int, Words]] = {False: {}, True: {}}
@@ -147,14 +147,14 @@ def read(
     return reduce(lambda one, other: one.union(other), found)
 
 
-class _Reader:
+class _PieceReader:
     """Reads files of one table, always with the same columns."""
 
     def __init__(
         self,
         spark: SparkSession,
         place: Place,
-        columns: Columns,
+        columns: FileColumns,
         constants: tuple[Field, ...],
         beside: tuple[Field, ...],
         origin: str,

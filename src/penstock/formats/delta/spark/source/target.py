@@ -54,7 +54,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """When the task began. Other machines have other monotonic clocks."""
 
 
-class Written(WriterCommitMessage):
+class TaskMessage(WriterCommitMessage):
     """What one task wrote: the actions that would add its files, as lines of a log."""
 
     def __init__(self, lines: tuple[bytes, ...], query: str = "", planned: Planned | None = None) -> None:
@@ -67,7 +67,7 @@ Messages = Sequence[WriterCommitMessage | None]
 """One of each task that ended well, ``None`` of the others."""
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
     """A table of a branch, as it was when the job was planned. Travels to the tasks."""
 
     options: Options
@@ -107,9 +107,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             places.close()
         return tuple(write_action(one) for one in adds)
 
-    def as_planned(self, messages: Messages) -> Target:
+    def as_planned(self, messages: Messages) -> SourceTarget:
         """The same table as the tasks knew it: what has become of it since is for the commit to judge."""
-        known = [one.planned for one in messages if isinstance(one, Written) and one.planned is not None]
+        known = [one.planned for one in messages if isinstance(one, TaskMessage) and one.planned is not None]
         if not known:
             return self
         oldest = min(known, key=lambda one: one.version)
@@ -120,7 +120,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_vain(self, messages: Messages) -> bool:
         """Whether a commit would change nothing: rows are to be added, and there are none."""
-        has_rows = any(one.lines for one in messages if isinstance(one, Written))
+        has_rows = any(one.lines for one in messages if isinstance(one, TaskMessage))
         return not has_rows and not self.changes and self.replaces is None
 
     def commit(self, lake: Lake, messages: Messages, key: UUID, txn: Txn | None) -> Ratified | None:
@@ -173,7 +173,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return lake.do(call)
 
 
-def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> Target:
+def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> SourceTarget:
     """The table that rows of a schema are to be written to.
 
     ``KeyNotFound`` if there is none, ``InvalidRequest`` for rows that it cannot hold, as far as their schema
@@ -198,7 +198,7 @@ def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> Ta
     conformed(pa.RecordBatch.from_pylist([], schema=given), parse_schema(metadata.schema_string))
     newer = protocol_for(protocol, metadata) if metadata != is_now else None
     changes = [one for one in (newer, metadata if metadata != is_now else None) if one is not None]
-    return Target(
+    return SourceTarget(
         options=options,
         branch=branch,
         id=now.id,
@@ -236,7 +236,7 @@ def _reader(batches: Iterator[Any]) -> Any:
 
 def _adds(messages: Messages) -> Iterator[Add]:
     for message in messages:
-        for line in message.lines if isinstance(message, Written) else ():
+        for line in message.lines if isinstance(message, TaskMessage) else ():
             add = parse_action(line)
             assert isinstance(add, Add)
             yield add

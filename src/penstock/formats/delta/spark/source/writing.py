@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.delta.protocol.actions import Txn
-from penstock.formats.delta.spark.source.target import Messages, Planned, Target, Written
+from penstock.formats.delta.spark.source.target import Messages, Planned, SourceTarget, TaskMessage
 from penstock.spark.failures import telling
 from penstock.spark.streaming import QUERY_ID
 
@@ -26,14 +26,14 @@ from penstock.spark.streaming import QUERY_ID
 class TableWriter(DataSourceArrowWriter):
     """A job that writes to a table. Made once; Spark sends it to the tasks, and then to the commit."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SourceTarget) -> None:
         self._target = target
         self._key = uuid4()
         """Tells this job's commit from any other."""
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         with telling():
-            return Written(self._target.write(iterator))
+            return TaskMessage(self._target.write(iterator))
 
     def commit(self, messages: Messages) -> None:
         options = self._target.options
@@ -57,14 +57,14 @@ class TableSink(DataSourceStreamArrowWriter):
     for the tasks and another for each commit, and they share nothing but the messages.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SourceTarget) -> None:
         self._target = target
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         target = self._target
         planned = Planned(id=target.id, version=target.version, tip=target.tip, began_s=time.time())
         with telling():
-            return Written(self._target.write(iterator), _query_id(), planned)
+            return TaskMessage(self._target.write(iterator), _query_id(), planned)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         if self._target.is_vain(messages):
@@ -92,7 +92,7 @@ def _query_id() -> str:
 
 
 def _query_of(messages: Messages) -> str:
-    found = {message.query for message in messages if isinstance(message, Written)} - {""}
+    found = {message.query for message in messages if isinstance(message, TaskMessage)} - {""}
     if len(found) != 1:
         raise InvalidRequest("Spark does not tell which streaming query this is; give it a name by 'app_id'")
     return found.pop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import time_ns
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -11,7 +11,16 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Txn
 from penstock.lake.call import Said
 from penstock.lake.write_jobs import SaveMode
-from penstock.spark.write_arguments import OVERWRITE_SETTING, check_columns, check_ours
+from penstock.spark.requests import WriteRequest
+from penstock.spark.write_arguments import (
+    OVERWRITE_SETTING,
+    check_ours,
+    overwrites_partitions,
+    partition_columns,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _ARGUMENTS: Final = {
     "replacewhere": "replace_where",
@@ -58,6 +67,28 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
+def order_of(spark: SparkSession, request: WriteRequest) -> Order:
+    """What a caller asks for; ``InvalidRequest`` for what does not go together."""
+    extra = request.extra
+    order = Order(
+        mode=request.mode,
+        partition_by=partition_columns(request),
+        replace_where=extra.get("replace_where"),
+        is_dynamic=overwrites_partitions(spark, request),
+        merge_schema=extra.get("merge_schema", False),
+        overwrite_schema=extra.get("overwrite_schema", False),
+        properties=request.properties,
+        description=extra.get("description", ""),
+        options=request.options,
+        app_id=extra.get("app_id"),
+        batch=extra.get("batch"),
+        said=request.said,
+        idempotency_key=request.idempotency_key,
+    )
+    check(order)
+    return order
+
+
 def check(order: Order) -> None:
     """``InvalidRequest`` for what does not go together."""
     ways = {
@@ -75,7 +106,6 @@ def check(order: Order) -> None:
         raise InvalidRequest(f"'{chosen[0]}' and '{chosen[1]}' do not go together{named}")
     if (order.app_id is None) != (order.batch is None):
         raise InvalidRequest("'app_id' and 'batch' go together")
-    check_columns(order.partition_by)
     for name in order.options:
         _check_option(name)
 

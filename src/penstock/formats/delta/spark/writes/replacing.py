@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 
 from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.protocol.actions import Action, Metadata
-from penstock.formats.delta.spark.changes import find
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites import rewriting
 from penstock.formats.delta.spark.rewrites.choosing import check_deterministic
-from penstock.formats.delta.spark.rewrites.rewriting import DELETE, INSERT, KEEP
+from penstock.formats.delta.spark.rewrites.plans import find
+from penstock.formats.delta.spark.rewrites.rewriting import KEEP
 from penstock.formats.delta.spark.writes.fitting import fitted
 from penstock.formats.rows.schema import parse_schema
 from penstock.spark.analysis import analysing, condition_of
 from penstock.spark.refusals import refusal
+from penstock.spark.requests import DELETE, INSERT
 from penstock.spark.schemas import quoted
 
 if TYPE_CHECKING:

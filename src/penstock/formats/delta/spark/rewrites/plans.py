@@ -1,4 +1,4 @@
-"""Rows of a table are deleted or updated, by a condition: only files that hold such rows are written anew."""
+"""Deletions and updates of rows of a Delta table: only files that hold such rows are written anew."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites import rewriting
-from penstock.formats.delta.spark.rewrites.assigning import Values, assigned, old_of, row
+from penstock.formats.delta.spark.rewrites.assigning import assigned, old_of, row
 from penstock.formats.delta.spark.rewrites.choosing import (
     check_deterministic,
     files_of_partitions,
@@ -17,69 +17,13 @@ from penstock.formats.delta.spark.rewrites.choosing import (
     necessary,
     region,
 )
-from penstock.formats.delta.spark.rewrites.rewriting import DELETE, KEEP, UPDATE, Rewrite
+from penstock.formats.delta.spark.rewrites.rewriting import KEEP, Rewrite
 from penstock.formats.delta.spark.scan.scans import FILE, rows
-from penstock.lake.answers import Ratified
-from penstock.lake.calls import said
-from penstock.model.keys import Key
 from penstock.spark.analysis import Condition, analysing, condition_of
-from penstock.spark.arguments import check_values
-from penstock.spark.sessions import lake_of
+from penstock.spark.requests import DELETE, UPDATE, Values
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-    from penstock.lake.lake import Lake
-
-
-def delete(
-    spark: SparkSession,
-    key: str | Key,
-    where: str | Column | None = None,
-    *,
-    branch: str | None = None,
-    lake: Lake | None = None,
-    message: str | None = None,
-    author: str | None = None,
-    idempotency_key: str | None = None,
-) -> Ratified | None:
-    """Delete the rows for which a condition is true; all of them without one. ``None`` if there are none.
-
-    The condition is SQL text or a ``Column``, and the same each time it is evaluated. One on partition
-    columns alone removes whole files, and reads none. ``TableConflict`` if others meanwhile changed the same
-    files, or put rows there, other than by appending them, that might have been meant.
-    """
-    table = JobTable(lake_of(spark, lake), key, branch)
-    if (done := rewriting.done_before(table, idempotency_key)) is not None:
-        return done
-    planned = plan_delete(spark, table, where)
-    return None if planned is None else planned.commit(said(message, author), idempotency_key)
-
-
-def update(
-    spark: SparkSession,
-    key: str | Key,
-    set: Values,  # noqa: A002 - SQL's word
-    where: str | Column | None = None,
-    *,
-    branch: str | None = None,
-    lake: Lake | None = None,
-    message: str | None = None,
-    author: str | None = None,
-    idempotency_key: str | None = None,
-) -> Ratified | None:
-    """Give columns new values in the rows for which a condition is true. ``None`` if there are none.
-
-    ``set`` has the values by column, or by part of a struct (``address.city``): text is SQL over the row as
-    it was, anything else is itself. They become values of the column's type as in Spark's ``INSERT``. Rows
-    whose partition columns change move. Conditions and conflicts are as in ``delete``.
-    """
-    check_values(set)
-    table = JobTable(lake_of(spark, lake), key, branch)
-    if (done := rewriting.done_before(table, idempotency_key)) is not None:
-        return done
-    planned = plan_update(spark, table, set, where)
-    return None if planned is None else planned.commit(said(message, author), idempotency_key)
 
 
 def plan_delete(spark: SparkSession, table: JobTable, where: str | Column | None) -> Rewrite | None:

@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest, PenstockError
-from penstock.formats.files.lake.session_reads import READ, SessionRead, read_files
-from penstock.formats.files.lake.sessions import STEPS, Begun, Deciding, SessionWrite, abort
-from penstock.model.decoders import json_decoder
 from penstock.spark import failures, jar
-from penstock.spark.job.concurrent_jobs import JobsMeet, tell_of_others
+from penstock.spark.format import files_format
+from penstock.spark.job.concurrent_jobs import JobsMeet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,11 +26,9 @@ if TYPE_CHECKING:
 LakeOfId = Callable[[str], "Lake | None"]
 """Finds the lake of an id that this process has open."""
 
-STACK: Final = 1
-"""The code that writes cannot be found from here: Spark is in between."""
+READ: Final = "read"
+"""The step that is a read; all others are of a write."""
 _LOG: Final = logging.getLogger("penstock.spark")
-_REQUEST: Final = json_decoder(SessionWrite)
-_READ: Final = json_decoder(SessionRead)
 
 
 class Driver:
@@ -54,9 +50,7 @@ class Driver:
             lake = self._lake_of_id(self._lake_id)
             if lake is None:
                 raise InvalidRequest("the lake that this session works with is not open in this process")
-            if step == "begin":
-                lake.begin_write()
-            told = _answer(Deciding(lake.do, lake.places, lake.author), step, request)
+            told = files_format().answer_session(lake, step, request)
         except PenstockError as problem:
             told = {"error": problem.message, "details": failures.as_line(problem)}
         except JobsMeet as meant:
@@ -66,24 +60,6 @@ class Driver:
             _LOG.exception("a %s of Spark's cannot be answered (%s)", what, step)
             told = {"error": f"Penstock failed at this {what} ({step}): {type(problem).__name__}: {problem}"}
         return msgspec.json.encode(told).decode()
-
-
-def _answer(by: Deciding, step: str, request: str) -> Any:
-    if step == READ:
-        return read_files(by, _READ.decode(request))
-    asked = _REQUEST.decode(request)
-    told = STEPS[step](by, asked)
-    return _warned(by, asked, told) if isinstance(told, Begun) else told
-
-
-def _warned(by: Deciding, asked: SessionWrite, begun: Begun) -> Begun:
-    """Warn of other jobs. Where the user has made an error of that, the job is over."""
-    try:
-        tell_of_others(begun.others, STACK)
-    except JobsMeet:
-        abort(by, msgspec.structs.replace(asked, begun=begun))
-        raise
-    return msgspec.structs.replace(begun, others="")
 
 
 def register(spark: SparkSession, lake_id: str, lake_of_id: LakeOfId) -> None:

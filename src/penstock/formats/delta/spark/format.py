@@ -1,0 +1,93 @@
+"""What Spark does with Delta tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.formats.delta.spark.change_feed import read_changes
+from penstock.formats.delta.spark.job.tables import JobTable
+from penstock.formats.delta.spark.rewrites import merges, plans, rewriting
+from penstock.formats.delta.spark.rewrites.rewriting import Rewrite
+from penstock.formats.delta.spark.scan import scans
+from penstock.formats.delta.spark.writes import orders
+from penstock.formats.delta.spark.writes.row_writes import write_rows
+from penstock.formats.rows.spark_conditions import means_the_same
+from penstock.lake.answers import Ratified
+from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
+from penstock.spark.format import SparkFormat, TableSource
+from penstock.spark.requests import ReadRequest, RowMerge, TableChange, Values, WriteRequest, WriteResult
+from penstock.spark.scan.origins import origin_of
+from penstock.spark.source.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from penstock.lake.table import Table
+
+
+class DeltaSpark(SparkFormat):
+    """Delta tables: all that Spark can do with a table."""
+
+    content_type = DeltaTable
+    described = "Delta table"
+    source_name = "delta"
+    is_default = True
+    write_options = frozenset({
+        "partition_by", "partition_overwrite", "replace_where", "merge_schema", "overwrite_schema",
+        "description", "app_id", "batch",
+    })  # fmt: skip
+    others_options = "is for jobs that write files, and goes with a format of files, such as 'parquet'"
+
+    def write(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
+        order = orders.order_of(df.sparkSession, request)
+        lake, key = request.lake, request.key
+        ratified = write_rows(df, lake, key, request.branch, order, create=request.create)
+        return _result(ratified, key, request.branch_name)
+
+    def read(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
+        snapshot = table.snapshot(request.version, request.timestamp)
+        unnoted, where = snapshot.unnoted, request.where
+        zone = spark.conf.get("spark.sql.session.timeZone", None)
+        # Files are left out by a condition only if it is sure what Spark makes of it.
+        condition = where if where is not None and means_the_same(where, unnoted.schema, zone) else None
+        snapshot.note_read(condition)
+        return scans.rows(spark, unnoted, unnoted.files(condition), origin=origin_of(table))
+
+    def delete(self, change: TableChange, where: str | Column | None) -> WriteResult | None:
+        return _rewritten(change, lambda table: plans.plan_delete(change.spark, table, where))
+
+    def update(self, change: TableChange, values: Values, where: str | Column | None) -> WriteResult | None:
+        return _rewritten(change, lambda table: plans.plan_update(change.spark, table, values, where))
+
+    def merge(self, change: TableChange, plan: RowMerge) -> WriteResult | None:
+        return _rewritten(change, lambda table: merges.plan_merge(table, plan))
+
+    def changes(self, spark: SparkSession, table: Table, first: int, last: int | None) -> DataFrame:
+        return read_changes(spark, table, first, last)
+
+    def source(self, options: Options) -> TableSource:
+        # Only processes of Spark's that use it can import what it takes.
+        from penstock.formats.delta.spark.source.tables import DeltaSource
+
+        return DeltaSource(options)
+
+
+def _rewritten(change: TableChange, plan: Callable[[JobTable], Rewrite | None]) -> WriteResult | None:
+    table = JobTable(change.lake, change.key, change.branch)
+    ratified = rewriting.done_before(table, change.idempotency_key)
+    if ratified is None:
+        planned = plan(table)
+        ratified = None if planned is None else planned.commit(change.said, change.idempotency_key)
+    return _result(ratified, change.key, table.branch)
+
+
+def _result(ratified: Ratified | None, key: Key, branch: str) -> WriteResult | None:
+    if ratified is None:
+        return None
+    (table,) = ratified.tables
+    return WriteResult(
+        key=key, branch=branch, commit=ratified.commit, version=table.version, is_repeated=table.repeated
+    )

@@ -1,0 +1,79 @@
+"""Writing rows to a Delta table: into the one that is there, or into a new one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound
+from penstock.formats.delta.lake.table import done_before
+from penstock.formats.delta.spark.job.tables import JobTable
+from penstock.formats.delta.spark.writes import creating, filling
+from penstock.formats.delta.spark.writes.orders import Order
+from penstock.lake.answers import Ratified
+from penstock.lake.table_writing import EXISTS
+from penstock.lake.write_jobs import SaveMode
+from penstock.model.conflicts import Conflict, ConflictKind
+from penstock.model.keys import Key
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from penstock.lake.lake import Lake
+
+TRIES_MAX: Final = 5
+"""How often a job is run because somebody else created the table while it ran."""
+
+
+def write_rows(
+    df: DataFrame, lake: Lake, key: Key, branch: str | None, order: Order, *, create: bool
+) -> Ratified | None:
+    """Write rows to a table, which is created if it is not there; ``None`` if there is nothing to do."""
+    lake.begin_write(makes_lake=create)
+    where = branch if branch is not None else lake.default_branch
+    try:
+        return _written(df, lake, key, where, order, create=create)
+    except IdempotencyKeyReused:
+        # Under that key the same may have been written by somebody else while this job ran.
+        known = done_before(lake, [key], where, order.idempotency_key)
+        if known is None:
+            raise
+        return known
+
+
+def _written(
+    df: DataFrame, lake: Lake, key: Key, branch: str, order: Order, *, create: bool
+) -> Ratified | None:
+    if (known := done_before(lake, [key], branch, order.idempotency_key)) is not None:
+        return known
+    table = _found(lake, key, branch, order)
+    for left in reversed(range(TRIES_MAX)):
+        if table is not None and order.mode is SaveMode.IGNORE:
+            return None
+        if table is not None and order.mode is SaveMode.ERROR:
+            raise CommitConflict(
+                [Conflict(ConflictKind.FORMAT, key, why="exists already")], EXISTS.format(key=key)
+            )
+        if table is not None:
+            return filling.fill(df, table, order)
+        if not create:
+            raise KeyNotFound(
+                f"there is no '{key}' on '{branch}', and it is not to be created", key=str(key), ref=branch
+            )
+        try:
+            return creating.create(df, lake, key, branch, order)
+        except CommitConflict:
+            if order.mode is SaveMode.ERROR or not left:
+                raise
+            # If somebody else has created it, what that means for this job is decided by what is there now.
+            # Nothing else would become better by another job.
+            table = _found(lake, key, branch, order)
+            if table is None:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def _found(lake: Lake, key: Key, branch: str, order: Order) -> JobTable | None:
+    try:
+        return JobTable(lake, key, branch, order.options)
+    except KeyNotFound:
+        return None

@@ -1,0 +1,39 @@
+"""What Spark does with Lance tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.formats.lance.content import LanceTable
+from penstock.formats.lance.lake.installed import require_lance
+from penstock.formats.lance.spark.orders import LANCE, order_of
+from penstock.spark.format import SparkFormat
+from penstock.spark.requests import ReadRequest, WriteRequest, WriteResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.lake.table import Table
+
+
+class LanceSpark(SparkFormat):
+    """Lance tables: written and read. Not everybody has Lance: it is imported for such tables alone."""
+
+    content_type = LanceTable
+    described = "Lance table"
+    source_name = LANCE
+    write_hint = "write to it by format='lance'"
+    write_options = frozenset({"overwrite_schema", "job_id"})
+
+    def write(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
+        order = order_of(request)
+        require_lance()
+        from penstock.formats.lance.spark import writing
+
+        return writing.write(df, request.lake, request.key, request.branch, order)
+
+    def read(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
+        require_lance()
+        from penstock.formats.lance.spark import reading
+
+        return reading.rows(spark, table, request)

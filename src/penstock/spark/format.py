@@ -1,0 +1,162 @@
+"""What Spark asks of a table format, and the formats that answer.
+
+``penstock.spark`` checks what is the same for all formats, and asks the format of a table for the rest. It
+names none: a format that Spark can work with declares its part (``penstock.formats.registry``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
+from penstock.formats.registry import load, table_formats
+from penstock.model.content import ManagedTable
+from penstock.model.keys import Key
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+
+    from penstock.lake.lake import Lake
+    from penstock.lake.table import Table
+    from penstock.spark.requests import ReadRequest, RowMerge, TableChange, Values, WriteRequest, WriteResult
+    from penstock.spark.source.options import Options
+
+T = TypeVar("T")
+
+
+class TableSource(Protocol):
+    """A table as ``format("penstock")`` reads and writes it, in processes of Spark's own. It is pickled."""
+
+    def schema(self) -> StructType: ...
+    def reader(self, schema: StructType) -> DataSourceReader: ...
+    def writer(self, schema: StructType, *, is_overwrite: bool) -> DataSourceWriter: ...
+    def stream_reader(self, schema: StructType) -> DataSourceStreamReader: ...
+    def stream_writer(self, schema: StructType, *, is_overwrite: bool) -> DataSourceStreamWriter: ...
+
+
+class SparkFormat:
+    """What Spark does with tables of a format. What a format cannot do is refused here, by its name."""
+
+    content_type: ClassVar[type[ManagedTable]]
+    described: ClassVar[str]
+    """What a table of the format is called."""
+    source_name: ClassVar[str | None] = None
+    """How writes and reads name the format; ``None`` for tables that are files of any source of Spark's."""
+    is_default: ClassVar[bool] = False
+    """Whether tables are of the format where a write names none."""
+    write_hint: ClassVar[str] = ""
+    """How a table of the format is written to, for who named no format."""
+    write_options: ClassVar[frozenset[str]] = frozenset()
+    """The further arguments of a write that it takes, of those that are not for every format."""
+    read_options: ClassVar[frozenset[str]] = frozenset()
+    """The same for a read."""
+    others_options: ClassVar[str] = "does not go with format='{}'"
+    """What is said of an argument that only others take; braces stand for the format's name."""
+
+    def write(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
+        """Write rows; ``None`` if there is nothing to do. ``NotManaged`` for a table of another format."""
+        raise NotImplementedError
+
+    def read(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
+        """The rows of a table, at the commit that it names by its id. ``NotManaged`` if it is of another
+        format."""
+        raise NotImplementedError
+
+    def delete(self, change: TableChange, where: str | Column | None) -> WriteResult | None:  # noqa: ARG002
+        raise self._cannot(change.key, "delete rows of")
+
+    def update(
+        self,
+        change: TableChange,
+        values: Values,  # noqa: ARG002
+        where: str | Column | None,  # noqa: ARG002
+    ) -> WriteResult | None:
+        raise self._cannot(change.key, "update rows of")
+
+    def merge(self, change: TableChange, plan: RowMerge) -> WriteResult | None:  # noqa: ARG002
+        raise self._cannot(change.key, "merge rows into")
+
+    def changes(self, spark: SparkSession, table: Table, first: int, last: int | None) -> DataFrame:  # noqa: ARG002
+        """The changes of rows from one version to another, both included; to the latest if none is named."""
+        raise self._cannot(table.key, "read the changes of", "read it at two commits, as 'ref', and compare")
+
+    def source(self, options: Options) -> TableSource:
+        """The table that ``format("penstock")`` is told of."""
+        raise self._cannot(options.table, "use format('penstock') for", "use penstock.spark.read and write")
+
+    def answer_session(self, lake: Lake, step: str, request: str) -> Any:
+        """The answer to a step of a read or write by code that knows only its session, as JSON has it."""
+        raise NotImplementedError
+
+    def _cannot(self, key: Key, deed: str, way: str | None = None) -> NotManaged:
+        way = f"overwrite it instead: {self.write_hint}" if way is None else way
+        return NotManaged(f"'{key}' is a {self.described}, and Spark cannot {deed} one; {way}", key=str(key))
+
+
+@cache
+def spark_formats() -> tuple[SparkFormat, ...]:
+    """All formats that Spark can work with."""
+    return tuple(load(one.spark)() for one in table_formats() if one.spark is not None)
+
+
+@cache
+def default_format() -> SparkFormat:
+    return next(one for one in spark_formats() if one.is_default)
+
+
+@cache
+def files_format() -> SparkFormat:
+    """The format whose tables are files, as any source of Spark's writes them."""
+    return next(one for one in spark_formats() if one.source_name is None)
+
+
+def named_format(name: str) -> SparkFormat:
+    """The format that a write or read names: one of its own name, or a source of Spark's."""
+    return next((one for one in spark_formats() if one.source_name == name), files_format())
+
+
+def format_of(table: Table) -> SparkFormat | None:
+    """The format of a table, if Spark can work with it.
+
+    That alone is not to be remembered as read; that there is no such table is.
+    """
+    try:
+        kind = table.unnoted.type
+    except KeyNotFound:
+        table.note_read()
+        raise
+    return next((one for one in spark_formats() if one.content_type().type == kind), None)
+
+
+def ask_format(table: Table, ask: Callable[[SparkFormat], T]) -> T:
+    """Ask the format of a table. The default one is asked first: its tables cost no further request."""
+    try:
+        return ask(default_format())
+    except NotManaged:
+        other = format_of(table)
+        if other is None or other is default_format():
+            raise
+    return ask(other)
+
+
+def check_known(given: Mapping[str, Any], known: frozenset[str], what: str) -> None:
+    """``InvalidRequest`` for an argument that there is not."""
+    if unknown := sorted(set(given) - known):
+        raise InvalidRequest(f"{what} has no argument '{unknown[0]}'; there are {', '.join(sorted(known))}")
+
+
+def check_options(given: Mapping[str, Any], taken: frozenset[str], why: str) -> None:
+    """``InvalidRequest`` for the first argument that was given and means nothing to a format."""
+    for name, value in given.items():
+        if name in taken or value is None or value is False or value == "" or value == {}:
+            continue
+        raise InvalidRequest(f"'{name}' {why}")

@@ -1,0 +1,173 @@
+"""What is asked of Spark, whatever the format of the table: writes, reads and changes of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypedDict
+from uuid import UUID
+
+import msgspec
+
+from penstock.lake.calls import said
+from penstock.lake.write_jobs import SaveMode
+from penstock.model.commits import Commit
+from penstock.model.keys import Key
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from penstock.lake.call import Said
+    from penstock.lake.lake import Lake
+    from penstock.lake.table import Table
+
+Values: TypeAlias = Mapping[str, Any]
+"""By the names of columns, with a part of a struct as ``address.city``: SQL text, a ``Column``, or any other
+value of Python as itself."""
+
+MATCHED: Final = "matched"
+NOT_MATCHED: Final = "not matched"
+NOT_MATCHED_BY_SOURCE: Final = "not matched by source"
+UPDATE: Final = "update"
+DELETE: Final = "delete"
+INSERT: Final = "insert"
+
+
+class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a write to a table came to."""
+
+    key: Key
+    branch: str
+    commit: Commit | None
+    """Of the lake, or of the transaction that it was written in; ``None`` of a job that an earlier attempt
+    has done, if the history has no such commit any more."""
+    version: int | None = None
+    """Of the table, that has the rows; ``None`` if tables of its format have no versions of their own."""
+    rows: int | None = None
+    """How many were written; ``None`` if that is not known."""
+    job: str | None = None
+    """The id of the job, by which it is done once, in formats whose writes have one."""
+    is_repeated: bool = False
+    """Whether the table had it already: this attempt, or this batch of an application, landed before."""
+
+
+class TableOptions(TypedDict, total=False):
+    """Further arguments of writes to tables, and of streams into them."""
+
+    create: bool
+    """Whether a table that is not there is created; it is, unless this is false."""
+    properties: Mapping[str, str] | None
+    options: Mapping[str, Any] | None
+    """For the writer of the files."""
+    # The others are not for every format.
+    partition_by: str | Sequence[str] | None
+    partition_overwrite: str | None
+    replace_where: str | None
+    merge_schema: bool
+    overwrite_schema: bool
+    description: str
+
+
+class WriteOptions(TableOptions, total=False):
+    """Further arguments of a write."""
+
+    app_id: str | None
+    batch: int | None
+    job_id: str | UUID | None
+    job_branch: bool
+    success_file: bool
+    timeout_s: float | None
+
+
+class ReadOptions(TypedDict, total=False):
+    """Arguments of a read that are not for every format."""
+
+    format: str | None
+    schema: str | StructType | None
+    options: Mapping[str, Any] | None
+    folder: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteRequest:
+    """A write of rows, as its caller asks for it."""
+
+    lake: Lake
+    key: Key
+    branch: str | None
+    source: str
+    """The format, as Spark names it; empty if none is given."""
+    mode: SaveMode
+    create: bool
+    options: dict[str, str]
+    """For the writer of the files."""
+    properties: dict[str, str]
+    message: str | None
+    author: str | None
+    idempotency_key: str | None
+    extra: WriteOptions
+    """What is not for every format."""
+
+    @property
+    def branch_name(self) -> str:
+        return self.branch if self.branch is not None else self.lake.default_branch
+
+    @property
+    def said(self) -> Said:
+        return said(self.message, self.author)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadRequest:
+    """What is to be read of a table."""
+
+    version: int | None = None
+    timestamp: str | datetime | None = None
+    where: str | None = None
+    """Rows for which it is not true may be left out."""
+    columns: Sequence[str] | None = None
+    """Others may be left out."""
+    extra: ReadOptions = field(default_factory=ReadOptions)
+    """What is not for every format."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableChange:
+    """A change of rows of a table: what a deletion, an update and a merge have in common."""
+
+    spark: SparkSession
+    lake: Lake
+    key: Key
+    branch: str | None
+    message: str | None
+    author: str | None
+    idempotency_key: str | None
+
+    @property
+    def table(self) -> Table:
+        """As it is when this is called; in a transaction, looking at it does not count as a read."""
+        return self.lake.table(self.key, self.branch).unnoted
+
+    @property
+    def said(self) -> Said:
+        return said(self.message, self.author)
+
+
+class MergeClause(NamedTuple):
+    """What a merge does with some of the rows of a kind."""
+
+    kind: str
+    action: str
+    values: Values | None = None
+    """``None`` for all columns of the source, by their names."""
+    condition: str | Column | None = None
+
+
+class RowMerge(NamedTuple):
+    """Which rows belong together, and what is done with them."""
+
+    source: DataFrame
+    on: str | Column
+    clauses: tuple[MergeClause, ...] = ()
