@@ -12,10 +12,10 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.partition_conditions import condition_outcomes
 from penstock.formats.delta.rows.writing import partition_text
 from penstock.formats.rows.schema import Field, StructType
+from penstock.formats.rows.spark_conditions import means_the_same
 from penstock.lake.lake import Lake
 from penstock.spark.analysis import analysing
 from penstock.spark.reading import read
-from penstock.spark.scan.conditions import means_the_same
 from penstock.spark.schemas import spark_schema
 from tests.spark.reading_tables import VALUES
 from tests.spark.test_read import CONDITIONS, RECORDS

@@ -24,7 +24,7 @@ from penstock.formats.rows.predicates import (
     Predicate,
     columns_of,
 )
-from penstock.spark.scan.conditions import means_the_same
+from penstock.formats.rows.spark_conditions import means_the_same
 from penstock.spark.schemas import described
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata, Values
+from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.rows.writing import NULL_FOLDER, partition_text
 from penstock.formats.rows.partition_values import parse_value
 from penstock.formats.rows.schema import Field, StructType, parse_schema
@@ -75,7 +76,8 @@ def values_of(directory: str, fields: Sequence[Field]) -> Values:
         names = ", ".join(one.name for one in fields) or "nothing"
         raise InvalidRequest(f"the folder '{directory}' of a job's files is no partition by {names}")
     return {
-        field.name: _value(field, step.partition("=")[2]) for field, step in zip(fields, steps, strict=True)
+        stored_name(field): _value(field, step.partition("=")[2])
+        for field, step in zip(fields, steps, strict=True)
     }
 
 

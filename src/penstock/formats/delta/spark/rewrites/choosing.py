@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.calls import Part
 from penstock.formats.delta.protocol.actions import Add
+from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.partition_conditions import partition_part
 from penstock.formats.delta.spark.job.partitions import fields_of
 from penstock.formats.delta.spark.scan.log_values import log_value
 from penstock.formats.rows.schema import Field, StructType
+from penstock.formats.rows.spark_conditions import means_the_same
 from penstock.spark import jar
 from penstock.spark.analysis import Condition, analysing
-from penstock.spark.scan.conditions import means_the_same
 from penstock.spark.schemas import is_case_sensitive, spark_schema
 
 if TYPE_CHECKING:
@@ -114,11 +115,12 @@ def files_of_partitions(spark: SparkSession, table: JobTable, condition: Conditi
     Spark decides it, value by value: no data file is read. ``InvalidLog`` if the log has a value that is none
     of its column's type.
     """
+    fields, place = fields_of(table.metadata), table.snapshot.place
+    stored = [stored_name(one) for one in fields]
     by_values: dict[tuple[str | None, ...], list[Add]] = {}
     for file in table.candidates(None):
-        values = tuple(file.partition_values.get(name) for name in table.partition_columns)
+        values = tuple(file.partition_values.get(name) for name in stored)
         by_values.setdefault(values, []).append(file)
-    fields, place = fields_of(table.metadata), table.snapshot.place
     rows = [
         (number, *(log_value(place, one.type, text) for one, text in zip(fields, values, strict=True)))
         for number, values in enumerate(by_values)

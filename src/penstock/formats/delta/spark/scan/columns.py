@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.rows.mapping import ID, Mapping, mapping_of
+from penstock.formats.delta.protocol.mapping import ID, Mapping, mapping_of
 from penstock.formats.rows.arrow_types import loosened
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
 from penstock.spark.schemas import quoted, spark_schema

@@ -14,6 +14,7 @@ from penstock.formats.delta.lake.calls import CommitTables, CreateTable, TableCo
 from penstock.formats.delta.lake.table import lines_of, sent
 from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
+from penstock.formats.delta.protocol.mapping import assign_columns
 from penstock.formats.delta.publishing.scratch import note_creation
 from penstock.formats.delta.spark.job.files import write_files
 from penstock.formats.delta.spark.writes.evolving import partition_names
@@ -44,11 +45,13 @@ def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: Order) -> Ra
     _check_has_warehouse(lake, key)
     began, identity = Began.now(lake), uuid4()
     schema = schema_of(df.schema)
-    metadata = Metadata(
-        id=str(identity),
-        schema_string=write_schema(schema),
-        partition_columns=partition_names(schema, order.partition_by or ()),
-        configuration=order.properties,
+    metadata = assign_columns(
+        Metadata(
+            id=str(identity),
+            schema_string=write_schema(schema),
+            partition_columns=partition_names(schema, order.partition_by or ()),
+            configuration=order.properties,
+        )
     )
     check_names(metadata)
     rows = fitted(df, schema)
@@ -68,7 +71,7 @@ def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: Order) -> Ra
                 key=key,
                 schema=metadata.schema_string,
                 partition_by=metadata.partition_columns,
-                properties=order.properties,
+                properties=dict(metadata.configuration),
                 description=order.description,
                 id=identity,
                 actions=sent(lambda: place, lines),

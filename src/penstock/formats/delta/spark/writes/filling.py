@@ -11,6 +11,7 @@ from penstock.formats.delta.lake.calls import Looked, Part
 from penstock.formats.delta.lake.replaced_parts import check_inside, parts_of
 from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata
+from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.partition_conditions import condition_columns
 from penstock.formats.delta.rows.writing import check_features
 from penstock.formats.delta.spark.job.tables import JobTable
@@ -27,9 +28,9 @@ from penstock.formats.delta.spark.writes.orders import Order
 from penstock.formats.delta.spark.writes.replacing import replace_rows
 from penstock.formats.delta.spark.writes.schemas import check_names, schema_of
 from penstock.formats.rows.schema import parse_schema
+from penstock.formats.rows.spark_conditions import means_the_same
 from penstock.lake.answers import Ratified
 from penstock.lake.write_jobs import SaveMode
-from penstock.spark.scan.conditions import means_the_same
 from penstock.spark.schemas import described, is_case_sensitive
 
 if TYPE_CHECKING:
@@ -153,7 +154,8 @@ def _replaced(order: Order, becomes: Metadata, files: Sequence[Action]) -> tuple
     found = {tuple(one.partition.items()): one.partition for one in added}
     if not found:
         return None  # an empty tuple would be the whole table
-    return tuple(Part(values={name: (text,) for name, text in one.items()}) for one in found.values())
+    names = {stored_name(one): one.name for one in parse_schema(becomes.schema_string).fields}
+    return tuple(Part(values={names[name]: (text,) for name, text in one.items()}) for one in found.values())
 
 
 def _decided_by_partitions(spark: SparkSession, where: str, metadata: Metadata) -> bool:
