@@ -9,7 +9,12 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.lake.write_jobs import SaveMode, check_properties
 from penstock.spark.requests import WriteRequest
-from penstock.spark.write_arguments import check_ours, job_of, overwrites_partitions, partition_columns
+from penstock.spark.write_arguments import (
+    check_reserved_option,
+    choose_job_id,
+    overwrites_partitions,
+    partition_columns,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +54,7 @@ def order_of(spark: SparkSession, request: WriteRequest) -> FilesOrder:
         create=request.create,
         success_file=extra.get("success_file", False),
         job_branch=extra.get("job_branch", False),
-        job=job_of(request),
+        job=choose_job_id(request),
         timeout_s=extra.get("timeout_s"),
         message=request.message,
         author=request.author,
@@ -71,4 +76,4 @@ def check(order: FilesOrder) -> None:
     for name in order.options:
         if str(name).lower() == "partitionoverwritemode":
             raise InvalidRequest(f"give '{name}' as the argument 'partition_overwrite'")
-        check_ours(name)
+        check_reserved_option(name)

@@ -23,9 +23,9 @@ from penstock.lake.write_jobs import SaveMode, check_new_key
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
 from penstock.spark import jar
-from penstock.spark.job.concurrent_jobs import tell_of_others
+from penstock.spark.job.concurrent_jobs import warn_of_others
 from penstock.spark.requests import WriteResult
-from penstock.spark.scan.origins import reads_of
+from penstock.spark.scan.origins import list_origins
 from penstock.spark.schemas import is_case_sensitive
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: FilesO
     if attempt.is_over:
         return attempt.earlier()
     with attempt.aborted_if_it_fails():
-        tell_of_others(attempt.others, STACK)
+        warn_of_others(attempt.others, STACK)
         table = _found(lake, key, branch)
         if table is None:
             _check_new(key, attempt.branch, order)
@@ -64,7 +64,7 @@ def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: FilesO
             why = f"has files already: {table.files}; nothing was written"
             raise CommitConflict([Conflict(ConflictKind.FORMAT, key, why=why)])
         layout = _layout(df, order, table)
-        job = msgspec.structs.replace(job, layout=layout, read=tuple(reads_of(df)))
+        job = msgspec.structs.replace(job, layout=layout, read=tuple(list_origins(df)))
         if table is not None:
             files_saving.check_fits(job, table)
         return _committed(df, attempt, job, order)

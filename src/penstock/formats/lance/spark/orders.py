@@ -13,7 +13,7 @@ from penstock.lake.write_jobs import SaveMode, check_properties
 from penstock.model.keys import Key
 from penstock.spark import jar
 from penstock.spark.requests import WriteRequest
-from penstock.spark.write_arguments import job_of
+from penstock.spark.write_arguments import choose_job_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +61,7 @@ def order_of(request: WriteRequest) -> LanceOrder:
         vectors=_vectors_of(request.options),
         options=dict(_writer_options(request.options)),
         create=request.create,
-        job=job_of(request),
+        job=choose_job_id(request),
         is_named=is_named,
         message=request.message,
         author=request.author,

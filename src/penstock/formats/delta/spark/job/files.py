@@ -19,7 +19,7 @@ from penstock.formats.delta.spark.job.outputs import JobTarget
 from penstock.formats.delta.spark.job.partitions import fields_of, named_for_directories
 from penstock.formats.delta.spark.writes.schemas import check_names
 from penstock.lake.job_files import remove_files
-from penstock.spark.refusals import refusals_told
+from penstock.spark.refusals import raise_refusals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,7 +58,7 @@ def write_files(
         columns=tuple(one.path for one in leaves),
         options=options,
     )
-    with refusals_told():
+    with raise_refusals():
         files = jobs.run(named_for_directories(df, fields, _name_max_bytes(target)), target, uuid4())
     try:
         actions = file_actions(files, metadata)
