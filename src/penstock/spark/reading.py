@@ -122,7 +122,7 @@ def _rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
         raise InvalidRequest(
             f"'{table.key}' is no {chosen.described}, but a {table.unnoted.type}{why}", table=str(table.key)
         )
-    check_options(extra, chosen.read_options | {"format"}, chosen.others_options.format(chosen.source_name))
+    check_options(extra, chosen.read_options | {"format"}, f"does not go with format='{chosen.source_name}'")
     return chosen.read(spark, table, request)
 
 
