@@ -452,6 +452,12 @@ DELTA: Final = (
         "::test_what_a_refusal_advises_makes_the_table_one_that_can_be_adopted",
     ),
     Advice(
+        ("release the table, change them with the engine that clusters it, and adopt it again",),
+        "The table comes back with all its rows and the new columns.",
+        "tests/interop/test_delta_features.py"
+        "::test_a_table_that_a_lake_made_clustered_is_clustered_by_spark_once_it_is_released",
+    ),
+    Advice(
         ("let the table's files be written anew without their deleted rows",),
         "A new version has the rows that were not deleted, in other files.",
         "tests/spark/test_scans.py::test_more_deleted_rows_than_can_be_held_are_refused_with_a_way_out",

@@ -240,7 +240,7 @@ def _contents() -> Iterator[str]:
     yield ""
     short = {name: alias for alias, name in SHORT_NAMES.items()}
     rows = []
-    for kind, name in content.TYPE_NAMES.items():
+    for name, kind in content.content_types().items():
         fields = [field for field in kind.__struct_fields__ if field not in ("id", "type_name")]
         rows.append(
             (f"`{name}`", f"`{short[name]}`" if name in short else "", ", ".join(f"`{f}`" for f in fields))

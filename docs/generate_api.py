@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import FieldInfo
 
 from penstock.lake.calls import CALLS, Call, ListReferences
-from penstock.model.content import TYPE_NAMES, AnyContent
+from penstock.model.content import AnyContent, content_types
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.operations import Operation
@@ -114,13 +114,13 @@ def _operations() -> Iterator[str]:
 
 def _contents() -> Iterator[str]:
     yield from ("## Contents", "", "What a key holds. `type` says which one it is.", "")
-    for kind, name in TYPE_NAMES.items():
+    for name, kind in content_types().items():
         yield from _struct(kind, f"`{name}`")
 
 
 def _objects() -> Iterator[str]:
     yield from ("## Objects", "")
-    inside = (*get_args(Operation), *get_args(AnyContent))
+    inside = (*get_args(Operation), *content_types().values())
     for kind in sorted(set(_structs()) - set(inside), key=lambda kind: kind.__name__):
         yield from _struct(kind, kind.__name__)
 

@@ -14,6 +14,8 @@ from penstock import errors
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.opening import open_table
+    from penstock.formats.files.content import FilesTable
+    from penstock.formats.lance.content import LanceTable
     from penstock.kernel.checks import Vetoed
     from penstock.kernel.settings import Settings
     from penstock.lake.backup import backup_lake as backup
@@ -33,37 +35,29 @@ if TYPE_CHECKING:
     from penstock.lake.opening import open_lake as open  # noqa: A004 - `penstock.open` is the way in
     from penstock.lake.upgrade import upgrade_lake as upgrade
     from penstock.model.commits import Commit
-    from penstock.model.content import (
-        DeltaTable,
-        FilesTable,
-        IcebergTable,
-        IcebergView,
-        LanceTable,
-        Namespace,
-        Udf,
-        Unknown,
-    )
+    from penstock.model.content import Namespace, Unknown
     from penstock.model.keys import Key
     from penstock.model.merges import KeyMerge, MergeMode
+    from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
     from penstock.model.operations import Change, Delete, Put, Unchanged
 
 _HOMES = {
     "Change": "penstock.model.operations",
     "Commit": "penstock.model.commits",
     "Delete": "penstock.model.operations",
-    "DeltaTable": "penstock.model.content",
-    "FilesTable": "penstock.model.content",
-    "IcebergTable": "penstock.model.content",
-    "IcebergView": "penstock.model.content",
+    "DeltaTable": "penstock.model.nessie",
+    "FilesTable": "penstock.formats.files.content",
+    "IcebergTable": "penstock.model.nessie",
+    "IcebergView": "penstock.model.nessie",
     "Key": "penstock.model.keys",
     "KeyMerge": "penstock.model.merges",
     "Lake": "penstock.lake.lake",
-    "LanceTable": "penstock.model.content",
+    "LanceTable": "penstock.formats.lance.content",
     "MergeMode": "penstock.model.merges",
     "Namespace": "penstock.model.content",
     "Put": "penstock.model.operations",
     "Settings": "penstock.kernel.settings",
-    "Udf": "penstock.model.content",
+    "Udf": "penstock.model.nessie",
     "Unchanged": "penstock.model.operations",
     "Unknown": "penstock.model.content",
     "Vetoed": "penstock.kernel.checks",

@@ -30,6 +30,7 @@ from penstock.errors import (
     Unavailable,
     UnsupportedFormat,
 )
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.rest.api import LANCE
 from penstock.kernel.description import BACKUPS_VERSION, MOVED_ROOTS_VERSION, read_description
 from penstock.kernel.settings import Settings
@@ -38,7 +39,7 @@ from penstock.lake.checks import Proposed
 from penstock.lake.embedded import Embedded
 from penstock.lake.moved_locations import location_fields
 from penstock.lake.root_maps import map_root, unmap_root
-from penstock.model.content import DeltaTable, LanceTable
+from penstock.model.nessie import DeltaTable
 from penstock.server.access import OpenGate
 from penstock.server.nessie.v2 import V2
 from penstock.storage.moved_roots import MovedRoot

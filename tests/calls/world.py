@@ -13,9 +13,11 @@ import msgspec
 
 import penstock
 from penstock.formats.delta.lake.calls import GetTableStatus
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import new_folder
 from penstock.formats.files.lake.calls import BeginJob, ListFiles, ListJobs
 from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.calls import (
     CommitLance,
     CreateLanceVersion,
@@ -32,8 +34,9 @@ from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.lake.transactions.calls import BeginTransaction, ListTransactions
 from penstock.model.clock import now_us
-from penstock.model.content import AnyContent, DeltaTable, FilesTable, LanceTable
+from penstock.model.content import AnyContent
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.references import Kind
 from penstock.stores import open_store
 from penstock.testing import FaultyStore

@@ -13,7 +13,7 @@ import pytest
 import penstock
 from penstock.kernel.attempts import Attempts
 from penstock.model.clock import now_us
-from penstock.model.content import IcebergTable
+from penstock.model.nessie import IcebergTable
 from tests.cli.conftest import Terminal
 from tests.sweep.pool import Pool
 

@@ -13,18 +13,10 @@ import pytest
 from penstock.cli.commands.tables import put
 from penstock.cli.contents import SHORT_NAMES, as_json, from_fields, from_json
 from penstock.errors import InvalidContent
-from penstock.model.content import (
-    TYPE_NAMES,
-    AnyContent,
-    DeltaTable,
-    FilesTable,
-    IcebergTable,
-    IcebergView,
-    LanceTable,
-    Namespace,
-    Udf,
-    Unknown,
-)
+from penstock.formats.files.content import FilesTable
+from penstock.formats.lance.content import LanceTable
+from penstock.model.content import AnyContent, Namespace, Unknown, content_types
+from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
 
 ID = UUID("0fe8c327-11a7-4fef-86c7-e203fe2790f7")
 CONTENTS: list[AnyContent] = [
@@ -46,7 +38,7 @@ def test_what_is_printed_can_be_put_again(content: AnyContent) -> None:
 
 
 def test_every_type_is_covered() -> None:
-    assert {type(one) for one in CONTENTS} == set(TYPE_NAMES)
+    assert {type(one) for one in CONTENTS} == set(content_types().values())
 
 
 def test_an_object_has_its_type_first_and_plain_values() -> None:
@@ -74,13 +66,13 @@ def test_fields_that_are_lists_may_be_repeated() -> None:
 
 
 def test_short_names_stand_for_types_that_there_are() -> None:
-    assert set(SHORT_NAMES.values()) < set(TYPE_NAMES.values())
+    assert set(SHORT_NAMES.values()) < set(content_types())
 
 
 def test_the_help_of_put_names_the_fields_that_there_are() -> None:
     listed = dict(re.findall(r"^(\w+) {2,}(.+)$", inspect.cleandoc(put.help or ""), re.MULTILINE))
     for short, names in listed.items():
-        kind = next(kind for kind, name in TYPE_NAMES.items() if name == SHORT_NAMES[short])
+        kind = content_types()[SHORT_NAMES[short]]
         told = set(names.split(", "))
         # A format's own state, and what it holds, are for programs.
         assert told == set(kind.__struct_fields__) - {"id", "state", "held"}

@@ -19,7 +19,7 @@ from penstock.cli.commands import doctor
 from penstock.errors import Denied, Unavailable
 from penstock.formats.delta.cli import format_cli
 from penstock.model.clock import now_us
-from penstock.model.content import IcebergTable
+from penstock.model.nessie import IcebergTable
 from penstock.spark import jar
 from penstock.spark.java import find_java
 from penstock.storage.places import Place, Places

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.model.content import IcebergTable
+from penstock.model.nessie import IcebergTable
 from tests.cli.conftest import Terminal, anywhere
 
 COMMIT_FIELDS = {

@@ -13,8 +13,8 @@ import pytest
 from lance_namespace import CreateTableTagRequest
 
 import penstock
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.state import Versions, state_of
-from penstock.model.content import LanceTable
 from tests.cli.conftest import Terminal, anywhere
 
 

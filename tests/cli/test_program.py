@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import penstock
 from penstock.cli.root import penstock as root
-from penstock.model.content import IcebergTable
+from penstock.model.nessie import IcebergTable
 from tests.cli.conftest import Terminal
 
 PROGRAM = str(Path(sys.executable).parent / "penstock")

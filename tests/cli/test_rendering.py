@@ -14,7 +14,9 @@ from penstock.cli.rendering.columns import Cell, Row, columns, flow
 from penstock.cli.rendering.contents import change, fields
 from penstock.cli.rendering.screen import Screen, cells, clip, printable
 from penstock.cli.rendering.times import ago, counted, iso, moment, size
-from penstock.model.content import DeltaTable, IcebergTable, LanceTable, Namespace
+from penstock.formats.lance.content import LanceTable
+from penstock.model.content import Namespace
+from penstock.model.nessie import DeltaTable, IcebergTable
 
 NOW = datetime(2026, 11, 14, 10, 0, tzinfo=UTC)
 

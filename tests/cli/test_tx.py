@@ -8,7 +8,7 @@ import penstock
 from penstock.kernel.transactions import Transactions
 from penstock.lake.lake import Lake
 from penstock.lake.transactions.transaction import Transaction
-from penstock.model.content import IcebergTable
+from penstock.model.nessie import IcebergTable
 from tests.cli.conftest import Terminal, anywhere
 
 

@@ -12,8 +12,8 @@ from penstock.kernel.settings import Settings
 from penstock.lake.copy import copy_lake, move_lake
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
-from penstock.model.content import IcebergTable
 from penstock.model.encoding import ObjectId
+from penstock.model.nessie import IcebergTable
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Advanced, Row, Store, Stored, Turn

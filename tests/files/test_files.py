@@ -27,8 +27,8 @@ from penstock.formats.files.lake import writing as files_writing
 from penstock.formats.files.lake.calls import CopiedFile, ListFiles, ListOfFiles, NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.clock import now_us
-from penstock.model.content import IcebergTable
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from tests.files.pool import stored
 
 KEY = Key("raw", "events")

@@ -22,8 +22,9 @@ from penstock.lake.needed_files import NeededFiles
 from penstock.lake.plugins import find_plugin, make_plugins
 from penstock.lake.resync_calls import Resync
 from penstock.lake.transactions import calls as transaction_calls
-from penstock.model.content import AnyContent, IcebergTable, ManagedTable
+from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Put
 from tests.transactions.pipelines import FORMATS, ids, rows
 

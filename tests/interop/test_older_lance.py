@@ -11,9 +11,9 @@ import pytest
 from lance_namespace import CreateNamespaceRequest
 
 import penstock
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.rest.api import LANCE
 from penstock.lake.lake import Lake
-from penstock.model.content import LanceTable
 from penstock.server.access import OpenGate
 from tests.interop import installed, older_lance_program
 from tests.server.running import local

@@ -10,9 +10,10 @@ from penstock.kernel.description import new_description, read_description, write
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
 from penstock.model.commits import CommitMeta
-from penstock.model.content import AnyContent, IcebergTable
+from penstock.model.content import AnyContent
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
+from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Delete, Operation, Put
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore

@@ -14,9 +14,10 @@ from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict, ConflictKind
-from penstock.model.content import AnyContent, DeltaTable, IcebergView, Namespace
+from penstock.model.content import AnyContent, Namespace
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable, IcebergView
 from penstock.model.operations import Delete, Operation, Put, Unchanged
 from tests.chance import seeds
 from tests.kernel.brute_force import (

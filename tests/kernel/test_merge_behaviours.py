@@ -21,10 +21,11 @@ from penstock.kernel.bring import MergeOptions
 from penstock.kernel.kernel import Kernel
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict, ConflictKind
-from penstock.model.content import CONTENT_MAX_BYTES, DeltaTable, IcebergTable, Namespace, Unknown
+from penstock.model.content import CONTENT_MAX_BYTES, Namespace, Unknown
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeMode, MergeResult
+from penstock.model.nessie import DeltaTable, IcebergTable
 from penstock.model.operations import Delete, Put
 from penstock.model.references import Kind
 from tests.kernel.lakes import (

@@ -22,9 +22,10 @@ from penstock.errors import (
 from penstock.kernel.commit import OPERATIONS_MAX
 from penstock.kernel.kernel import Kernel
 from penstock.model.commits import CommitMeta
-from penstock.model.content import CONTENT_MAX_BYTES, IcebergTable, Namespace
+from penstock.model.content import CONTENT_MAX_BYTES, Namespace
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Change, Delete, Operation, Put, Unchanged
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore

@@ -11,8 +11,9 @@ from penstock import Delete, IcebergTable, Key, Lake, Put
 from penstock.errors import CommitConflict
 from penstock.kernel.format import Applied, Refused, Table
 from penstock.kernel.kernel import Kernel
-from penstock.model.content import AnyContent, DeltaTable
+from penstock.model.content import AnyContent
 from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.nessie import DeltaTable
 from penstock.model.operations import Change
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore

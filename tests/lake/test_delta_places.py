@@ -17,7 +17,7 @@ from penstock.errors import LocationRefused
 from penstock.formats.delta.ownership.status import Overview
 from penstock.formats.delta.plugin import DeltaPlugin
 from penstock.lake.embedded import Embedded
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 
 DAY_S = 86400
 WAIT_S = 20.0

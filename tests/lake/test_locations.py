@@ -59,7 +59,7 @@ def lake(tmp_path: Path) -> Lake:
 )
 @pytest.mark.parametrize("kind", [DeltaTable, LanceTable, FilesTable])
 def test_a_managed_table_may_be_below_a_root(lake: Lake, kind: type[ManagedTable], location: str) -> None:
-    lake.branch().put("a.t", kind(location=location))  # type: ignore[arg-type]
+    lake.branch().put("a.t", kind(location=location))
     assert lake.table("a.t").exists
 
 

@@ -42,9 +42,10 @@ from penstock.formats.lance.rest.api import LANCE
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.lake.resync_calls import Resynced
-from penstock.model.content import IcebergTable, ManagedTable
+from penstock.model.content import ManagedTable
 from penstock.model.keys import Key
 from penstock.model.merges import MergeMode
+from penstock.model.nessie import IcebergTable
 from penstock.server.access import OpenGate
 from penstock.server.limits import Limits
 from penstock.server.native import NATIVE

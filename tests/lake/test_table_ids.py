@@ -32,6 +32,8 @@ from penstock.errors import (
 )
 from penstock.formats.delta.lake.calls import CreateTable
 from penstock.formats.delta.ownership.tables import Tables
+from penstock.formats.files.content import FilesTable
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.calls import CommitLance, DeclareLance, RegisterLance
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.known_tables import RESERVED_S, KnownTables
@@ -39,8 +41,8 @@ from penstock.kernel.leases import Leases
 from penstock.kernel.references import References
 from penstock.lake.answers import SweptTable
 from penstock.lake.call import Call
-from penstock.model.content import DeltaTable, FilesTable, LanceTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.references import Kind, Reference
 from penstock.server.access import Guarded
 from penstock.stores.memory import MemoryStore

@@ -6,7 +6,7 @@ from threading import Barrier
 
 import penstock
 from penstock.lake.lake import Lake
-from penstock.model.content import IcebergTable
+from penstock.model.nessie import IcebergTable
 from tests.queue.hooks import Caller, table
 
 

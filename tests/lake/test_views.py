@@ -149,7 +149,7 @@ def test_many_keys_are_read_at_once(lake: Lake) -> None:
     lake.branch().commit([Put(Key(f"k{number:03}"), table(str(number))) for number in range(600)])
     found = lake.at().get_many(["k001", Key("k250"), "nosuch"])
     assert set(found) == {Key("k001"), Key("k250")}
-    assert found[Key("k250")].metadata_location == "250"  # type: ignore[union-attr]
+    assert found[Key("k250")].metadata_location == "250"  # type: ignore[attr-defined]
 
 
 def test_a_snapshot_stays_while_the_branch_moves(lake: Lake) -> None:
@@ -162,7 +162,7 @@ def test_a_snapshot_stays_while_the_branch_moves(lake: Lake) -> None:
     main.drop("a")
     assert pinned.id == head
     assert pinned.get("a").metadata_location == "1"  # type: ignore[union-attr]
-    assert tables.content.metadata_location == "1"  # type: ignore[union-attr]
+    assert tables.content.metadata_location == "1"  # type: ignore[attr-defined]
     assert [commit.id for commit in pinned.log()] == [head]
     assert not main.table("a").exists
     lake.branch("dev").create(at=head)
@@ -180,9 +180,9 @@ def test_a_table_follows_its_branch(lake: Lake) -> None:
     assert (orders.exists, orders.type) == (True, "ICEBERG_TABLE")
     main.put("sales.other", table())
     main.put("sales.orders", table("2"))
-    assert orders.content.metadata_location == "2"  # type: ignore[union-attr]
+    assert orders.content.metadata_location == "2"  # type: ignore[attr-defined]
     assert [commit.message for commit in orders.log()] == ["put sales.orders"] * 2
-    assert lake.table("sales.orders", ref="main~1").content.metadata_location == "1"  # type: ignore[union-attr]
+    assert lake.table("sales.orders", ref="main~1").content.metadata_location == "1"  # type: ignore[attr-defined]
 
 
 def test_a_content_keeps_its_id_when_it_is_renamed_and_loses_it_when_it_is_dropped(lake: Lake) -> None:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 import penstock
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.soundness import LanceCheck
 from penstock.formats.lance.state import (
     Changes,
@@ -22,7 +23,6 @@ from penstock.formats.lance.state import (
 )
 from penstock.kernel.objects import Pending
 from penstock.lake.lake import Lake
-from penstock.model.content import LanceTable
 from tests.lance.tables import written
 
 

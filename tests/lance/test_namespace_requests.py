@@ -21,8 +21,8 @@ from penstock.formats.lance.lake.namespace import PenstockNamespace
 from penstock.formats.lance.names import manifest_name
 from penstock.lake.calls import ListEntries
 from penstock.lake.lake import Lake
-from penstock.model.content import IcebergTable
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Put
 from penstock.storage.locations import own_place
 from tests.lance.tables import ids_at, opened, rows, written

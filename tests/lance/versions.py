@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.intents import Create, Declare, Placed, Step, Steps, encode_steps
 from penstock.formats.lance.lake.parts import LanceParts
 from penstock.formats.lance.manifests import Manifest, Operation, transaction
@@ -18,7 +19,6 @@ from penstock.kernel.kernel import Kernel
 from penstock.lake.on_demand import OnDemand
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.commits import CommitMeta
-from penstock.model.content import LanceTable
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.keys import Key
 from penstock.model.operations import Change

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.formats.files.content import FilesTable
+from penstock.formats.lance.content import LanceTable
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.description import Description, HistoryRule
 from penstock.kernel.grace import Grace
 from penstock.kernel.objects import Objects, split_value
 from penstock.model.commits import CommitMeta
-from penstock.model.content import (
-    AnyContent,
-    DeltaTable,
-    FilesTable,
-    IcebergTable,
-    IcebergView,
-    LanceTable,
-    Namespace,
-    Udf,
-    Unknown,
-)
+from penstock.model.content import AnyContent, Namespace, Unknown
 from penstock.model.encoding import NO_COMMIT, ObjectId
+from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
 from penstock.model.objects import (
     AnyObject,
     Blob,

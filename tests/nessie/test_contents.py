@@ -10,18 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidContent, InvalidRequest
-from penstock.model.content import (
-    AnyContent,
-    DeltaTable,
-    FilesTable,
-    IcebergTable,
-    IcebergView,
-    LanceTable,
-    Namespace,
-    Udf,
-    Unknown,
-)
+from penstock.formats.files.content import FilesTable
+from penstock.formats.lance.content import LanceTable
+from penstock.model.content import AnyContent, Namespace, Unknown
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
 from penstock.server.nessie import shapes
 from penstock.server.nessie.contents import meant, shown, type_name
 

@@ -12,8 +12,8 @@ from penstock.errors import CommitNotFound, InvalidName, InvalidRequest, Referen
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.model.commits import EMPTY_COMMIT_ID
-from penstock.model.content import IcebergTable
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Put
 from penstock.server.nessie.revisions import (
     Revision,

@@ -17,9 +17,9 @@ from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.model.clock import Clock, now_us
 from penstock.model.commits import CommitMeta
-from penstock.model.content import IcebergTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from penstock.model.objects import CommitObject, LogEntry
 from penstock.model.operations import Delete, Put
 from penstock.model.references import Kind

@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 from penstock.errors import PenstockError
+from penstock.formats.files.content import FilesTable
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.calls import (
     CommitLance,
     CreateLanceVersion,
@@ -30,19 +32,10 @@ from penstock.formats.lance.lake.calls import (
 )
 from penstock.lake.lake import Lake
 from penstock.lake.transactions.calls import GetTransaction, NoteReads
-from penstock.model.content import (
-    TYPE_NAMES,
-    AnyContent,
-    DeltaTable,
-    FilesTable,
-    IcebergTable,
-    IcebergView,
-    LanceTable,
-    Udf,
-    Unknown,
-)
+from penstock.model.content import AnyContent, Unknown, content_types
 from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeMode
+from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
 from penstock.model.operations import Delete, Put, Unchanged
 from penstock.model.reads import Read
 from penstock.testing.journal import append, edit, replace
@@ -602,4 +595,4 @@ def _shown(value: Any) -> str:
     return repr(value)
 
 
-assert len(CONTENTS) == len(TYPE_NAMES) - 1, "every type of content but a namespace"
+assert len(CONTENTS) == len(content_types()) - 1, "every type of content but a namespace"

@@ -166,7 +166,7 @@ def test_a_write_that_was_never_sent_is_unavailable(embedded: Lake, far: Lake, p
         proxy.cut_all()
         with pytest.raises(Unavailable, match="cannot connect"):
             lake.branch().put("a", table(9))
-    assert embedded.table("a").content.snapshot_id == 1  # type: ignore[union-attr]
+    assert embedded.table("a").content.snapshot_id == 1  # type: ignore[attr-defined]
 
 
 def test_a_server_that_was_there_is_waited_for(embedded: Lake, far: Lake, proxy: Proxy) -> None:

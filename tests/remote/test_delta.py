@@ -33,8 +33,8 @@ from penstock.lake.calls import GetOutcome
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Remote
 from penstock.lake.table import Table
-from penstock.model.content import DeltaTable, IcebergTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable, IcebergTable
 from penstock.server.native import NATIVE
 from penstock.testing.threads import at_once
 from tests.server.running import local

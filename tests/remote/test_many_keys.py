@@ -67,7 +67,7 @@ def test_many_keys_are_read_at_one_commit_in_the_order_of_asking(
     asked = (*KEYS[::-1], *KEYS)
     found = catalogue.do(GetContents(key=asked, at=at))
     assert [entry.key for entry in found] == list(KEYS[::-1])
-    assert len({entry.content.snapshot_id for entry in found}) == 1  # type: ignore[union-attr]
+    assert len({entry.content.snapshot_id for entry in found}) == 1  # type: ignore[attr-defined]
     assert len(_read(restless)) > 3
     assert {call.via for call in _read(restless)} == {"main"}
 
@@ -77,7 +77,7 @@ def test_keys_at_a_commit_need_no_further_question(
 ) -> None:
     at = embedded.resolve()
     found = catalogue.do(GetContents(key=KEYS, at=at, via="main"))
-    assert {entry.content.snapshot_id for entry in found} == {0}  # type: ignore[union-attr]
+    assert {entry.content.snapshot_id for entry in found} == {0}  # type: ignore[attr-defined]
     assert [call for call in restless.calls if isinstance(call, Resolve)] == []
 
 

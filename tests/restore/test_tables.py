@@ -23,7 +23,7 @@ from penstock.errors import (
 )
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Remote
-from penstock.model.content import IcebergView
+from penstock.model.nessie import IcebergView
 from penstock.server.native import NATIVE
 from tests.cli.conftest import Terminal
 from tests.restore.tables import FORMATS, key_of, numbers, rows_for_others, rows_of, write

@@ -5,8 +5,9 @@ from __future__ import annotations
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.lake.tokens import parse_grant
-from penstock.model.content import IcebergTable, Namespace
+from penstock.model.content import Namespace
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Put
 from penstock.model.references import Kind
 from penstock.server.access import Caller, Guarded

@@ -32,8 +32,9 @@ from penstock.lake.call import Call
 from penstock.lake.lake import Lake
 from penstock.lake.tokens import new_token
 from penstock.lake.transactions.calls import BeginTransaction, GetTransaction
-from penstock.model.content import IcebergTable, Namespace
+from penstock.model.content import Namespace
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Put
 from tests.server.hostile_calls import Calls
 from tests.server.running import Client, Program, program
@@ -167,7 +168,7 @@ class Victim:
         yield "table", [key.replace(".", "$") for key in keys] + ["hr", "sales", "$", "sales$new"]
         ids = [str(one.id) for one in hr.values() if one is not None]
         yield "id", [*ids, self.transaction.id, job.id, job.fence, uuid4().hex, str(uuid4())]
-        places = [one.location for one in hr.values() if one is not None and one.location]  # type: ignore[union-attr]
+        places = [one.location for one in hr.values() if one is not None and one.location]  # type: ignore[attr-defined]
         yield (
             "place",
             [

@@ -9,13 +9,16 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from penstock.formats.delta.lake import calls as delta_calls
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.lake import calls as files
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake import calls as lance
 from penstock.lake import calls
 from penstock.lake.call import Call
 from penstock.lake.transactions import calls as transactions
-from penstock.model.content import DeltaTable, FilesTable, IcebergTable, LanceTable, Namespace
+from penstock.model.content import Namespace
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable, IcebergTable
 from penstock.model.operations import Change, Delete, Put, Unchanged
 from penstock.model.references import Kind
 

@@ -17,9 +17,10 @@ from penstock.lake import calls
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
 from penstock.lake.tokens import parse_grant
-from penstock.model.content import IcebergTable, Namespace
+from penstock.model.content import Namespace
 from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeMode
+from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Delete, Operation, Put, Unchanged
 from penstock.model.references import Kind
 from penstock.model.tokens import Role

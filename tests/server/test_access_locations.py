@@ -5,21 +5,14 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import LocationRefused
+from penstock.formats.files.content import FilesTable
+from penstock.formats.lance.content import LanceTable
 from penstock.lake import calls
 from penstock.lake.lake import Lake
-from penstock.model.content import (
-    AnyContent,
-    DeltaTable,
-    FilesTable,
-    IcebergTable,
-    IcebergView,
-    LanceTable,
-    Namespace,
-    Udf,
-    Unknown,
-)
+from penstock.model.content import AnyContent, Namespace, Unknown
 from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeMode
+from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
 from penstock.model.operations import Put
 from penstock.server.access import Guarded, OpenGate
 from penstock.storage.hosts import check_host

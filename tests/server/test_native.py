@@ -11,10 +11,10 @@ import urllib3
 
 import penstock
 from penstock.formats.files.lake.care_calls import SweepFiles
+from penstock.formats.files.routes import ROUTES
 from penstock.lake.calls import CALLS, EraseTable, Fsck, Sweep, SweepTables, Write
 from penstock.lake.lake import Lake
 from penstock.lake.resync_calls import Resync
-from penstock.server import spark_writes
 from penstock.server.limits import Limits
 from penstock.server.native import NATIVE, PREFIX
 from tests.remote.scenarios import table
@@ -59,7 +59,7 @@ def ask(lake: Lake) -> Iterator[Client]:
 def test_every_call_is_a_route_of_its_own() -> None:
     routes = {(route.method, route.path) for route in NATIVE.routes}
     assert len(routes) == len(NATIVE.routes)
-    assert NATIVE.routes[len(CALLS) :] == spark_writes.ROUTES
+    assert NATIVE.routes[len(CALLS) :] == ROUTES
     for kind, route in zip(CALLS, NATIVE.routes[: len(CALLS)], strict=True):
         assert (route.method, route.path, route.answer) == (kind.method, kind.path, kind.answer)
         assert route.streams == (kind in (Sweep, SweepTables, EraseTable, SweepFiles, Resync, Fsck))

@@ -19,8 +19,8 @@ from penstock.kernel.pace import paced, step
 from penstock.lake import calls
 from penstock.lake.lake import Lake
 from penstock.metrics.table import HTTP_REFUSALS, HTTP_STOPPED_READS
-from penstock.model.content import IcebergTable
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from penstock.model.references import Kind
 from penstock.server.access import TokenGate
 from penstock.server.health import Readiness, server_api

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from penstock.lake.opening import open_lake
-from penstock.model.content import TYPE_NAMES
+from penstock.model.content import content_types
 from penstock.server.run import all_apis
 from tests.server.running import Local, local
 
 NATIVE = "/api/penstock/v1"
-TYPES = sorted(TYPE_NAMES.values())
+TYPES = sorted(content_types())
 COMMIT = "/api/v2/trees/main@0000000000000000/history/commit"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, VersionNotFound
 from penstock.lake.lake import Lake
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 from penstock.spark.reading import read
 from penstock.spark.scan.conditions import means_the_same
 from tests.spark.reading_tables import VALUES, in_each_engine, shown, using

@@ -10,7 +10,7 @@ from stat import S_IMODE
 import pytest
 
 import penstock
-from penstock.model.content import IcebergTable
+from penstock.model.nessie import IcebergTable
 from penstock.stores.directory import exposed_files
 
 

@@ -21,9 +21,9 @@ from penstock.lake import sweep_engine
 from penstock.lake.lake import Lake
 from penstock.metrics.memory import Metrics
 from penstock.metrics.table import FILES_SWEPT_BYTES, FILES_SWEPT_FILES
-from penstock.model.content import IcebergTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Put
 from penstock.storage.buckets import Entry
 from penstock.storage.places import Place

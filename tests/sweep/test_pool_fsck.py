@@ -11,12 +11,13 @@ import msgspec
 import pytest
 
 import penstock
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import File, FilesState, encode_file, state_of, with_state
 from penstock.formats.files.lake.answers import TableLayout
 from penstock.formats.files.lake.calls import BeginJob
 from penstock.kernel.tree import pack
 from penstock.lake.lake import Lake
-from penstock.model.content import FilesTable, content_bytes
+from penstock.model.content import content_bytes
 from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.keys import Key
 from penstock.model.objects import Leaf, Node, Segment

@@ -9,9 +9,10 @@ from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
-from penstock.model.content import AnyContent, DeltaTable, Unknown
+from penstock.model.content import AnyContent, Unknown
 from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.objects import Blob
 from penstock.model.operations import Change, Delete, Put
 from penstock.stores.memory import MemoryStore

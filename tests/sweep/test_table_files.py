@@ -19,7 +19,7 @@ from penstock import Settings
 from penstock.errors import PenstockError, Unavailable
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.model.content import IcebergTable
+from penstock.model.nessie import IcebergTable
 from penstock.storage.places import Place
 from tests.formats.delta.rows import vector_data, vector_file_data, z85
 from tests.owner.orders import add, left_unpublished, log_file, unpublished

@@ -15,7 +15,7 @@ from penstock.kernel.expired import ExpiredCommits
 from penstock.kernel.settings import Settings
 from penstock.lake.kept import KeptHistory
 from penstock.lake.lake import Lake
-from penstock.model.content import IcebergTable
+from penstock.model.nessie import IcebergTable
 from tests.sweep.tables import LateClock, abandoned, ids, only, rows
 
 NONE = Settings(grace_s=0, nobody_writes=True)

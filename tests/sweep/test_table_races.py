@@ -16,7 +16,7 @@ from penstock.formats.delta.lake import sweep as delta_sweep
 from penstock.formats.delta.lake.retained_tables import KeptTables
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 from penstock.storage.buckets import Entry
 from penstock.storage.places import Place
 from tests.owner.orders import add

@@ -11,9 +11,9 @@ from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
 from penstock.kernel.transactions import Known, Transactions
 from penstock.model.commits import CommitMeta
-from penstock.model.content import IcebergTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Delete, Put
 from penstock.model.references import Kind
 from penstock.model.transactions import Isolation, Policy

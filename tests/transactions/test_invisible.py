@@ -23,8 +23,8 @@ from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import kept_heads, sweep
 from penstock.lake.calls import ListReferences
 from penstock.lake.lake import Lake
-from penstock.model.content import IcebergTable
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from penstock.model.references import Kind
 from penstock.model.transactions import Policy, TransactionState
 from penstock.stores.memory import MemoryStore

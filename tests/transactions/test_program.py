@@ -26,7 +26,7 @@ from penstock.lake.lake import Lake
 from penstock.lake.remote import Remote
 from penstock.lake.transactions import transaction as module
 from penstock.lake.transactions.calls import AbortTransaction, CommitTransaction, RenewTransaction
-from penstock.model.content import IcebergTable
+from penstock.model.nessie import IcebergTable
 from penstock.model.transactions import TransactionState
 from tests.queue.hooks import wait_until
 from tests.remote.conftest import QUICK

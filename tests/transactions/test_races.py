@@ -9,8 +9,8 @@ import pytest
 
 from penstock.errors import MergeConflict, TransactionOver
 from penstock.model.commits import CommitMeta
-from penstock.model.content import IcebergTable
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Put
 from penstock.model.references import Event
 from penstock.model.transactions import TransactionState

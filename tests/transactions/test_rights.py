@@ -24,9 +24,9 @@ from penstock.formats.lance.lake.calls import ListLanceVersions
 from penstock.lake import calls
 from penstock.lake.lake import Lake
 from penstock.lake.transactions.calls import AbortTransaction, CommitTransaction, RenewTransaction
-from penstock.model.content import IcebergTable
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from penstock.server.access import Guarded
 from penstock.server.nessie.errors import say
 from tests.server.access import caller

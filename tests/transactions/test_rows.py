@@ -18,7 +18,7 @@ from penstock.errors import CommitConflict, InvalidRequest, NotManaged
 from penstock.formats.files.lake.answers import TableLayout
 from penstock.formats.files.lake.calls import WriteFiles
 from penstock.lake.lake import Lake
-from penstock.model.content import IcebergTable
+from penstock.model.nessie import IcebergTable
 from tests.transactions.pipelines import FORMATS, ids, opened, rows
 
 LIBRARIES: dict[str, Callable[..., Any]] = {

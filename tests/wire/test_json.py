@@ -16,15 +16,9 @@ from penstock.errors import InvalidKey, InvalidRequest, UnsupportedFormat
 from penstock.lake.answers import Entry
 from penstock.lake.calls import CALLS, Call, CommitOperations, ListCommits, ListEntries
 from penstock.model.commits import Commit
-from penstock.model.content import (
-    TYPE_NAMES,
-    AnyContent,
-    DeltaTable,
-    IcebergTable,
-    Namespace,
-    Unknown,
-)
+from penstock.model.content import AnyContent, Namespace, Unknown, content_types
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable, IcebergTable
 from penstock.model.operations import Change, Delete, Operation, Put, Unchanged
 from penstock.model.references import Kind, Reference
 from penstock.model.tokens import Grant, Role, Token
@@ -123,7 +117,7 @@ def test_values_have_the_form_that_is_promised(value: Any, kind: Any, text: str)
 
 
 def test_every_content_says_its_type_by_the_name_that_people_know() -> None:
-    for kind, name in TYPE_NAMES.items():
+    for name, kind in content_types().items():
         needed: dict[str, Any] = {field.name: "" for field in msgspec.structs.fields(kind) if field.required}
         content: Any = kind(**needed)
         assert msgspec.json.decode(json.encode(content, AnyContent))["type"] == name

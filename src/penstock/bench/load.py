@@ -7,8 +7,8 @@ from enum import StrEnum
 from itertools import count
 from typing import Final
 
-from penstock.model.content import IcebergTable
 from penstock.model.keys import Key
+from penstock.model.nessie import table_pointer
 from penstock.model.operations import Put
 
 BRANCHES: Final = 64
@@ -68,6 +68,4 @@ class Load:
 def put(table: int, version: int) -> Put:
     """A version of a table: the kind of content that a catalogue holds, some 100 bytes."""
     location = f"s3://bench/{NAMESPACE}/table{table:04}/metadata/{version:08}.metadata.json"
-    return Put(
-        Key(NAMESPACE, f"table{table:04}"), IcebergTable(metadata_location=location, snapshot_id=version)
-    )
+    return Put(Key(NAMESPACE, f"table{table:04}"), table_pointer(location, version))

@@ -17,9 +17,8 @@ import msgspec
 
 from penstock.errors import InvalidContent
 from penstock.model import decoders
-from penstock.model.content import TYPE_NAMES, AnyContent, Content, Unknown
+from penstock.model.content import AnyContent, Content, Unknown, content_types
 
-_TYPES: Final = {name: kind for kind, name in TYPE_NAMES.items()}
 SHORT_NAMES: Final = {
     "iceberg": "ICEBERG_TABLE",
     "view": "ICEBERG_VIEW",
@@ -90,12 +89,12 @@ def _is_int(text: str) -> bool:
 
 
 def _class(kind: str) -> type[Content]:
-    return _TYPES.get(_full_name(kind), Unknown)
+    return content_types().get(_full_name(kind), Unknown)
 
 
 def _full_name(kind: str) -> str:
     name = kind.upper().replace("-", "_")
-    return SHORT_NAMES.get(kind.lower(), name if name in _TYPES else kind)
+    return SHORT_NAMES.get(kind.lower(), name if name in content_types() else kind)
 
 
 def _fields(cls: type[Content]) -> dict[str, msgspec.structs.FieldInfo]:
@@ -113,8 +112,8 @@ def _content(kind: str, found: dict[str, Any]) -> AnyContent:
     if missing:
         raise InvalidContent(f"{name} needs {', '.join(missing)}")
     if cls is Unknown:
-        values["type_name"] = "" if name == TYPE_NAMES[Unknown] else name
-    return cls(**values)  # type: ignore[return-value]
+        values["type_name"] = "" if name == Unknown.content_type else name
+    return cls(**values)
 
 
 def _value(kind: str, field: msgspec.structs.FieldInfo, value: Any) -> Any:
@@ -129,4 +128,4 @@ def _value(kind: str, field: msgspec.structs.FieldInfo, value: Any) -> Any:
 
 
 def _known_types() -> str:
-    return ", ".join(_TYPES)
+    return ", ".join(content_types())

@@ -76,7 +76,7 @@ def format_clis() -> tuple[FormatCli, ...]:
 
 def find_format_cli(content: Content | None) -> FormatCli | None:
     """The part of the format of a table that the lake manages; ``None`` for whatever else a key may hold."""
-    plugin = find_plugin(content)  # type: ignore[arg-type]
+    plugin = find_plugin(content)
     return None if plugin is None else _load(plugin.name)
 
 

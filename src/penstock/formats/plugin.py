@@ -183,6 +183,9 @@ class FormatPlugin:
     """The calls that the format answers."""
     usage: ClassVar[str]
     """What a table of the format is and how it is used, for who takes it for one of another format."""
+    sweep_call: ClassVar[type[Any] | None] = None
+    """The one of them that sweeps files which tables of the format share: it takes ``remove_data`` and
+    ``dry_run``, and answers ``SweptFiles``."""
     record_folders: ClassVar[tuple[str, ...]] = ()
     """Folders inside of a table's folder that hold its records. No other table may lie in one."""
     folder_notes: ClassVar[tuple[str, ...]] = ()

@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from penstock.model.content import Content
 
 BUILT_IN: Final = (
     "penstock.formats.delta:FORMAT",
@@ -35,6 +38,8 @@ class TableFormat:
     """How changes and programs name the format."""
     plugin: str
     """What an open lake asks: a ``penstock.formats.plugin.FormatPlugin``."""
+    content_type: str
+    """The name of the type of content that its tables have."""
     access_rules: str
     """The rule of each of its calls: a mapping from the call's class, as in ``penstock.server.access``."""
     cli: str
@@ -45,10 +50,19 @@ class TableFormat:
     """What ``format`` may be where rows are written to a table of the format."""
     members: Mapping[str, str] = field(default_factory=dict)
     """What a lake and its tables have that no other format answers, by names such as ``lake.delta``."""
+    content: str = ""
+    """The class of that content, if the type has a number of its own: only Penstock gives numbers. Tables of
+    other formats are stored as ``penstock.model.content.Unknown``, with the name of the type."""
     spark: str | None = None
     """What Spark does with its tables: a ``penstock.spark.format.SparkFormat``."""
     commands: Mapping[str, Command] = field(default_factory=dict)
     """Commands by name."""
+    routes: str = ""
+    """Routes beside those of its calls in the lake's own API: a tuple of ``penstock.server.routes.Route``."""
+    server_imports: tuple[str, ...] = ()
+    """Modules that a server imports before the first request needs them."""
+    row_work_imports: tuple[str, ...] = ()
+    """Modules that processes which read rows import before they are given work."""
     apis: tuple[str, ...] = ()
     """Further APIs by which a server offers tables of the format: each a ``penstock.server.routes.Api``."""
 
@@ -62,6 +76,12 @@ def table_formats() -> tuple[TableFormat, ...]:
 def load_member(name: str) -> Any:
     """What a format declares for a member of a lake or a table, such as ``lake.delta``."""
     return load(next(one.members[name] for one in table_formats() if name in one.members))
+
+
+def content_types() -> tuple[type[Content], ...]:
+    """The types of content that formats bring, in the order of their numbers."""
+    brought = (load(declared.content) for declared in table_formats() if declared.content)
+    return tuple(sorted(brought, key=lambda kind: kind.__struct_config__.tag))
 
 
 def load(path: str) -> Any:

@@ -1,6 +1,6 @@
 """Checking a lake: its rows and logs, every reachable object's hash and shape, and what is damaged.
 
-Tables of files and Lance tables have trees of their own, which are checked as the lake's own map is. What
+Some tables have trees of their own, which are checked as the lake's own map is. What
 their entries mean is for their formats to say.
 """
 
@@ -24,7 +24,7 @@ from penstock.kernel.shapes import Trees, flaws
 from penstock.kernel.skips import Link
 from penstock.kernel.table_horizons import HORIZONS, TableHorizons, horizon_rows
 from penstock.kernel.tokens import TOKENS, token_rows
-from penstock.model.content import AnyContent, FilesTable, LanceTable, decode_content
+from penstock.model.content import AnyContent, Unknown, content_types, decode_content, type_bytes
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
 from penstock.model.objects import (
@@ -76,7 +76,8 @@ def fsck(
 ) -> Checked:
     """Check everything that the lake's references lead to, and that whatever else is stored can be read.
 
-    ``inspect`` is asked about every state that a table with a tree of its own is found in.
+    ``inspect`` is asked about every state that a table with a tree of its own, or of a format that is not
+    Penstock's, is found in.
     """
     for _ in range(ATTEMPTS_MAX - 1):
         horizon = read_description(kernel.store).horizon
@@ -96,9 +97,13 @@ class _Checking:
         self._segments: dict[ObjectId, int] = {}
         """How many changes each has."""
         self._tables: dict[Value, bytes] = {}
-        """The states of tables with trees of their own, and a key that each was found at."""
+        """The states of tables that are looked into, and a key that each was found at."""
         self._roots: dict[ObjectId, None] = {}
         """Of commits that were read since trees were checked last."""
+        self._inspected = tuple(
+            kind for kind in content_types().values() if kind.holds_trees or kind is Unknown
+        )
+        self._type_bytes = frozenset(map(type_bytes, self._inspected))
         self._trees = Trees(kernel.objects)
         self._reader = ReadAhead(kernel.store.uncached)
         self._read = 0
@@ -190,9 +195,9 @@ class _Checking:
         elif isinstance(decoded, Leaf | Segment):
             if isinstance(decoded, Segment):
                 self._segments[one] = len(decoded.keys)
-            # A table with a tree is too large to be in place, or has such a tag.
+            # A table that is looked into is too large to be in place, or has such a type.
             for key, value in zip(decoded.keys, decoded.values, strict=False):
-                if value is None or (type(value) is bytes and value[1:2] not in _TAGS):
+                if value is None or (type(value) is bytes and value[1:2] not in self._type_bytes):
                     continue
                 if not key.startswith(RESERVED):
                     self._tables[value] = key
@@ -214,18 +219,19 @@ class _Checking:
         self._roots = {}
 
     def _check_tables(self, horizons: TableHorizons) -> None:
-        """Tables with trees of their own: those trees, and what the formats say of them."""
+        """Tables with trees of their own, those trees; and what the formats say of them."""
         for value, stored in self._tables.items():
             try:
                 content, key = decode_content(self._kernel.objects.read(value)), str(Key.decode(stored))
             except (Damaged, msgspec.MsgspecError, ValueError):
                 continue  # reported by whoever follows it
-            if isinstance(content, FilesTable | LanceTable) and not horizons.is_behind(content):
-                for root in content.held:
-                    for one, what in self._trees.flaws(root):
-                        self._damage(one.hex(), what)
-                for name, what in self._inspect(key, content):
-                    self._damage(name, what)
+            if not isinstance(content, self._inspected) or horizons.is_behind(content):
+                continue
+            for root in content.objects if content.holds_trees else ():
+                for one, what in self._trees.flaws(root):
+                    self._damage(one.hex(), what)
+            for name, what in self._inspect(key, content):
+                self._damage(name, what)
 
     def _check_jobs(self) -> None:
         for row in job_rows(self._kernel.store):
@@ -305,12 +311,6 @@ class _Checking:
 
     def _entry(self, one: ObjectId) -> CommitObject | LogEntry | None:
         return BEGINNING if one == NO_COMMIT else self._entries.get(one)
-
-
-_TAGS: Final = frozenset(
-    msgspec.msgpack.encode(one.__struct_config__.tag)[:1] for one in (FilesTable, LanceTable)
-)
-"""The second byte of tables with trees."""
 
 
 def _jumps_astray(read: Callable[[ObjectId], Link | None], link: Link) -> bool:

@@ -23,14 +23,7 @@ import msgspec
 from penstock.errors import Damaged
 from penstock.kernel.format import Format, Formats
 from penstock.model.conflicts import Conflict, ConflictKind
-from penstock.model.content import (
-    AnyContent,
-    FilesTable,
-    ManagedTable,
-    Unknown,
-    content_bytes,
-    decode_content,
-)
+from penstock.model.content import AnyContent, ManagedTable, Unknown, content_bytes, decode_content
 from penstock.model.encoding import ObjectId, decoder, digest, encode
 from penstock.model.keys import RESERVED, Key
 
@@ -331,7 +324,7 @@ def _remembered(content: AnyContent) -> AnyContent:
     Of a table without a place only that it was there: it has nothing that it would have to go on from. Older
     commits have all of it, and with them it goes.
     """
-    if isinstance(content, FilesTable) and not content.location:
+    if isinstance(content, ManagedTable) and not content.location:
         return msgspec.structs.replace(content, state=b"", held=())
     return content
 

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.kernel.objects import parts_of
 from penstock.kernel.pace import step
-from penstock.model.content import AnyContent, IcebergTable, IcebergView, Namespace, Udf, decode_content
+from penstock.model.content import AnyContent, Content, content_types, decode_content, type_bytes
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import (
     EMPTY_ROOT,
@@ -27,10 +27,6 @@ from penstock.model.objects import (
 BLOCK = 500
 VALUES_MAX = 20_000
 """How many values are remembered that lead to no objects."""
-_TAGS_WITHOUT_OBJECTS = frozenset(
-    msgspec.msgpack.encode(one.__struct_config__.tag) for one in (Namespace, IcebergTable, IcebergView, Udf)
-)
-"""The second byte of contents that hold no objects."""
 Fetch = Callable[[list[ObjectId]], dict[ObjectId, AnyObject]]
 """Reads and checks objects; those that are missing or unreadable are left out."""
 
@@ -77,6 +73,9 @@ class Reach:
         those that cannot be are damaged."""
         self._reads_all = reads_all
         self._fetch, self._objects_of, self._walked = fetch, objects_of, walked
+        self._types_without_objects = frozenset(
+            type_bytes(kind) for kind in content_types().values() if kind.objects is Content.objects
+        )
         self._expired_before = frozenset(expired_before)
         self.seen: set[ObjectId] = {NO_COMMIT, EMPTY_ROOT}
         self.damaged: dict[ObjectId, str] = {}
@@ -175,7 +174,7 @@ class Reach:
             return list(found.held)
         below: list[ObjectId] = []
         for value in found.values:
-            if not self._reads_all and type(value) is bytes and value[1:2] in _TAGS_WITHOUT_OBJECTS:
+            if not self._reads_all and type(value) is bytes and value[1:2] in self._types_without_objects:
                 continue
             if value in self._without_objects or value is None:
                 continue

@@ -11,6 +11,8 @@ from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
 from penstock.errors import Damaged, LocationRefused
+from penstock.formats.files.content import FilesTable
+from penstock.formats.lance.content import LanceTable
 from penstock.kernel.description import read_description
 from penstock.kernel.expired import ExpiredCommits, expired_commits
 from penstock.kernel.kernel import Kernel
@@ -18,17 +20,10 @@ from penstock.kernel.ledger import dropped_content, folders_above
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.sweep import kept_heads
 from penstock.kernel.table_horizons import TableHorizons
-from penstock.model.content import (
-    AnyContent,
-    DeltaTable,
-    FilesTable,
-    IcebergTable,
-    IcebergView,
-    LanceTable,
-    ManagedTable,
-)
+from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED
+from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView
 from penstock.model.objects import CommitObject
 from penstock.storage.locations import normalise
 

@@ -6,7 +6,10 @@ A content says where a table is and in which state. Penstock does not look into 
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any, ClassVar, Final, TypeAlias, Union
 from uuid import UUID
 
 import msgspec
@@ -20,53 +23,40 @@ CONTENT_MAX_BYTES: Final = 16 * 1024 * 1024
 class Content(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """What all contents share. ``id`` is given by Penstock when a content is first stored."""
 
+    content_type: ClassVar[str]
+    """The type's name, as people and other catalogues write it."""
+    holds_trees: ClassVar[bool] = False
+    """Whether ``objects`` are the roots of trees, built as the lake's own map is."""
+
     id: UUID | None = None
 
     @property
     def type(self) -> str:
-        """The type's name, as people and other catalogues write it."""
-        return TYPE_NAMES[type(self)]
+        """The name of its type."""
+        return self.content_type
 
     @property
     def objects(self) -> tuple[ObjectId, ...]:
         """Kernel objects that this content needs; they live as long as it does."""
         return ()
 
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """The places that it names, for engines and formats to follow."""
+        return ()
+
 
 class Namespace(Content, frozen=True, kw_only=True, tag=4):
     """A place for tables and further namespaces."""
 
+    content_type = "NAMESPACE"
+
     properties: dict[str, str] = {}
 
-
-class IcebergTable(Content, frozen=True, kw_only=True, tag=1):
-    """An Iceberg table: the pointer to its metadata, and the ids that are current."""
-
-    metadata_location: str
-    snapshot_id: int = -1
-    schema_id: int = 0
-    spec_id: int = 0
-    sort_order_id: int = 0
-
-
-class IcebergView(Content, frozen=True, kw_only=True, tag=3):
-    """An Iceberg view."""
-
-    metadata_location: str
-    version_id: int = 1
-    schema_id: int = 0
-    sql_text: str = ""
-    dialect: str = ""
-
-
-class Udf(Content, frozen=True, kw_only=True, tag=5):
-    """A user-defined function."""
-
-    metadata_location: str = ""
-    version_id: str = ""
-    signature_id: str = ""
-    sql_text: str = ""
-    dialect: str = ""
+    @property
+    def locations(self) -> tuple[str, ...]:
+        location = self.properties.get("location")  # engines put tables there
+        return (location,) if location else ()
 
 
 class ManagedTable(Content, frozen=True, kw_only=True):
@@ -83,33 +73,19 @@ class ManagedTable(Content, frozen=True, kw_only=True):
     def objects(self) -> tuple[ObjectId, ...]:
         return self.held
 
-
-class DeltaTable(ManagedTable, frozen=True, kw_only=True, tag=2):
-    """A Delta table. The three histories are what Nessie's clients keep for one that they manage."""
-
-    metadata_location_history: tuple[str, ...] = ()
-    checkpoint_location_history: tuple[str, ...] = ()
-    last_checkpoint: str = ""
-
     @property
-    def is_managed(self) -> bool:
-        """Whether the lake decides its commits. If not, it only points at the table."""
-        return self.state != b""
-
-
-class LanceTable(ManagedTable, frozen=True, kw_only=True, tag=6):
-    """A Lance table."""
-
-
-class FilesTable(ManagedTable, frozen=True, kw_only=True, tag=7):
-    """A tree of immutable files in any format."""
+    def locations(self) -> tuple[str, ...]:
+        return (self.location,) if self.location else ()
 
 
 class Unknown(Content, frozen=True, kw_only=True, tag=0):
-    """A content of a type that this version does not know, kept byte for byte.
+    """A content of a type that has no number here, kept byte for byte: of a format that is not Penstock's, or
+    of a newer version.
 
     ``type_name`` says what it is, as far as its writer told.
     """
+
+    content_type = "UNKNOWN"
 
     type_name: str
     payload: bytes = b""
@@ -117,29 +93,38 @@ class Unknown(Content, frozen=True, kw_only=True, tag=0):
 
     @property
     def type(self) -> str:
-        return self.type_name or "UNKNOWN"
+        return self.type_name or self.content_type
 
     @property
     def objects(self) -> tuple[ObjectId, ...]:
         return self.held
 
 
-AnyContent: TypeAlias = (
-    Namespace | IcebergTable | IcebergView | Udf | DeltaTable | LanceTable | FilesTable | Unknown
-)
+AnyContent: TypeAlias = Content
+"""A content of any type: one of these here, one that Nessie has too, one of a format's."""
 
-TYPE_NAMES: Final[dict[type[Content], str]] = {
-    Namespace: "NAMESPACE",
-    IcebergTable: "ICEBERG_TABLE",
-    IcebergView: "ICEBERG_VIEW",
-    Udf: "UDF",
-    DeltaTable: "DELTA_LAKE_TABLE",
-    LanceTable: "LANCE_TABLE",
-    FilesTable: "FILES_TABLE",
-    Unknown: "UNKNOWN",
-}
+SOURCES: Final = ("penstock.model.nessie", "penstock.formats.registry")
+"""Modules that bring further types. They are found by name, as formats are: each imports this module."""
 
-_decoder = decoder(AnyContent)
+
+@cache
+def content_types() -> Mapping[str, type[Content]]:
+    """Every type that has a number of its own, by its name. Contents of other types are stored as
+    ``Unknown``, with the name of their type."""
+    brought = [kind for source in SOURCES for kind in import_module(source).content_types()]
+    return {kind.content_type: kind for kind in (Namespace, *brought, Unknown)}
+
+
+def type_bytes(kind: type[Content]) -> bytes:
+    """The second byte of stored contents of a type."""
+    return msgspec.msgpack.encode(kind.__struct_config__.tag)
+
+
+@cache
+def _decoder() -> msgspec.msgpack.Decoder[Any]:
+    return decoder(Union[tuple(content_types().values())])  # noqa: UP007 - known at run time only
+
+
 _any_decoder = decoder(tuple[Any, ...])
 
 
@@ -151,7 +136,7 @@ def encode_content(content: Content) -> bytes:
         return _checked_foreign(content)
     try:
         data = encode(content)
-        _decoder.decode(data)
+        _decoder().decode(data)
     except (msgspec.ValidationError, TypeError, OverflowError, UnicodeEncodeError) as problem:
         raise InvalidContent(f"{type(content).__name__} cannot be stored: {problem}") from None
     return _limited(content, data)
@@ -165,7 +150,7 @@ def content_bytes(content: Content) -> bytes:
 def decode_content(data: bytes) -> AnyContent:
     """The content behind stored bytes. A type of a newer version comes back as ``Unknown``, untouched."""
     try:
-        content: AnyContent = _decoder.decode(data)
+        content: AnyContent = _decoder().decode(data)
     except msgspec.ValidationError:
         return _foreign(data)
     return content

@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.errors import PenstockError, Throttled, TimedOut
+from penstock.formats.registry import table_formats
 from penstock.lake.catalogue import Catalogue
 from penstock.metrics.meter import SILENT, Meter
 from penstock.metrics.table import HTTP_OPEN_REQUESTS, HTTP_REFUSALS, HTTP_REQUESTS, HTTP_SECONDS
@@ -52,9 +53,7 @@ unknown can hold the places of others by sending nothing."""
 ARRIVING_MAX: Final = 8
 """Requests that arrive from somebody who is not known yet, for each that may be open."""
 ROW_WORK_IMPORTS: Final = (
-    "penstock.formats.lance.rest.client_package",  # before Lance
-    "penstock.formats.lance.rest.row_work",
-    "lance",
+    *(name for declared in table_formats() for name in declared.row_work_imports),
     "penstock.lake.audits.row_work",
     "duckdb",
 )

@@ -9,10 +9,10 @@ from typing import Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest, PenstockError
+from penstock.formats.registry import load, table_formats
 from penstock.kernel.settings import Settings
 from penstock.lake.answers import About
 from penstock.lake.calls import CALLS, Call, Write
-from penstock.server import spark_writes
 from penstock.server.limits import Limits
 from penstock.server.routes import Answer, Api, Ask, Route
 from penstock.wire import json
@@ -106,7 +106,10 @@ NATIVE: Final = Api(
     prefix=PREFIX,
     title="Penstock",
     description="Everything that a lake can do. `penstock.open` uses it when it is given an address.",
-    routes=(*(_route(kind) for kind in CALLS), *spark_writes.ROUTES),
+    routes=(
+        *(_route(kind) for kind in CALLS),
+        *(route for declared in table_formats() if declared.routes for route in load(declared.routes)),
+    ),
     codec=json,
     error=_error,
     error_schema=Failure,
@@ -114,7 +117,7 @@ NATIVE: Final = Api(
     imports=(
         *("pyarrow.parquet", "pyarrow.dataset", "duckdb"),
         "pandas",  # Arrow imports it with the first rows that it makes of Python's values
-        *("penstock.formats.delta.lake.handlers", "penstock.formats.files.lake.handlers"),
+        *(name for declared in table_formats() for name in declared.server_imports),
         *("penstock.lake.transactions.embedded", "penstock.lake.audits.embedded"),
     ),
 )

@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Final
 
 from penstock.errors import PenstockError
-from penstock.formats.files.lake.care_calls import SweepFiles
 from penstock.kernel.leases import Lease, Leases
 from penstock.kernel.sweep import Swept
 from penstock.lake.answers import SweptFiles, SweptTable
@@ -99,11 +98,15 @@ class Sweeping:
 
         swept = self._catalogue.do(Sweep(), progress)
         tables = self._catalogue.do(SweepTables(remove_data=self._remove_data, limit=None), progress)
-        pool = self._catalogue.do(SweepFiles(remove_data=self._remove_data), progress)
-        self._tell(swept, tables, pool)
+        pools = [
+            self._catalogue.do(plugin.sweep_call(remove_data=self._remove_data, dry_run=False), progress)
+            for plugin in self._catalogue.plugins
+            if plugin.sweep_call is not None
+        ]
+        self._tell(swept, tables, pools)
 
-    def _tell(self, swept: Swept, tables: Sequence[SweptTable], pool: SweptFiles) -> None:
-        found: tuple[SweptTable | SweptFiles, ...] = (*tables, pool)
+    def _tell(self, swept: Swept, tables: Sequence[SweptTable], pools: Sequence[SweptFiles]) -> None:
+        found: tuple[SweptTable | SweptFiles, ...] = (*tables, *pools)
         files = sum(one.scratch_files for one in tables) + sum(
             one.data_files for one in found if one.data_removed
         )
@@ -115,7 +118,9 @@ class Sweeping:
         for one in tables:
             if one.problem:
                 self._log.say(Level.WARNING, f"'{one.key}' was not swept: {one.problem}")
-        if pool.problem:
+        for pool in pools:
+            if not pool.problem:
+                continue
             self._log.say(Level.WARNING, f"the files of tables were not all swept: {pool.problem}")
 
 

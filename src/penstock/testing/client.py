@@ -9,22 +9,23 @@ from uuid import uuid4
 from penstock.kernel.conflict import content_of
 from penstock.kernel.kernel import Kernel
 from penstock.model.commits import CommitMeta
-from penstock.model.content import AnyContent, IcebergTable
+from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import table_pointer
 from penstock.model.operations import Delete, Operation, Put, Unchanged
 from penstock.testing.recorder import Call, Recorder, Values
 
 
 def content_for(value: str) -> AnyContent:
-    return IcebergTable(metadata_location=value)
+    return table_pointer(value)
 
 
 def value_of(content: AnyContent | None) -> str | None:
     """The text that a table was given; what else a content is, is told by its type."""
     if content is None:
         return None
-    return content.metadata_location if isinstance(content, IcebergTable) else f"a {content.type}"
+    return content.locations[0] if content.locations else f"a {content.type}"
 
 
 class Client:

@@ -23,7 +23,7 @@ from msgspec import NODEFAULT, Meta
 from msgspec.structs import FieldInfo, fields
 
 from penstock.model import decoders
-from penstock.model.content import TYPE_NAMES
+from penstock.model.content import Content, content_types
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.operations import Change, Delete, Put, Unchanged
@@ -31,10 +31,9 @@ from penstock.model.operations import Change, Delete, Put, Unchanged
 Convert: TypeAlias = Callable[[Any], Any]
 
 _TAGS: Final[Mapping[type, tuple[str, str]]] = {
-    **{kind: ("type", name) for kind, name in TYPE_NAMES.items()},
-    **{kind: ("operation", kind.__name__.lower()) for kind in (Put, Delete, Unchanged, Change)},
+    kind: ("operation", kind.__name__.lower()) for kind in (Put, Delete, Unchanged, Change)
 }
-"""The field that tells which member of a union an object is, and what it says."""
+"""The field that tells which operation an object is, and what it says."""
 
 _HEXADECIMAL: Final = Annotated[str, Meta(pattern="^([0-9a-fA-F]{2})*$", description="Hexadecimal digits.")]
 _INTEGER: Final = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -77,6 +76,8 @@ class Twins:
             return Twin(_INTEGER)
         if kind is datetime:
             return Twin(_MOMENT)
+        if kind is Content:
+            return self._union(tuple(content_types().values()))
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             return self._struct(kind)
         origin = get_origin(kind)
@@ -154,6 +155,8 @@ def _tag_of(kind: type[msgspec.Struct]) -> tuple[str | None, str | None]:
     """The field that tells a type from others, and what it says: as JSON names it, or as the type itself does
     if it is no array."""
     config = kind.__struct_config__
+    if issubclass(kind, Content):
+        return "type", kind.content_type
     if kind in _TAGS or config.array_like or not isinstance(config.tag, str):
         return _TAGS.get(kind, (None, None))
     return config.tag_field, config.tag

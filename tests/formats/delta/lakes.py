@@ -31,9 +31,9 @@ from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.kernel import Kernel
 from penstock.model.clock import Clock, now_us
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.operations import Change
 from penstock.model.references import Kind
 from penstock.storage.places import Place, Places

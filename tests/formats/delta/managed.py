@@ -35,9 +35,9 @@ from penstock.kernel.format import Table
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
 from penstock.model.clock import Clock, now_us
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.objects import Blob
 from penstock.model.references import Kind, Reference
 from penstock.storage.places import Places

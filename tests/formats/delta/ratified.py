@@ -22,9 +22,9 @@ from penstock.formats.delta.branch_log.line import (
 )
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.publisher import Publisher
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.objects import Blob, decode_object
 from penstock.storage.buckets import Bucket
 from penstock.storage.local import LocalBucket

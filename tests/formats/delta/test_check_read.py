@@ -23,8 +23,8 @@ from penstock.formats.delta.protocol.actions import Action, Remove
 from penstock.kernel.format import PrepareAgain, Refused, Table
 from penstock.kernel.transactions import Known, Transactions
 from penstock.model.commits import CommitMeta
-from penstock.model.content import IcebergTable
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Delete, Put
 from penstock.model.reads import Read
 from penstock.model.transactions import Isolation

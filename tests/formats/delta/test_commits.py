@@ -19,7 +19,7 @@ from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Del
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.protocol.transaction import Reads
 from penstock.kernel.format import PrepareAgain, Table
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 from penstock.stores.memory import MemoryStore
 from tests.formats.delta.managed import Owner, add, days, remove
 

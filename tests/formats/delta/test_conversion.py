@@ -28,8 +28,8 @@ from penstock.formats.delta.ownership.tables import Asked
 from penstock.formats.delta.protocol.actions import write_commit
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.maintenance import checkpoint
-from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.operations import Delete, Put
 from penstock.storage.places import Place
 from penstock.stores.memory import MemoryStore

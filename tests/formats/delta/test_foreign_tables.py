@@ -214,7 +214,7 @@ def test_a_table_whose_partitions_cannot_be_written_is_told_before_it_is_taken_o
     refused(lake, table, "'b' is of the type binary, by which no rows are written")
 
 
-@pytest.mark.parametrize("feature", ["clustering", "rowTracking", "generatedColumns"])
+@pytest.mark.parametrize("feature", ["rowTracking", "generatedColumns"])
 def test_what_cannot_be_taken_over_can_be_read_and_copied(table: Table, lake: Lake, feature: str) -> None:
     marks = {"delta.generationExpression": "1"} if feature == "generatedColumns" else {}
     schema = StructType((Field(name="id", type="long", nullable=True, metadata=marks),))

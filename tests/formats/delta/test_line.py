@@ -24,8 +24,8 @@ from penstock.formats.delta.branch_log.line import (
     line_of,
     with_line,
 )
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
+from penstock.model.nessie import DeltaTable
 from penstock.model.objects import Blob, decode_object
 
 DECLARED, _PACKED = keep(Declared(b"p", b"m"))

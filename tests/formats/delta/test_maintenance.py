@@ -21,9 +21,9 @@ from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, Checksum
 from penstock.formats.delta.publishing import maintenance
 from penstock.formats.delta.publishing.maintenance import Maintenance, checkpoint, checkpoint_interval
 from penstock.model.clock import now_us
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.objects import decode_object
 from penstock.storage.local import UNFINISHED
 from penstock.storage.places import SCRATCH, Place, Places

@@ -17,10 +17,10 @@ from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.format import Refused
 from penstock.model.commits import CommitMeta
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeMode, MergeResult
+from penstock.model.nessie import DeltaTable
 from penstock.model.operations import Delete, Put
 from penstock.stores.memory import MemoryStore
 from tests.formats.delta.managed import KEY, Owner, add, remove

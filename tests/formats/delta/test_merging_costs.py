@@ -13,8 +13,8 @@ import pytest
 
 from penstock.formats.delta.protocol.transaction import Reads
 from penstock.model.commits import CommitMeta
-from penstock.model.content import IcebergTable
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Put
 from penstock.storage.places import Place, Places
 from penstock.stores.memory import MemoryStore

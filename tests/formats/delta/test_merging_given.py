@@ -13,9 +13,10 @@ from penstock.errors import InvalidContent, MergeConflict
 from penstock.kernel.bring import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import ConflictKind
-from penstock.model.content import AnyContent, DeltaTable, IcebergTable
+from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeMode
+from penstock.model.nessie import DeltaTable, IcebergTable
 from penstock.model.operations import Delete, Put
 from penstock.stores.memory import MemoryStore
 from tests.formats.delta.managed import KEY, Owner, add, remove

@@ -15,8 +15,8 @@ from penstock.errors import (
 from penstock.formats.delta.branch_log.intents import Commit, change
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_commit, write_commit
 from penstock.formats.delta.protocol.transaction import Reads
-from penstock.model.content import IcebergTable
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Change, Put
 from penstock.stores.memory import MemoryStore
 from tests.formats.delta.lakes import (

@@ -103,7 +103,10 @@ def test_who_says_nothing_of_the_commit_is_taken_to_have_selected_rows(
     [
         ([add("a"), add("a")], "line 2, add: .* second time"),
         ([add("../a")], "line 1, add"),
-        ([add("a"), remove("b")], "line 2, remove: a table is created with files and batches alone"),
+        (
+            [add("a"), remove("b")],
+            "line 2, remove: a table is created with files, batches and clustering columns alone",
+        ),
         ([protocol()], "line 1, protocol: a table is created with"),
         ([metadata()], "line 1, metaData: a table is created with"),
         (

@@ -19,8 +19,8 @@ from penstock.formats.delta.protocol.actions import CommitInfo, parse_commit
 from penstock.formats.delta.protocol.names import LOG, CommitName
 from penstock.kernel.bring import MergeOptions
 from penstock.model.commits import CommitMeta
-from penstock.model.content import IcebergTable
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Put
 from penstock.storage.places import Place
 from penstock.stores.memory import MemoryStore

@@ -18,8 +18,8 @@ from penstock.formats.delta.publishing.backfill import BATCH_MAX
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.metrics import table as metrics
 from penstock.metrics.memory import Metrics
-from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Places
 from tests.formats.delta.ratified import (
     BRANCH,

@@ -11,7 +11,7 @@ import pytest
 from penstock.errors import ManagedElsewhere, Unavailable
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.publisher import Publisher
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Places
 from tests.formats.delta.ratified import ID, KEY, WAIT_S, Disk, Disks, Ratified, publishing
 

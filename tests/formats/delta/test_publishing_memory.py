@@ -18,8 +18,8 @@ from penstock.formats.delta.protocol.names import LOG, ClassicName, CommitName
 from penstock.formats.delta.publishing import publisher
 from penstock.formats.delta.publishing.backfill import BATCH_MAX
 from penstock.formats.delta.publishing.line_files import LISTED_FROM
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
+from penstock.model.nessie import DeltaTable
 from penstock.storage.local import LocalBucket
 from penstock.storage.places import Place, Places
 from tests.formats.delta.ratified import BRANCH, ID, KEY, WAIT_S, Disk, Disks, Ratified, publishing, ratify

@@ -19,7 +19,7 @@ from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.leases import Leases
 from penstock.metrics import table as metrics
 from penstock.metrics.memory import Metrics
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 from penstock.storage.buckets import Bucket, Condition, Tag, Unanswered
 from penstock.storage.local import LocalBucket
 from penstock.storage.places import Places

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from penstock.formats.files import trees
 from penstock.formats.files.changing import carry_out
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import File, FilesState, state_of, with_state
 from penstock.formats.files.intents import When, Write, encode_write, shortened
 from penstock.kernel.format import Applied, Crossed, Refused, Table
 from penstock.kernel.objects import Objects
-from penstock.model.content import FilesTable
 from penstock.model.keys import Key
 from penstock.model.merges import MergeMode
 from penstock.stores.memory import MemoryStore

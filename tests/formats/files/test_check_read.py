@@ -11,6 +11,7 @@ import pytest
 import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import FilesState, Layout, state_of
 from penstock.formats.files.seen import TOLD_MAX, check_seen
 from penstock.kernel.conflict import content_of
@@ -18,7 +19,6 @@ from penstock.kernel.format import Refused
 from penstock.kernel.transactions import Transactions
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict
-from penstock.model.content import FilesTable
 from penstock.model.keys import Key
 from penstock.model.operations import Delete
 from penstock.model.reads import Read

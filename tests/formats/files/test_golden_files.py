@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import File, FilesState, Layout, decode_file, state_of, with_state
 from penstock.formats.files.intents import When, Write, decode_write
-from penstock.model.content import FilesTable
 from penstock.model.encoding import encode
 from penstock.model.jobs import Job, JobState, decode_job
 

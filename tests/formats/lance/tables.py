@@ -7,13 +7,13 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from penstock import Lake
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.calls import PromoteLance
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.plugin import LancePlugin
 from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.state import LanceState, Version, Versions, state_of
 from penstock.lake.embedded import Embedded
-from penstock.model.content import LanceTable
 from penstock.model.keys import Key
 
 ITEMS = "items"

@@ -7,6 +7,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.intents import Create, Declare, Placed, Steps, decode_steps
 from penstock.formats.lance.manifests import Operation
 from penstock.formats.lance.names import head_id, line_folder
@@ -26,7 +27,6 @@ from penstock.formats.lance.state import (
     version_of,
     with_state,
 )
-from penstock.model.content import LanceTable
 from penstock.model.encoding import encode
 
 VECTORS = {

@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.soundness import LanceCheck
 from penstock.formats.lance.state import (
     Entry,
@@ -28,7 +29,7 @@ from penstock.formats.lance.state import (
     with_state,
 )
 from penstock.kernel.objects import INLINE_MAX_BYTES, Objects, Pending
-from penstock.model.content import LanceTable, content_bytes
+from penstock.model.content import content_bytes
 from penstock.stores.memory import MemoryStore
 
 LOCATION = "s3://a-bucket-of-some-company/warehouse/8b0c7d2e-6a0a-4c53-9f0e-4a0f3f1f2a11"

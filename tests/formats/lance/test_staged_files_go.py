@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from penstock.errors import PenstockError, Unavailable
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.promoter import PROFILE, Unpromoted
 from penstock.formats.lance.state import LanceState
 from penstock.formats.lance.tasks import STAGED_MAX, PromoteTask, PromoteWork, merge_tasks
 from penstock.formats.publisher import BackgroundPublisher
-from penstock.model.content import LanceTable
 from penstock.model.keys import Key
 
 

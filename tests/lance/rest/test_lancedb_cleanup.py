@@ -12,8 +12,8 @@ import lancedb
 import pytest
 from lance_namespace import CreateNamespaceRequest
 
+from penstock.formats.lance.content import LanceTable
 from penstock.lake.lake import Lake
-from penstock.model.content import LanceTable
 from tests.lance.rest.talking import lance_at, some_rows
 from tests.server.running import Local
 

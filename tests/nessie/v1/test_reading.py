@@ -7,9 +7,11 @@ from urllib.parse import quote
 
 import pytest
 
+from penstock.formats.files.content import FilesTable
+from penstock.formats.lance.content import LanceTable
 from penstock.lake import calls
-from penstock.model.content import FilesTable, IcebergView, LanceTable
 from penstock.model.keys import Key
+from penstock.model.nessie import IcebergView
 from penstock.model.operations import Put
 from tests.nessie.v1.talking import EMPTY, Nessie, delete, key, namespace, put, table
 

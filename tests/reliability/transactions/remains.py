@@ -6,7 +6,7 @@ from pathlib import Path
 
 import penstock
 from penstock.lake.lake import Lake
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 from tests.reliability.transactions.history import History, Outcome, Value, elements_of
 from tests.reliability.transactions.tables import (
     LISTS,

@@ -10,10 +10,10 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.lake.answers import TableLayout
 from penstock.formats.files.lake.calls import CopiedFile, WriteFiles
 from penstock.lake.lake import Lake
-from penstock.model.content import FilesTable
 from penstock.model.keys import Key
 from penstock.model.operations import Put
 from penstock.spark.reading import read, view

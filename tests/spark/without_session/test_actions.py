@@ -7,6 +7,7 @@ import pytest
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
 from penstock.formats.delta.protocol.paths import path_fault
+from penstock.formats.delta.rows.stats import indexed_leaves
 from penstock.formats.delta.spark.job.actions import file_actions
 from penstock.formats.delta.spark.job.outputs import ParquetOutput
 from penstock.formats.rows.schema import Field, StructType, write_schema
@@ -19,7 +20,7 @@ def test_addresses_are_percent_encoded_and_files_without_rows_are_left_out() -> 
         _file("p=x/empty.parquet", "p=x", rows=0),
         _file("_change_data/p=x/cdc.parquet", "p=x", is_change=True),
     ]
-    first, second = file_actions(files, metadata)
+    first, second = file_actions(files, metadata, indexed_leaves(metadata))
     assert isinstance(first, Add)
     assert first.path == "p=a%252Fb%20c/%C3%BC-part.parquet"
     assert path_fault(first.path) is None
@@ -33,7 +34,7 @@ def test_addresses_are_percent_encoded_and_files_without_rows_are_left_out() -> 
 def test_nothing_in_a_column_that_must_have_something_is_refused() -> None:
     metadata = _table(Field(name="p", type="string", nullable=False))
     with pytest.raises(InvalidRequest, match="'p' is not nullable, and the data has nulls or empty texts"):
-        file_actions([_file("x", "p=__HIVE_DEFAULT_PARTITION__")], metadata)
+        file_actions([_file("x", "p=__HIVE_DEFAULT_PARTITION__")], metadata, ())
 
 
 def _table(*partitions: Field) -> Metadata:

@@ -25,10 +25,12 @@ from penstock.cli.format_cli import format_clis
 from penstock.cli.progress import Waiting
 from penstock.cli.rendering.screen import Screen
 from penstock.errors import InvalidRequest
+from penstock.formats.files.content import FilesTable
+from penstock.formats.lance.content import LanceTable
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
-from penstock.model.content import DeltaTable, FilesTable, IcebergTable, LanceTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable, IcebergTable
 from penstock.model.operations import Put
 
 

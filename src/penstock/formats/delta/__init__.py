@@ -9,6 +9,7 @@ from penstock.formats.registry import Command, TableFormat
 FORMAT: Final = TableFormat(
     name="delta",
     plugin="penstock.formats.delta.plugin:DeltaPlugin",
+    content_type="DELTA_LAKE_TABLE",
     access_rules="penstock.formats.delta.access:RULES",
     cli="penstock.formats.delta.cli.format_cli:DeltaCli",
     table_view="penstock.formats.delta.lake.view:DeltaView",
@@ -17,6 +18,7 @@ FORMAT: Final = TableFormat(
         "lake.delta": "penstock.formats.delta.lake.tables:DeltaTables",
         "table.delta": "penstock.formats.delta.lake.view:DeltaView",
     },
+    server_imports=("penstock.formats.delta.lake.handlers",),
     spark="penstock.formats.delta.spark.format:DeltaSpark",
     commands={
         "delta": Command(

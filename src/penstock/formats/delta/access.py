@@ -35,8 +35,8 @@ from penstock.formats.delta.lake.calls import (
 from penstock.lake import calls
 from penstock.lake.answers import Ratified
 from penstock.lake.embedded import first
-from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.tokens import Role
 from penstock.server.access import writing
 from penstock.server.access.caller import Keys

@@ -25,10 +25,11 @@ from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.format import Applied, Format, PrepareAgain, Refused, Since, Table
 from penstock.model.clock import Clock
-from penstock.model.content import AnyContent, DeltaTable
+from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId, encode
 from penstock.model.keys import Key
 from penstock.model.merges import ChangeSummary
+from penstock.model.nessie import DeltaTable
 from penstock.model.operations import Change
 from penstock.storage.places import Places
 

@@ -12,8 +12,9 @@ from penstock.formats.plugin import NeededFolder, PublishingPlugin, Rows, Worker
 from penstock.kernel.format import Format
 from penstock.lake.call import Call
 from penstock.lake.on_demand import OnDemand
-from penstock.model.content import AnyContent, DeltaTable
+from penstock.model.content import AnyContent
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.stores import place_of
 
 if TYPE_CHECKING:

@@ -9,6 +9,8 @@ from penstock.formats.registry import Command, TableFormat
 FORMAT: Final = TableFormat(
     name="files",
     plugin="penstock.formats.files.plugin:FilesPlugin",
+    content_type="FILES_TABLE",
+    content="penstock.formats.files.content:FilesTable",
     access_rules="penstock.formats.files.access:RULES",
     cli="penstock.formats.files.cli.format_cli:FilesCli",
     table_view="penstock.formats.files.lake.view:FilesView",
@@ -22,6 +24,8 @@ FORMAT: Final = TableFormat(
         "proposed.files": "penstock.formats.files.lake.proposed_files:find_proposed_files",
         "table.files": "penstock.formats.files.lake.table:Files",
     },
+    routes="penstock.formats.files.routes:ROUTES",
+    server_imports=("penstock.formats.files.lake.handlers",),
     spark="penstock.formats.files.spark.format:FilesSpark",
     commands={
         "files": Command(

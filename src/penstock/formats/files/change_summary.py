@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import state_of
 from penstock.formats.files.trees import differing
 from penstock.kernel.objects import Objects
-from penstock.model.content import FilesTable
 from penstock.model.merges import ChangeSummary
 from penstock.model.objects import EMPTY_ROOT
 

@@ -7,9 +7,10 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from penstock.errors import Damaged, InvalidRequest
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import check_file, decode_file, is_managed, state_of, with_state
 from penstock.kernel.objects import Objects
-from penstock.model.content import AnyContent, FilesTable
+from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import Leaf, Node
 

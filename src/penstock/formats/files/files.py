@@ -17,7 +17,8 @@ from uuid import UUID, uuid4
 import msgspec
 
 from penstock.errors import Damaged, InvalidRequest
-from penstock.model.content import AnyContent, FilesTable
+from penstock.formats.files.content import FilesTable
+from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId, decoder, digest, encode
 from penstock.model.keys import Key
 from penstock.model.objects import EMPTY_ROOT

@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.formats.files import change_summary, merging
 from penstock.formats.files.changing import carry_out
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import FilesState, check_prefix, is_managed, state_of, with_state
 from penstock.formats.files.intents import (
     NAME,
@@ -28,7 +29,7 @@ from penstock.formats.files.intents import (
 from penstock.formats.files.seen import check_seen
 from penstock.kernel.format import Applied, Crossed, Format, PrepareAgain, Refused, Since, Table
 from penstock.kernel.objects import Objects
-from penstock.model.content import AnyContent, FilesTable
+from penstock.model.content import AnyContent
 from penstock.model.merges import ChangeSummary, MergeMode
 from penstock.model.operations import Change
 

@@ -19,12 +19,13 @@ import msgspec
 
 from penstock.formats.files import trees
 from penstock.formats.files.changing import after, files_left
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import MARKER, File, FilesState, Layout, is_managed, state_of, with_state
 from penstock.formats.files.intents import When, Write, decode_write, encode_write
 from penstock.formats.files.layouts import mixes, united
 from penstock.kernel.format import Applied, LaterCommit, PathClash, Refused, Since, Table
 from penstock.kernel.objects import Objects
-from penstock.model.content import AnyContent, FilesTable
+from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
 from penstock.model.merges import MergeMode
 from penstock.model.objects import EMPTY_ROOT

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
 from penstock.formats.files.checking import FilesCheck
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import state_of
 from penstock.formats.files.format import FilesFormat
 from penstock.formats.files.intents import NAME
@@ -21,7 +22,6 @@ from penstock.kernel.jobs import job_rows
 from penstock.kernel.objects import Objects
 from penstock.lake.answers import SweptFiles
 from penstock.lake.call import Call
-from penstock.model.content import FilesTable
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class FilesPlugin(FormatPlugin):
     content_type = FilesTable
     calls = (*CALLS, *CARE_CALLS)
     usage = "a table of files, which has no rows of its own: its files are in .files"
+    sweep_call = SweepFiles
 
     @cached_property
     def rules(self) -> Format:

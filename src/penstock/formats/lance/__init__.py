@@ -9,6 +9,8 @@ from penstock.formats.registry import Command, TableFormat
 FORMAT: Final = TableFormat(
     name="lance",
     plugin="penstock.formats.lance.plugin:LancePlugin",
+    content_type="LANCE_TABLE",
+    content="penstock.formats.lance.content:LanceTable",
     access_rules="penstock.formats.lance.access:RULES",
     cli="penstock.formats.lance.cli.format_cli:LanceCli",
     table_view="penstock.formats.lance.lake.view:LanceView",
@@ -26,5 +28,10 @@ FORMAT: Final = TableFormat(
             summary="List, promote, import and export Lance tables.",
         ),
     },
+    row_work_imports=(
+        "penstock.formats.lance.rest.client_package",  # before Lance
+        "penstock.formats.lance.rest.row_work",
+        "lance",
+    ),
     apis=("penstock.formats.lance.rest.api:LANCE",),
 )

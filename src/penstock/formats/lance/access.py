@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.answers import (
     LanceAbout,
     LanceBranch,
@@ -28,7 +29,6 @@ from penstock.formats.lance.lake.calls import (
 )
 from penstock.formats.lance.lake.requests import of_operation
 from penstock.lake import calls
-from penstock.model.content import LanceTable
 from penstock.model.keys import Key
 from penstock.model.tokens import Role
 from penstock.server.access.format_rules import AccessRule

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from penstock.errors import ForeignCommit, OutcomeUnknown, Unavailable
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.names import MAIN, MANIFEST, STAGING, manifest_name, staged_name
 from penstock.formats.lance.pinning import pin, predecessor
 from penstock.formats.lance.reading import Manifests, is_of
@@ -22,7 +23,6 @@ from penstock.formats.lance.state import Version, Versions, state_of
 from penstock.formats.lance.tasks import PromoteTask
 from penstock.formats.sync import SyncState
 from penstock.kernel.objects import Objects
-from penstock.model.content import LanceTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.storage.places import Place, Places

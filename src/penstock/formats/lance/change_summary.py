@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from penstock.errors import Damaged
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.fragments import Fragment, Side, fragments_of
 from penstock.formats.lance.names import MAIN
 from penstock.formats.lance.reading import Manifests
@@ -20,7 +21,6 @@ from penstock.formats.lance.sides import Numbered, TableSide
 from penstock.formats.lance.state import folder_at
 from penstock.formats.lance.wire import Malformed, Message
 from penstock.kernel.objects import Objects
-from penstock.model.content import LanceTable
 from penstock.model.merges import ChangeSummary
 from penstock.storage.places import Places
 

@@ -19,6 +19,7 @@ from penstock.errors import (
     VersionNotFound,
     VersionTaken,
 )
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.intents import (
     Alter,
     Create,
@@ -57,7 +58,7 @@ from penstock.formats.lance.state import (
 )
 from penstock.kernel.format import Applied
 from penstock.kernel.objects import Objects, Pending
-from penstock.model.content import AnyContent, LanceTable
+from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId, encode
 from penstock.model.keys import Key
 

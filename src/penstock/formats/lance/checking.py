@@ -30,6 +30,7 @@ from penstock.errors import (
     VersionTaken,
 )
 from penstock.formats.lance.changing import Found, Made, no_version
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.continuing import ANEW, gap
 from penstock.formats.lance.intents import Create, Declare, Erase, Placed, PutBranch, Register, Resync
 from penstock.formats.lance.manifests import Manifest, Operation, transaction
@@ -71,7 +72,6 @@ from penstock.formats.lance.state import (
 from penstock.formats.lance.wire import Malformed, Message
 from penstock.kernel.format import Table
 from penstock.kernel.objects import Objects
-from penstock.model.content import LanceTable
 from penstock.model.keys import Key
 from penstock.storage.locations import is_under
 from penstock.storage.places import Places

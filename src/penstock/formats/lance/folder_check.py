@@ -11,10 +11,10 @@ from typing import Final
 from uuid import UUID
 
 from penstock.errors import OutOfSync
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.names import MAIN, manifest_name
 from penstock.formats.lance.promoter import Promoter
 from penstock.formats.sync import SyncState, compare_with_head, out_of_sync
-from penstock.model.content import LanceTable
 from penstock.model.keys import Key
 
 logger = logging.getLogger("penstock")

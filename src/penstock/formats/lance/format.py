@@ -11,6 +11,7 @@ import msgspec
 from penstock.formats.lance import change_summary, merging
 from penstock.formats.lance.changing import Prepared, carry_out, shortened
 from penstock.formats.lance.checking import Checking
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.intents import decode_steps
 from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.standing import Standing
@@ -18,7 +19,7 @@ from penstock.formats.lance.state import NAME, LanceState, begin_with, is_manage
 from penstock.kernel.format import Applied, Format, Refused, Since, Table
 from penstock.kernel.objects import Objects
 from penstock.model.clock import Clock
-from penstock.model.content import AnyContent, LanceTable
+from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.merges import ChangeSummary

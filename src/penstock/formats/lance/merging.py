@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from penstock.errors import Damaged, ManagedElsewhere, VersionNotFound
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.joining import Joining, has_same_names
 from penstock.formats.lance.landing import TOLD_MAX, WAY_OUT, Landing, shorten_names
 from penstock.formats.lance.names import MAIN, MERGE, REVERT
@@ -28,7 +29,7 @@ from penstock.formats.lance.standing import Standing, free_chain
 from penstock.formats.lance.state import LanceState, state_of, with_state
 from penstock.kernel.format import DRY_RUN, Applied, LaterCommit, PrepareAgain, Refused, Since, Table
 from penstock.kernel.objects import Objects
-from penstock.model.content import LanceTable, content_bytes
+from penstock.model.content import content_bytes
 from penstock.storage.places import Places
 
 

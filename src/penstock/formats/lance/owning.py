@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 from penstock.errors import Damaged, ManagedElsewhere, OutcomeUnknown, Unavailable
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.names import OWNER
-from penstock.model.content import LanceTable
 from penstock.model.decoders import json_decoder
 from penstock.storage.announcements import elapsed_s
 from penstock.storage.places import Places

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.calls import CALLS
 from penstock.formats.lance.lake.installed import require_lance
 from penstock.formats.lance.names import OWNER
@@ -15,7 +16,6 @@ from penstock.kernel.fsck import Damage
 from penstock.kernel.objects import Objects
 from penstock.lake.call import Call
 from penstock.lake.on_demand import OnDemand
-from penstock.model.content import LanceTable
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:

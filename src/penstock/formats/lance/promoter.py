@@ -18,6 +18,7 @@ from uuid import UUID
 
 from penstock.errors import ForeignCommit, PenstockError
 from penstock.formats.lance.chains import Chains, Waiting
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.names import MAIN, MANIFEST, STAGING
 from penstock.formats.lance.owning import Ownership
 from penstock.formats.lance.reading import Manifests
@@ -31,7 +32,6 @@ from penstock.kernel.objects import Objects
 from penstock.metrics import table as metrics
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock, now_us
-from penstock.model.content import LanceTable
 from penstock.model.keys import Key
 from penstock.model.transactions import PREFIX
 from penstock.storage.places import Places

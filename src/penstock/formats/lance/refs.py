@@ -20,12 +20,12 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from penstock.errors import OutcomeUnknown
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.names import REFS_OF_BRANCHES, REFS_OF_TAGS, STAGING
 from penstock.formats.lance.state import OwnBranch, OwnTag, Versions, state_of
 from penstock.formats.lance.tasks import PromoteTask
 from penstock.kernel.objects import Objects
 from penstock.model.clock import Clock, now_us, utc
-from penstock.model.content import LanceTable
 from penstock.model.encoding import digest
 from penstock.storage.places import Place, Places
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, permutations, takewhile
 from typing import Final, NamedTuple
 
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.manifests import Operation
 from penstock.formats.lance.names import MAIN, is_revert
 from penstock.formats.lance.state import (
@@ -22,7 +23,6 @@ from penstock.formats.lance.state import (
     state_of,
 )
 from penstock.kernel.objects import Objects
-from penstock.model.content import LanceTable
 
 _WITHOUT_RETURN: Final = frozenset((Operation.APPEND, Operation.DELETE, Operation.RESERVE))
 """What brings no row back that was there before."""

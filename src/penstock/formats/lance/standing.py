@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.names import MAIN, STAGING, line_folder, manifest_name
 from penstock.formats.lance.state import LanceState, Version, Versions
 from penstock.kernel.format import Table
-from penstock.model.content import LanceTable
 from penstock.model.encoding import digest
 from penstock.storage.places import Place
 

@@ -17,12 +17,13 @@ from typing import Final, TypeAlias
 import msgspec
 
 from penstock.errors import Damaged
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.manifests import Operation
 from penstock.formats.lance.names import MAIN, VERSION_MAX, folder_of, head_id, manifest_name
 from penstock.kernel import tree
 from penstock.kernel.objects import Objects
 from penstock.kernel.state import prefix_end
-from penstock.model.content import AnyContent, LanceTable
+from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId, decoder, encode
 from penstock.model.objects import EMPTY_ROOT, Value
 

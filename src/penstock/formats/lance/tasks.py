@@ -7,9 +7,9 @@ from enum import Enum
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.state import LanceState
 from penstock.formats.publisher import JobId
-from penstock.model.content import LanceTable
 from penstock.model.keys import Key
 
 PENDING_MAX: Final = 100

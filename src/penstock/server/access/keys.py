@@ -19,7 +19,6 @@ from typing import Any, Final
 import msgspec
 
 from penstock.errors import PenstockError, RequestError
-from penstock.formats.files.lake.calls import WriteFiles
 from penstock.kernel.request import MadeKey, request_key
 from penstock.kernel.settings import IDEMPOTENCY_DAYS
 from penstock.lake.answers import Landing
@@ -91,8 +90,7 @@ def stored_key(
 ) -> str:
     """The key of a call as it is stored for the caller. ``this_one`` is the hash of what is asked for."""
     key = request_key(call.idempotency_key)
-    is_of_job = isinstance(call, WriteFiles) and call.job is not None
-    if not caller.name or is_of_job or MadeKey.read(key) is not None:
+    if not caller.name or call.fixed_key is not None or MadeKey.read(key) is not None:
         return key
     if unmarked is not None and unmarked.may_exist():
         branch: str | None = getattr(call, call.target)

@@ -6,19 +6,11 @@ it may not have. So it is refused before it is stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from penstock.errors import LocationRefused
-from penstock.model.content import (
-    AnyContent,
-    DeltaTable,
-    IcebergTable,
-    IcebergView,
-    ManagedTable,
-    Namespace,
-    Udf,
-)
+from penstock.model.content import AnyContent
 from penstock.storage.hosts import check_host
 from penstock.storage.locations import check_under
 
@@ -30,24 +22,9 @@ def check_locations(contents: Iterable[AnyContent | None], roots: Iterable[str])
     """``LocationRefused`` if a content names a place where no table of the lake may be."""
     places = [_as_root(root) for root in roots]
     for content in contents:
-        for location in locations_of(content):
+        for location in content.locations if content is not None else ():
             check_host(location)
             check_under(_absolute(location), places)
-
-
-def locations_of(content: AnyContent | None) -> Iterator[str]:
-    """The places that a content names."""
-    if isinstance(content, Namespace):
-        yield from filter(None, (content.properties.get("location"),))  # engines put tables there
-    elif isinstance(content, IcebergTable | IcebergView):
-        yield content.metadata_location
-    elif isinstance(content, Udf):
-        yield from filter(None, (content.metadata_location,))
-    elif isinstance(content, ManagedTable):
-        yield from filter(None, (content.location,))
-    if isinstance(content, DeltaTable):
-        yield from content.metadata_location_history
-        yield from content.checkpoint_location_history
 
 
 def _absolute(location: str) -> str:

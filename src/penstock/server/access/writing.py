@@ -20,7 +20,7 @@ from penstock.model.operations import Change, Put, Unchanged
 from penstock.model.references import Reference
 from penstock.model.tokens import Role
 from penstock.server.access.caller import Caller, Keys
-from penstock.server.access.locations import check_locations, locations_of
+from penstock.server.access.locations import check_locations
 from penstock.server.access.rights import Rights
 
 R = TypeVar("R")
@@ -158,7 +158,7 @@ def _check_keys(rights: Rights, call: calls.CommitOperations, branch: str, keys:
 
 
 def _check_places(rights: Rights, contents: Iterable[AnyContent | None]) -> None:
-    given = [content for content in contents if any(True for _ in locations_of(content))]
+    given = [content for content in contents if content is not None and content.locations]
     if given and not rights.caller.any_location:
         check_locations(given, rights.do(calls.GetAbout()).roots)
 

@@ -16,17 +16,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from penstock.errors import InvalidContent, InvalidRequest
-from penstock.model.content import (
-    AnyContent,
-    DeltaTable,
-    IcebergTable,
-    IcebergView,
-    ManagedTable,
-    Namespace,
-    Udf,
-    Unknown,
-)
+from penstock.model.content import AnyContent, ManagedTable, Namespace, Unknown
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
 from penstock.server.nessie import shapes
 from penstock.server.nessie.keys import name_key
 

@@ -34,8 +34,8 @@ from penstock.formats.delta.branch_log.replacing import check_partitions
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import CommitInfo
 from penstock.kernel.format import PrepareAgain, Refused, Table
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
+from penstock.model.nessie import DeltaTable
 
 
 class Attempt(msgspec.Struct, frozen=True):

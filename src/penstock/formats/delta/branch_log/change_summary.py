@@ -21,9 +21,9 @@ from penstock.formats.delta.log.snapshot import Snapshot
 from penstock.formats.delta.protocol.actions import Add, DeletionVector, FileKey, Remove, decode_path
 from penstock.formats.delta.rows.vectors import vector_file
 from penstock.kernel.format import PrepareAgain, Table
-from penstock.model.content import DeltaTable
 from penstock.model.decoders import json_decoder
 from penstock.model.merges import ChangeSummary
+from penstock.model.nessie import DeltaTable
 
 COMMITS_SEARCHED: Final = 64
 """In so many of the newest commits the statistics of removed files are looked for, before all files are."""

@@ -26,8 +26,8 @@ from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from penstock.kernel.format import PrepareAgain, Table
 from penstock.model import decoders
-from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Places
 
 MEMORY_MAX_BYTES: Final = 64 * 1024 * 1024

@@ -20,8 +20,8 @@ from penstock.formats.delta.branch_log.line import FOLDER, Blobs, Entry, Held, L
 from penstock.formats.delta.protocol.actions import CommitInfo, write_action
 from penstock.formats.delta.protocol.transaction import Reads
 from penstock.kernel.format import DRY_RUN, PrepareAgain, Table
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import digest, encode
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Place
 
 HELD_MAX_BYTES: Final = 128 * 1024

@@ -38,8 +38,8 @@ from penstock.formats.delta.protocol.lint import Rules, State, check_bytes
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.protocol.transaction import last
 from penstock.kernel.format import Applied, Refused, Table
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import encode
+from penstock.model.nessie import DeltaTable
 
 Custody: TypeAlias = Create | Adopt | Settle | Release | Resync
 

@@ -20,8 +20,8 @@ from penstock.formats.delta.branch_log.standing import parted_at, steps, steps_b
 from penstock.formats.delta.protocol.actions import Add, CommitInfo, FileKey, Remove
 from penstock.formats.delta.protocol.transaction import last
 from penstock.kernel.format import LaterCommit, Since, Table
-from penstock.model.content import DeltaTable
 from penstock.model.decoders import json_decoder
+from penstock.model.nessie import DeltaTable
 
 MERGE_INFO: Final = {"operation": MERGED, "operationParameters": {}}
 REVERTED: Final = "revertedVersion"

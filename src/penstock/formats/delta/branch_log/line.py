@@ -26,8 +26,8 @@ from penstock.errors import Damaged, InvalidRequest
 from penstock.formats.delta.protocol.names import StagedName
 from penstock.formats.delta.protocol.transaction import Partitions, Reads
 from penstock.kernel.format import blob
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId, decoder, digest, encode
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import SCRATCH
 
 RUN_MAX: Final = 16

@@ -18,7 +18,7 @@ from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.log.snapshot import Snapshot
 from penstock.formats.delta.protocol.actions import Action, Add, Remove
 from penstock.formats.delta.protocol.lint_files import Lookup
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 
 TABLES_MAX: Final = 8
 """How many tables, or lines of tables, have an index."""

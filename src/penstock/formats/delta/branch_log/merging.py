@@ -61,7 +61,7 @@ from penstock.formats.delta.protocol.features import supported
 from penstock.formats.delta.protocol.isolation import Isolation, isolation_for, table_isolation
 from penstock.formats.delta.protocol.transaction import Transaction, Winner, last
 from penstock.kernel.format import Applied, Refused, Since, Table
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 
 _SHOWN: Final = 3
 """How many columns are told."""

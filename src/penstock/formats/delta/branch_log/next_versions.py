@@ -31,8 +31,8 @@ from penstock.formats.delta.protocol.features import complete_protocol
 from penstock.formats.delta.protocol.lint import State, check_commit
 from penstock.formats.delta.protocol.transaction import last
 from penstock.kernel.format import Applied, Refused, Table, reading
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
+from penstock.model.nessie import DeltaTable
 
 REDO: Final = (
     "to redo the work, rebase the source onto the target without the table (mode 'drop'), then run the job"

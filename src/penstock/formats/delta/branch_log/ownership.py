@@ -42,15 +42,22 @@ from penstock.formats.delta.protocol.features import (
 )
 from penstock.formats.delta.protocol.lint import ENABLED_TIMESTAMP, ENABLED_VERSION, OWNER_NAME, TIMESTAMPS
 from penstock.formats.delta.protocol.lint_metadata import unserved_columns
-from penstock.formats.delta.protocol.properties import is_on
+from penstock.formats.delta.protocol.properties import PROTECTED_BEFORE, is_on
 from penstock.model.decoders import json_decoder
 from penstock.storage.locations import without_secrets
 
 OWNER_CONF: Final = "delta.managedCommitOwnerConf"
 PENSTOCK: Final = "penstock"
 """The owner's name in every table that a lake owns."""
-PROTECTED: Final = (OWNER_NAME, OWNER_CONF, TIMESTAMPS, ENABLED_VERSION, ENABLED_TIMESTAMP)
-"""Properties of a managed table that only a change of its owner changes."""
+PROTECTED: Final = (
+    OWNER_NAME,
+    OWNER_CONF,
+    TIMESTAMPS,
+    ENABLED_VERSION,
+    ENABLED_TIMESTAMP,
+    PROTECTED_BEFORE,
+)
+"""Properties of a managed table that no writer changes, and no restore of an earlier version."""
 NOTED: Final = "timestamps"
 """The owner's setting that tells what managing added to a table, to be taken away when it is released:"""
 ADDED: Final = "added"

@@ -45,12 +45,15 @@ from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
     CommitInfo,
+    DomainMetadata,
     Metadata,
     Protocol,
     Remove,
     Txn,
     parse_action,
 )
+from penstock.formats.delta.protocol.clustering import CLUSTERING, clustering_columns
+from penstock.formats.delta.protocol.clustering import DOMAIN as CLUSTERING_DOMAIN
 from penstock.formats.delta.protocol.conflicts import Conflict, check_winner, rebase
 from penstock.formats.delta.protocol.features import supported, unwritable
 from penstock.formats.delta.protocol.isolation import isolation_for, table_isolation
@@ -58,8 +61,8 @@ from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, Problem, Rules, S
 from penstock.formats.delta.protocol.lint_files import VECTORS
 from penstock.formats.delta.protocol.transaction import Reads, Transaction, Winner, last
 from penstock.kernel.format import PrepareAgain, Refused, Table
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
+from penstock.model.nessie import DeltaTable
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -88,6 +91,8 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """What it read, brought up to the tip; ``None`` if it read no version."""
     live: dict[str, str | None] | None = None
     """Of the files that it speaks of, those that are in the table."""
+    clustering: tuple[tuple[str, ...], ...] = ()
+    """The columns of which its files must have statistics, where that is not known of its writer."""
     replaced: Replaced | None = None
     staged: Staged | None = None
     """Where it is too large to be held."""
@@ -163,6 +168,9 @@ def check_files(
     checked = Checked(proposal=proposal, tip=Tip.of(line), declared=line.declared)
     if proposal.problems:
         lint(table, line, checked, now_ms)
+    if proposal.may_repeat_files and CLUSTERING in supported(known(table, line.declared).protocol):
+        domains = commits.snapshot(content, table.read).domains
+        checked = msgspec.structs.replace(checked, clustering=clustering_columns(domains))
     if proposal.touches_files or _may_repeat_vectors(table, line, proposal):
         live = dict(commits.live(content, table.read)(proposal.paths))
         return msgspec.structs.replace(checked, live=live)
@@ -325,6 +333,7 @@ def lint(table: Table, line: Line, checked: Checked, now_ms: int, *, info: Commi
         state = msgspec.structs.replace(
             state, live=lambda paths: {path: live[path] for path in paths if path in live}
         )
+    state = msgspec.structs.replace(state, clustering=checked.clustering)
     head = proposal.told.at(max(now_ms, line.timestamp_ms + 1)) if info is None else info
     # Removes that the owner adds were never a writer's line; the first may not be allowed at all.
     replaced = () if checked.replaced is None else checked.replaced.clashing(proposal.unnumbered)
@@ -352,6 +361,11 @@ def _owners(proposal: Proposal, before: Metadata) -> Iterator[Problem]:
     wanted = last(proposal.unnumbered, Metadata)
     for name in () if wanted is None else protected_changes(before, wanted):
         yield Problem(WHOLE_COMMIT, "", f"the property '{name}' changes with the table's owner alone")
+    for line, action in proposal.actions:
+        if isinstance(action, DomainMetadata) and action.domain == CLUSTERING_DOMAIN:
+            how = "release the table, change them with the engine that clusters it, and adopt it again"
+            reason = f"the columns that a table of a lake is clustered by do not change: {how}"
+            yield Problem(line, "domainMetadata", reason)
     says = proposal.info is not None and proposal.info.is_blind_append
     if says and any(isinstance(action, Remove) for action in proposal.unnumbered):
         yield Problem(1, "commitInfo", "'isBlindAppend' is true, but files are removed")

@@ -24,7 +24,7 @@ from penstock.formats.delta.rows.pruning import Pruner
 from penstock.formats.rows.predicate_text import parse_predicate
 from penstock.formats.rows.schema import parse_schema
 from penstock.kernel.format import READ_AND_CHANGED, Refused, Table
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 
 OTHER_LINE: Final = "its versions since then are not those of this branch any more"
 NO_ROWS: Final = "no rows"

@@ -14,7 +14,7 @@ from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.log.files import Overlaid, PlaceFiles
 from penstock.formats.delta.log.segments import LogSegment, find_segment
 from penstock.formats.delta.log.snapshot import Snapshot, replay
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Places
 
 KEPT_MAX: Final = 16

@@ -36,8 +36,8 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.lint_files import Lookup
 from penstock.formats.delta.protocol.transaction import Partitions, last
 from penstock.kernel.format import PrepareAgain, Refused, Table
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import encode
+from penstock.model.nessie import DeltaTable
 
 NEAR_VERSIONS: Final = 64
 """Two versions of a table that are no further apart are compared by the commits in between."""

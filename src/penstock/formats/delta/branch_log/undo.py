@@ -63,7 +63,7 @@ from penstock.formats.delta.protocol.transaction import Partitions, Reads, Regio
 from penstock.formats.delta.rows.inside import name_inside
 from penstock.formats.delta.rows.vectors import Rows, inline_vector
 from penstock.kernel.format import Applied, Refused, Since, Table
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 
 FEW_LATER: Final = 64
 """Up to so many later versions are looked through for files; with more of them the table itself is asked."""

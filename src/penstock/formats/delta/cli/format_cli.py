@@ -19,7 +19,8 @@ from penstock.formats.delta.protocol.actions import Action, parse_commit
 from penstock.formats.delta.protocol.deeds import Files, deed
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.model.content import AnyContent, DeltaTable
+from penstock.model.content import AnyContent
+from penstock.model.nessie import DeltaTable
 
 if TYPE_CHECKING:
     from penstock.cli.commands.demo import Story

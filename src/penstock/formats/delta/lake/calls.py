@@ -25,9 +25,9 @@ from penstock.lake.answers import Landing, Ratified, RatifiedTable
 from penstock.lake.call import PAGE_MAX, Ask, Call, ReadAt, Retry, Said, Write
 from penstock.lake.outcomes import branch_of, landed_commit
 from penstock.lake.read_calls import GetChanges
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,11 +15,12 @@ from penstock.formats.delta.lake.answers import TableMade
 from penstock.formats.delta.lake.calls import CreateTable
 from penstock.formats.delta.lake.table import data_folder, lines_of, sent
 from penstock.formats.delta.lake.written_files import removed_if_refused
-from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
+from penstock.formats.delta.protocol.actions import CommitInfo, DomainMetadata, Metadata, parse_commit
+from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.lake.calls import GetChanges, GetContents, GetOutcome
 from penstock.lake.job_files import Began
 from penstock.lake.table_writing import exists_already
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 from penstock.storage.locations import own_place
 
 if TYPE_CHECKING:
@@ -48,11 +49,19 @@ def create_with(lake: Lake, call: CreateTable, rows: Any) -> TableMade:
     )
     if call.location is None:
         note_creation(place, lake.id)
-    adds = write_files(place, metadata, rows, prefix=data_folder(lake, call.branch))
+    given = "" if call.actions is None else str(call.actions)
+    domains = [one.action for one in parse_commit(given.encode()) if isinstance(one.action, DomainMetadata)]
+    adds = write_files(
+        place,
+        metadata,
+        rows,
+        prefix=data_folder(lake, call.branch),
+        clustering=clustering_columns({one.domain: one for one in domains}),
+    )
     info = CommitInfo({"operation": "CREATE TABLE AS SELECT"})
     with removed_if_refused(place, adds):
         began.check_in_time()
-        actions = sent(lambda: place, lines_of([info, *adds]))
+        actions = sent(lambda: place, lines_of([info, *domains, *adds]))
         return lake.do(msgspec.structs.replace(call, id=identity, actions=actions))
 
 

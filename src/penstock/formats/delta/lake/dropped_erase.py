@@ -13,8 +13,8 @@ from penstock.kernel.kernel import Kernel
 from penstock.lake.answers import SweptTable
 from penstock.lake.dropped_erase import DroppedErasure
 from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
-from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.fates import Fate, Judged
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from penstock.formats.delta.log.erasure import earlier_files, end_log
 from penstock.formats.delta.log.named import NamedFiles
 from penstock.formats.delta.log.snapshot import Snapshot
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Remove, parse_commit
+from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, SIDECARS, parse_name
 from penstock.formats.delta.publishing.leftovers import Needs, judge
 from penstock.lake.answers import SweptTable
@@ -31,9 +32,10 @@ from penstock.lake.calls import SweepTables
 from penstock.lake.erase import Holder, Leftovers, Settled, left_of
 from penstock.lake.fork_notes import ForkNotes
 from penstock.model.clock import utc
-from penstock.model.content import DeltaTable, ManagedTable
+from penstock.model.content import ManagedTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.fates import Fate
 from penstock.storage.places import SCRATCH, Place
 
@@ -149,7 +151,12 @@ class DeltaErasure:
         actions: list[Action] = []
         for file in old:
             removed = msgspec.structs.replace(removal(file, now_ms), data_change=False)
-            new = write_files(self._place, snapshot.metadata, batches_of(snapshot, self._place, [file]))
+            new = write_files(
+                self._place,
+                snapshot.metadata,
+                batches_of(snapshot, self._place, [file]),
+                clustering=clustering_columns(snapshot.domains),
+            )
             actions += [removed, *(msgspec.structs.replace(one, data_change=False) for one in new)]
         return actions
 

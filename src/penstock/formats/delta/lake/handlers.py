@@ -48,9 +48,9 @@ from penstock.lake.embedded import Embedded, commit_meta, first
 from penstock.lake.table_places import check_apart, check_new_place
 from penstock.lake.table_writing import EXISTS
 from penstock.model.commits import Commit
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId, digest
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.operations import Change
 from penstock.storage.locations import normalise
 

@@ -18,8 +18,8 @@ from penstock.formats.delta.publishing.maintenance import checkpoint
 from penstock.formats.delta.publishing.scratch import needed_files, plan_scratch
 from penstock.kernel.kernel import Kernel
 from penstock.lake.fork_notes import ForkNotes
-from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Place
 
 

@@ -9,7 +9,7 @@ from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.rows.inside import name_inside
 from penstock.formats.plugin import MissingFile, MissingFiles, list_missing
 from penstock.lake.table import Table
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 
 
 class MissingDeltaFiles(MissingFiles):

@@ -31,7 +31,7 @@ from penstock.formats.delta.publishing.scratch import Entries, beside
 from penstock.formats.plugin import NeededFolder
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 from penstock.storage.buckets import Entry
 from penstock.storage.locations import normalise
 

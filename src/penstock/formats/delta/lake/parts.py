@@ -18,8 +18,9 @@ from penstock.formats.delta.publishing.maintenance import Maintenance
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.leases import Leases
-from penstock.model.content import AnyContent, DeltaTable
+from penstock.model.content import AnyContent
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Places
 
 

@@ -12,9 +12,9 @@ from penstock.formats.delta.branch_log.snapshots import Snapshots
 from penstock.formats.delta.log.scan import batches
 from penstock.formats.delta.log.snapshot import Snapshot
 from penstock.kernel.objects import Objects
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.objects import Blob
 from penstock.storage.places import Places
 

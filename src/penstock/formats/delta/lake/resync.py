@@ -12,8 +12,8 @@ from penstock.formats.delta.ownership.resync import DeltaResynced
 from penstock.formats.delta.ownership.tables import Asked
 from penstock.formats.delta.protocol.names import LOG
 from penstock.lake.resync_calls import Resync, ResyncedTable, resync_meta
-from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Place
 
 

@@ -19,8 +19,8 @@ from penstock.formats.delta.publishing.leftovers import PREFIX_LENGTH
 from penstock.formats.delta.publishing.naming import named_owner
 from penstock.formats.delta.publishing.scratch import Entries, beside
 from penstock.formats.sync import SyncState, out_of_sync
-from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 
 PREFIX_LENGTH_PROPERTY: Final = "delta.randomPrefixLength"
 PREFIX_LENGTH_MAX: Final = 1000

@@ -9,9 +9,9 @@ from penstock.kernel.conflict import content_of
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.kept import KeptHistory, Neighbours
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import RESERVED
+from penstock.model.nessie import DeltaTable
 from penstock.model.objects import CommitObject
 
 

@@ -24,6 +24,7 @@ from penstock.formats.delta.protocol.actions import (
     parse_commit,
     write_action,
 )
+from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.rows.schema import StructType
 from penstock.lake.calls import PAGE_MAX, Resolve
@@ -145,6 +146,11 @@ class TableSnapshot:
     @property
     def protocol(self) -> Protocol:
         return self._snapshot.protocol
+
+    @property
+    def clustering(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that the table is clustered by, by their names in files: parts of structs as paths."""
+        return clustering_columns(self._snapshot.domains)
 
     @property
     def transactions(self) -> Mapping[str, Txn]:

@@ -25,9 +25,9 @@ from penstock.lake.calls import SweepTables
 from penstock.lake.fork_notes import ForkNotes
 from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
 from penstock.metrics import table as metrics
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.fates import Fate, Judged
 
 NAMED_AT_ONCE: Final = 1_000_000

@@ -31,17 +31,20 @@ from penstock.formats.delta.protocol.actions import (
     Action,
     CommitInfo,
     Metadata,
+    Protocol,
     parse_action,
     write_commit,
 )
 from penstock.formats.delta.protocol.agreement import agree
+from penstock.formats.delta.protocol.clustering import CLUSTERING
+from penstock.formats.delta.protocol.features import supported
 from penstock.formats.delta.protocol.paths import BRANCH_DATA
 from penstock.lake.answers import Ratified
 from penstock.lake.call import Said
 from penstock.lake.calls import GetChanges, GetOutcome
 from penstock.lake.job_files import Began
 from penstock.lake.plugins import describe_usage
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.snapshot import TableSnapshot
@@ -178,10 +181,16 @@ class _Writing:
 
         branch = table.require_branch()
         now = self._lake.do(GetTableVersions(key=table.key, at=branch, limit=0))
-        _, metadata = now.declared()
+        protocol, metadata = now.declared()
         parts = replaces(metadata) if replaces is not None else None
         place = self._lake.places.at(now.location)
-        adds = write_files(place, metadata, rows_of(data), prefix=data_folder(self._lake, branch))
+        adds = write_files(
+            place,
+            metadata,
+            rows_of(data),
+            prefix=data_folder(self._lake, branch),
+            clustering=clustering_of(table, protocol),
+        )
         self._refused.enter_context(removed_if_refused(place, adds))
         check_inside(metadata, parts or (), adds)
         operation = {"mode": "Append" if parts is None else "Overwrite"}
@@ -246,6 +255,11 @@ def _mended(snapshot: TableSnapshot) -> Iterator[Action]:
         if (stats := mended_zeros(file.stats)) is not None:
             # The same file once more, with nothing new in it.
             yield msgspec.structs.replace(file, stats=stats, data_change=False)
+
+
+def clustering_of(table: Table, protocol: Protocol) -> tuple[tuple[str, ...], ...]:
+    """The columns that a table with a protocol is clustered by, as its files call them."""
+    return table.unnoted.snapshot().clustering if CLUSTERING in supported(protocol) else ()
 
 
 def data_folder(lake: Lake, branch: str | None) -> str:

@@ -31,7 +31,16 @@ from penstock.formats.delta.lake.calls import (
     TableCommit,
 )
 from penstock.formats.delta.lake.creation import create_with
-from penstock.formats.delta.lake.table import Actions, append_all, needs_repair, repair, table_commit
+from penstock.formats.delta.lake.table import (
+    Actions,
+    append_all,
+    lines_of,
+    needs_repair,
+    repair,
+    table_commit,
+)
+from penstock.formats.delta.protocol.actions import CommitInfo
+from penstock.formats.delta.protocol.clustering import CLUSTERING, cluster_by, find_columns
 from penstock.formats.rows.schema import parse_schema
 from penstock.lake import calls
 from penstock.lake.answers import Ratified
@@ -49,6 +58,7 @@ class Wanted(TypedDict, total=False):
     """What can be said of a table that is to be created."""
 
     partition_by: str | Sequence[str] | None
+    cluster_by: str | Sequence[str] | None
     properties: Mapping[str, str] | None
     description: str
     location: str | os.PathLike[str] | None
@@ -72,6 +82,7 @@ class DeltaTables:
         schema: Any = None,
         data: Any = None,
         partition_by: str | Sequence[str] | None = None,
+        cluster_by: str | Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
         description: str = "",
         location: str | os.PathLike[str] | None = None,
@@ -84,7 +95,8 @@ class DeltaTables:
         """Create a table, at a place of its own or at a ``location``, with ``data`` in it if that is given.
 
         ``schema`` is Arrow's, or Delta's as a value or as JSON; without it, the one of ``data``. Table and
-        data come in one commit, as the table's first version: nobody sees it without them.
+        data come in one commit, as the table's first version: nobody sees it without them. A table that is
+        not partitioned may be clustered by some columns: engines that cluster files do that by them.
         """
         rows = None if data is None else rows_of(data)
         text = schema_text(rows if schema is None else schema)
@@ -92,6 +104,7 @@ class DeltaTables:
             key,
             text,
             partition_by=partition_by,
+            cluster_by=cluster_by,
             properties=properties,
             description=description,
             location=location,
@@ -126,11 +139,14 @@ class DeltaTables:
 
     def _creation(self, key: str | Key, schema: str, **wanted: Unpack[Wanted]) -> CreateTable:
         partition_by, location = wanted.get("partition_by") or (), wanted.get("location")
+        columns = wanted.get("cluster_by") or ()
+        actions, features = _clustered(schema, (columns,) if isinstance(columns, str) else columns)
         return CreateTable(
             key=Key.parse(key),
             schema=schema,
             partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
-            properties=dict(wanted.get("properties") or {}),
+            properties={**(wanted.get("properties") or {}), **features},
+            actions=actions,
             description=wanted.get("description", ""),
             location=None if location is None else absolute(location),
             sole_writer=wanted.get("sole_writer", False),
@@ -338,6 +354,15 @@ class DeltaTables:
     def clean_log(self, key: str | Key, *, dry_run: bool = False) -> CleanedLog:
         """Remove what a table's log needs no more: expired versions, and commits' files that nobody reads."""
         return self._lake.do(CleanLog(key=Key.parse(key), dry_run=dry_run))
+
+
+def _clustered(schema: str, names: Sequence[str]) -> tuple[str | None, dict[str, str]]:
+    """The action by which a new table is clustered, and the properties that ask for the features it takes."""
+    if not names:
+        return None, {}
+    paths = [tuple(one.name for one in fields) for fields in find_columns(parse_schema(schema), names)]
+    line = lines_of([CommitInfo({"operation": "CREATE TABLE"}), cluster_by(paths)]).decode()
+    return line, {f"delta.feature.{name}": "supported" for name in (CLUSTERING, "domainMetadata")}
 
 
 def absolute(location: str | os.PathLike[str]) -> str:

@@ -15,11 +15,11 @@ import msgspec
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.log.snapshot import Snapshot
 from penstock.formats.delta.protocol.actions import Add
+from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.formats.delta.rows.mapping import mapping_of
 from penstock.formats.delta.rows.stats import indexed_leaves
 from penstock.formats.rows.arrow_types import DECIMAL, arrow_type, pa
 from penstock.formats.rows.partition_values import parse_value
-from penstock.formats.rows.schema import StructType
 from penstock.model.decoders import json_decoder
 
 AS_JSON: Final = "delta.checkpoint.writeStatsAsJson"
@@ -114,21 +114,15 @@ def _partitions(snapshot: Snapshot) -> Tree:
 
 def _indexed(snapshot: Snapshot) -> Tree:
     """The columns that have statistics."""
-    mapping, schema = mapping_of(snapshot.metadata), snapshot.schema
     tree: Tree = {}
-    for leaf in indexed_leaves(snapshot.metadata):
-        inner, struct = tree, schema
-        for step in leaf.path:
-            field = struct.field(step)
-            assert field is not None  # it is from this schema
-            name = mapping.physical(field)
-            if isinstance(field.type, StructType):
-                below = inner.setdefault(name, {})
-                if not isinstance(below, dict):
-                    raise InvalidLog(f"two columns are both called {name!r} in the files of a table")
-                inner, struct = below, field.type
-            else:
-                inner[name] = field.type if isinstance(field.type, str) else ""
+    for leaf in indexed_leaves(snapshot.metadata, clustering_columns(snapshot.domains)):
+        inner = tree
+        for step in leaf.stored[:-1]:
+            below = inner.setdefault(step, {})
+            if not isinstance(below, dict):
+                raise InvalidLog(f"two columns are both called {step!r} in the files of a table")
+            inner = below
+        inner[leaf.stored[-1]] = leaf.kind if isinstance(leaf.kind, str) else ""
     return tree
 
 

@@ -33,16 +33,13 @@ from penstock.formats.delta.protocol.names import (
     parse_name,
     sidecar_name,
 )
+from penstock.formats.delta.protocol.properties import PROTECTED_BEFORE
 from penstock.storage.buckets import Entry
 from penstock.storage.places import Place
 
 GRACE_MS: Final = DAY_MS
 """No attempt to commit, and no checkpoint in the making, takes as long."""
 ENABLED: Final = "delta.enableExpiredLogCleanup"
-PROTECTED_BEFORE: Final = "delta.requireCheckpointProtectionBeforeVersion"
-"""Up to this version a log is removed as a whole or not at all, commits before checkpoints: it holds versions
-that not every client reads who reads later ones, and checkpoints keep these clients from having to. Tables
-have it from which a feature was dropped (``checkpointProtection``)."""
 
 
 class Cleanup(msgspec.Struct, frozen=True, kw_only=True):

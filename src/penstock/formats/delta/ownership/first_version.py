@@ -13,7 +13,16 @@ from penstock.formats.delta.branch_log.intents import Commit
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity, first_commit
 from penstock.formats.delta.branch_log.proposal import Proposal, refused
 from penstock.formats.delta.branch_log.replacements import OWNERS
-from penstock.formats.delta.protocol.actions import ACTION_NAMES, Add, CommitInfo, Txn, write_commit
+from penstock.formats.delta.protocol.actions import (
+    ACTION_NAMES,
+    Action,
+    Add,
+    CommitInfo,
+    DomainMetadata,
+    Txn,
+    write_commit,
+)
+from penstock.formats.delta.protocol.clustering import DOMAIN
 from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, Problem, Rules, State, check_commit
 from penstock.formats.delta.protocol.lint_files import Numbered
 from penstock.model.keys import Key
@@ -21,6 +30,9 @@ from penstock.storage.places import Places
 
 WITH_FILES: Final = CommitInfo({"operation": "CREATE TABLE AS SELECT"})
 """What a writer is taken to have done that gives files and does not say."""
+
+
+_ALONE: Final = "a table is created with files, batches and clustering columns alone"
 
 
 class FirstVersion:
@@ -49,6 +61,10 @@ class FirstVersion:
         return write_commit(first) + given.lines
 
 
+def _is_clustering(action: Action) -> bool:
+    return isinstance(action, DomainMetadata) and action.domain == DOMAIN
+
+
 def _told(given: Proposal) -> CommitInfo:
     """What the writer says of the commit, without what is the owner's to say."""
     info = given.info if given.info is not None else WITH_FILES
@@ -58,7 +74,11 @@ def _told(given: Proposal) -> CommitInfo:
 def _strange(given: Proposal) -> list[Problem]:
     """Lines that have no place in a first version, or that the owner writes itself."""
     return [
-        Problem(number, ACTION_NAMES[type(action)], "a table is created with files and batches alone")
+        Problem(
+            number,
+            ACTION_NAMES[type(action)],
+            _ALONE,
+        )
         for number, action in given.actions
-        if not isinstance(action, Add | Txn)
+        if not isinstance(action, Add | Txn) and not _is_clustering(action)
     ]

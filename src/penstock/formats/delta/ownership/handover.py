@@ -49,9 +49,9 @@ from penstock.formats.delta.rows.inside import check_inside, name_inside
 from penstock.kernel.batch import Outcome
 from penstock.kernel.known_tables import NewId
 from penstock.model.conflicts import Conflict, ConflictKind
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.locations import own_place
 from penstock.storage.places import Place, Places
 

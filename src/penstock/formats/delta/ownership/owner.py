@@ -28,9 +28,9 @@ from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.batch import Outcome
 from penstock.kernel.kernel import Kernel
 from penstock.model.commits import CommitMeta
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.operations import Change, Operation
 from penstock.storage.places import Places
 

@@ -39,9 +39,9 @@ from penstock.formats.delta.protocol.actions import Add, CommitInfo, Txn, write_
 from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.formats.sync import SyncState, own_versions_left
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Places
 
 TRIES_MAX = 8

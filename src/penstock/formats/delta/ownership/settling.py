@@ -28,8 +28,8 @@ from penstock.formats.delta.protocol.names import (
 from penstock.formats.delta.publishing.naming import named_owner
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.model.commits import CommitMeta
-from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Place, Places
 
 

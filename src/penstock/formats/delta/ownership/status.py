@@ -18,9 +18,9 @@ from penstock.formats.delta.ownership.tables import Tables, line_at
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.log_check import LogCheck, log_out_of_sync
 from penstock.formats.delta.publishing.publisher import Publisher
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Places
 
 logger = logging.getLogger("penstock")

@@ -17,9 +17,10 @@ from penstock.kernel.ledger import LEDGER, find_table, holder, last_content, whe
 from penstock.kernel.state import prefix_end
 from penstock.lake.plugins import describe_usage
 from penstock.model.commits import CommitMeta
-from penstock.model.content import AnyContent, DeltaTable, decode_content
+from penstock.model.content import AnyContent, decode_content
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.objects import Blob, Holder
 from penstock.model.operations import Operation
 

@@ -11,8 +11,8 @@ from penstock.formats.delta.branch_log.intents import Commit, decode_intent
 from penstock.formats.delta.branch_log.line import Line, line_of
 from penstock.formats.delta.ownership.tables import Tables
 from penstock.model.clock import TIME_MAX_US, TIME_MIN_US, utc
-from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.model.operations import Change
 
 WINNERS_MAX: Final = 100

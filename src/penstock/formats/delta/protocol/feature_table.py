@@ -156,8 +156,11 @@ _ALL: Final = (
         properties={"delta.enableDeletionVectors": _ON},
         binds_writers=False,
     ),
-    # Its rules are for removing old versions from a log: ``log.cleanup`` keeps them.
+    # Its rules are for removing old versions from a log: ``log.cleanup`` keeps them, and no writer changes
+    # the property that they go by (``owner.ownership``).
     Feature(name="checkpointProtection", binds_writers=False),
+    # A file without statistics of the clustering columns does not fit: ``protocol.clustering``.
+    Feature(name="clustering"),
     Feature(
         name=MANAGED_COMMITS,
         properties={"delta.managedCommitOwnerName": (), "delta.managedCommitOwnerConf": ()},
@@ -229,12 +232,6 @@ _ALL: Final = (
         why="row ids are not handed out",
         advice=_drop(ROW_TRACKING),
         properties={"delta.enableRowTracking": _ON},
-    ),
-    Feature(
-        name="clustering",
-        writing=Support.NEVER,
-        why="files are not checked for the statistics of clustering columns",
-        advice=ENGINE,
     ),
     Feature(
         name="materializePartitionColumns",

@@ -28,6 +28,8 @@ from penstock.formats.delta.protocol.actions import (
     Sidecar,
     Txn,
 )
+from penstock.formats.delta.protocol.clustering import CLUSTERING, lacking_statistics, parse_clustering
+from penstock.formats.delta.protocol.clustering import DOMAIN as CLUSTERING_DOMAIN
 from penstock.formats.delta.protocol.feature_table import IN_COMMIT_TIMESTAMP, MANAGED_COMMITS
 from penstock.formats.delta.protocol.features import enabled, protocol_faults, supported, unlisted, unwritable
 from penstock.formats.delta.protocol.lint_files import Expected, Fault, Lookup, Numbered, file_faults
@@ -61,6 +63,9 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """The in-commit timestamp of the version, or where it has none the time of its file, if that is known."""
     live: Lookup | None = None
     """Tells which paths are files of the table; without it, removes are believed."""
+    clustering: tuple[tuple[str, ...], ...] = ()
+    """The columns that the table is clustered by, as files call them; empty if the files of the commit are
+    known to have statistics of them."""
     is_writable: bool = False
     """Known to be a table that Penstock writes, so that this is not found out again for each commit."""
 
@@ -277,6 +282,24 @@ def _domains(commit: _Commit) -> Iterator[Fault]:
             yield line, "the table would need the feature 'domainMetadata'"
 
 
+def _clustering(commit: _Commit) -> Iterator[Fault]:
+    """Files of a clustered table have statistics of the columns that it is clustered by."""
+    if CLUSTERING not in commit.features:
+        return
+    if commit.changes_table and commit.metadata is not None and commit.metadata.partition_columns:
+        yield commit.metadata_line or commit.protocol_line, "a table is partitioned or clustered, never both"
+    if commit.changes_table and "domainMetadata" not in commit.features:
+        yield commit.protocol_line, f"the feature '{CLUSTERING}' needs the feature 'domainMetadata'"
+    columns = commit.before.clustering
+    for _, one in commit.of(DomainMetadata):
+        if one.domain == CLUSTERING_DOMAIN and commit.before.protocol is None:
+            columns = parse_clustering(one.configuration)
+    for line, add in commit.of(Add) if columns else ():
+        for path in lacking_statistics(add, columns):
+            name = ".".join(path)
+            yield line, f"the table is clustered by '{name}', of which 'nullCount' of 'stats' tells nothing"
+
+
 def _append_only(commit: _Commit) -> Iterator[Fault]:
     """The table as it was found decides: nobody opens the gate and walks through it in one commit."""
     was = commit.before.metadata
@@ -309,6 +332,7 @@ _RULES: Final = (
     _timestamps,
     _managed,
     _domains,
+    _clustering,
     _append_only,
     _files,
 )

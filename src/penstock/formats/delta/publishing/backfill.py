@@ -34,7 +34,7 @@ from penstock.formats.delta.protocol.names import (
     parse_name,
 )
 from penstock.formats.delta.publishing.reading import read_ahead
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Place
 
 BATCH_MAX: Final = 64

@@ -18,7 +18,7 @@ from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.backfill import batches, bytes_of
 from penstock.formats.delta.publishing.reading import read_ahead
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Places
 
 NAMES_MAX: Final = 20_000

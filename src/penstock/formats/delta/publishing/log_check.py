@@ -13,8 +13,8 @@ from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.backfill import newest_after
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.formats.sync import SyncState, compare_with_head, out_of_sync
-from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Places
 
 logger = logging.getLogger("penstock")

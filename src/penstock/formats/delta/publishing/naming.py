@@ -18,7 +18,7 @@ from penstock.formats.delta.errors import (
 )
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
-from penstock.model.content import DeltaTable
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Place
 
 

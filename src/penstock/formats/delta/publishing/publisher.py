@@ -31,9 +31,9 @@ from penstock.kernel.leases import Leases
 from penstock.metrics import table as metrics
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock, now_us
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.storage.announcements import elapsed_s
 from penstock.storage.places import Place, Places
 

@@ -15,8 +15,8 @@ import msgspec
 
 from penstock.formats.delta.branch_log.line import FOLDER, Entry, Read, line_of
 from penstock.formats.delta.log.cleanup import GRACE_MS, Cleanup
-from penstock.model.content import DeltaTable
 from penstock.model.encoding import ObjectId
+from penstock.model.nessie import DeltaTable
 from penstock.storage.places import PROBES, Place
 
 CREATING: Final = f"{FOLDER}creating/"

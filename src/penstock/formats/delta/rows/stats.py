@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from itertools import islice
 from math import isfinite
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
+from penstock.formats.delta.rows.mapping import Mapping, mapping_of
 from penstock.formats.rows.arrow_types import pa, pc
 from penstock.formats.rows.schema import Field, StructType, Type, parse_schema
 
@@ -47,21 +47,33 @@ class Leaf(msgspec.Struct, frozen=True):
 
     path: tuple[str, ...]
     kind: Type
+    stored: tuple[str, ...]
+    """The path by the names that files and statistics have for it."""
 
 
-def indexed_leaves(metadata: Metadata) -> tuple[Leaf, ...]:
-    """The columns of which a table wants statistics. ``InvalidRequest`` if its properties make no sense."""
+def indexed_leaves(
+    metadata: Metadata, clustering: Collection[tuple[str, ...]] = frozenset()
+) -> tuple[Leaf, ...]:
+    """The columns of which a table wants statistics. ``InvalidRequest`` if its properties make no sense.
+
+    Those that it is clustered by, as files call them, are always among them.
+    """
     schema = parse_schema(metadata.schema_string)
     partitions = {name.lower() for name in metadata.partition_columns}
-    leaves = [one for one in _leaves(schema.fields) if one.path[0].lower() not in partitions]
+    mapping = mapping_of(metadata)
+    leaves = [one for one in _leaves(schema.fields, mapping) if one.path[0].lower() not in partitions]
     if (names := metadata.configuration.get(INDEXED_BY_NAME)) is not None:
         wanted = [tuple(step.lower() for step in path) for path in _paths(names)]
-        return tuple(one for one in leaves if any(_is_within(one, path) for path in wanted))
-    text = metadata.configuration.get(INDEXED, str(INDEXED_DEFAULT))
-    if not re.fullmatch(r"-1|[0-9]{1,9}", text.strip()):
-        raise InvalidRequest(f"the property {INDEXED} is {text!r}, and must be a number of columns, or -1")
-    count = int(text)
-    return tuple(leaves) if count < 0 else tuple(islice(leaves, count))
+        chosen = {one.path for one in leaves if any(_is_within(one, path) for path in wanted)}
+    else:
+        text = metadata.configuration.get(INDEXED, str(INDEXED_DEFAULT))
+        if not re.fullmatch(r"-1|[0-9]{1,9}", text.strip()):
+            raise InvalidRequest(
+                f"the property {INDEXED} is {text!r}, and must be a number of columns, or -1"
+            )
+        count = int(text)
+        chosen = {one.path for one in (leaves if count < 0 else leaves[:count])}
+    return tuple(one for one in leaves if one.path in chosen or one.stored in clustering)
 
 
 class Statistics:
@@ -87,9 +99,9 @@ def stats_json(rows: int, columns: Iterable[tuple[Leaf, int | None, Any, Any]]) 
     """What ``add.stats`` holds: of each column its nulls, its smallest and its largest value, where known."""
     found: dict[str, Any] = {"numRecords": rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for leaf, nulls, smallest, largest in columns:
-        _put(found["nullCount"], leaf.path, nulls)
-        _put(found["minValues"], leaf.path, -0.0 if _is_zero(smallest) else smallest)
-        _put(found["maxValues"], leaf.path, 0.0 if _is_zero(largest) else largest)
+        _put(found["nullCount"], leaf.stored, nulls)
+        _put(found["minValues"], leaf.stored, -0.0 if _is_zero(smallest) else smallest)
+        _put(found["maxValues"], leaf.stored, 0.0 if _is_zero(largest) else largest)
     return _ENCODER.encode(found).decode()
 
 
@@ -199,13 +211,18 @@ class _Column:
         return None if self._has_nan else written_bound(self.leaf.kind, self._high)
 
 
-def _leaves(fields: Sequence[Field], above: tuple[str, ...] = ()) -> Iterator[Leaf]:
+def _leaves(
+    fields: Sequence[Field],
+    mapping: Mapping,
+    above: tuple[str, ...] = (),
+    stored_above: tuple[str, ...] = (),
+) -> Iterator[Leaf]:
     for field in fields:
-        path = (*above, field.name)
+        path, stored = (*above, field.name), (*stored_above, mapping.physical(field))
         if isinstance(field.type, StructType):
-            yield from _leaves(field.type.fields, path)
+            yield from _leaves(field.type.fields, mapping, path, stored)
         else:
-            yield Leaf(path, field.type)
+            yield Leaf(path, field.type, stored)
 
 
 def _paths(names: str) -> Iterator[tuple[str, ...]]:

@@ -11,7 +11,7 @@ with the actions that it returns.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from hashlib import blake2b
@@ -54,18 +54,20 @@ def write_files(
     target_file_bytes: int = TARGET_FILE_BYTES,
     waiting_max_bytes: int = WAITING_MAX_BYTES,
     prefix: str = "",
+    clustering: Collection[tuple[str, ...]] = frozenset(),
 ) -> list[Add]:
     """Write rows as data files of a table, and return the actions that would add them.
 
     ``data`` is anything with ``__arrow_c_stream__``: a table or reader of Arrow, a frame of pandas or Polars.
-    ``prefix`` is a folder below the table that the files go into.
+    ``prefix`` is a folder below the table that the files go into. ``clustering`` are the columns that it is
+    clustered by, as files call them: of these there are always statistics.
 
     A column that the data lacks is null, if it may be. ``InvalidRequest`` names a column that the table does
     not have, a null where none may be, and a type or a value that the table's type cannot hold without loss;
     ``UnsupportedFeature`` names a feature of the table that asks for more than this does. If anything fails,
     the files that were written are removed again, as far as possible.
     """
-    target = _Target(place, metadata, prefix)
+    target = _Target(place, metadata, prefix, clustering)
     reader = _reader(data)
     check_columns(reader.schema, target.schema)
     waiting: dict[tuple[str | None, ...], _OpenFile] = {}
@@ -132,7 +134,9 @@ def partition_folder(values: Mapping[str, str | None]) -> str:
 class _Target:
     """The table that rows are written for, and what has been written."""
 
-    def __init__(self, place: Place, metadata: Metadata, prefix: str) -> None:
+    def __init__(
+        self, place: Place, metadata: Metadata, prefix: str, clustering: Collection[tuple[str, ...]]
+    ) -> None:
         self.place = place
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         check_features(metadata)
@@ -145,7 +149,7 @@ class _Target:
         self.file_schema = arrow_schema(
             replace(one, type=loosened(one.type), nullable=True) for one in data_fields
         )
-        self.leaves: tuple[Leaf, ...] = indexed_leaves(metadata)
+        self.leaves: tuple[Leaf, ...] = indexed_leaves(metadata, clustering)
         self.added: list[Add] = []
         self.names: list[str] = []
 

@@ -12,8 +12,8 @@ from penstock.formats.delta.spark.scan import scans
 from penstock.formats.delta.spark.writes import orders
 from penstock.formats.delta.spark.writes.row_writes import write_rows
 from penstock.lake.answers import Ratified
-from penstock.model.content import DeltaTable
 from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
 from penstock.spark.format import SparkFormat, TableSource
 from penstock.spark.requests import ReadRequest, RowMerge, TableChange, Values, WriteRequest, WriteResult
 from penstock.spark.scan.conditions import means_the_same

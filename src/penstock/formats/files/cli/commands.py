@@ -28,12 +28,12 @@ from penstock.formats.files.cli.shapes import (
     StoredFile,
 )
 from penstock.formats.files.cli.writing import files_cp, files_mv, files_put, files_rm
+from penstock.formats.files.content import FilesTable as FilesContent
 from penstock.formats.files.files import is_managed, state_of
 from penstock.formats.files.lake.answers import FileEntry, FilesTotal
 from penstock.formats.files.lake.calls import ListFiles
 from penstock.formats.files.lake.paths import FilesPath
 from penstock.lake.calls import Resolve
-from penstock.model.content import FilesTable as FilesContent
 
 if TYPE_CHECKING:
     from penstock.formats.files.lake.table import Files

@@ -5,8 +5,8 @@ from __future__ import annotations
 from penstock.cli.format_cli import FormatCli
 from penstock.cli.rendering.screen import printable
 from penstock.cli.rendering.times import counted, size
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import state_of
-from penstock.model.content import FilesTable
 
 
 class FilesCli(FormatCli):

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from penstock.errors import Damaged, InvalidRequest, KeyNotFound
 from penstock.formats.files import trees
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import File, is_managed, state_of
 from penstock.formats.files.intents import NAME, Mark, encode_mark
 from penstock.formats.files.lake.care_calls import SweepFiles
@@ -22,7 +23,7 @@ from penstock.kernel.table_horizons import TableHorizons, state_hash
 from penstock.lake.answers import SweptTable
 from penstock.lake.erase import Holder, Leftovers, Settled, dated_states_of, states_of
 from penstock.model.commits import CommitMeta
-from penstock.model.content import FilesTable, ManagedTable
+from penstock.model.content import ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.operations import Change

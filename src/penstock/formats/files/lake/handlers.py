@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.errors import FileNotFound, InvalidRequest, KeyNotFound, NotManaged
 from penstock.formats.files import trees
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import (
     File,
     FilesState,
@@ -38,7 +39,6 @@ from penstock.lake.asked import asked
 from penstock.lake.call import Call
 from penstock.lake.embedded import Embedded, commit_meta, first, inside
 from penstock.model.commits import Commit
-from penstock.model.content import FilesTable
 from penstock.model.decoders import msgpack_decoder
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from penstock.errors import Damaged
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import decode_file, is_managed, state_of
 from penstock.kernel.conflict import content_of
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.kept import KeptHistory
-from penstock.model.content import FilesTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import RESERVED
 from penstock.model.objects import EMPTY_ROOT, CommitObject, Leaf, Node, Value

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from penstock.errors import FileNotFound, NotManaged
 from penstock.formats.files import trees
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import is_managed, state_of
 from penstock.formats.files.lake.answers import FileEntry
 from penstock.formats.files.lake.paths import as_folder
 from penstock.formats.files.lake.pool import pool_of
 from penstock.kernel.objects import Objects
-from penstock.model.content import AnyContent, FilesTable
+from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.storage.places import Places

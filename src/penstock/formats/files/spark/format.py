@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.formats.files.content import FilesTable
 from penstock.formats.files.spark import reading, writing
 from penstock.formats.files.spark.orders import order_of
 from penstock.formats.files.spark.session_steps import answer_step
-from penstock.model.content import FilesTable
 from penstock.spark.format import SparkFormat
 from penstock.spark.requests import ReadRequest, WriteRequest, WriteResult
 

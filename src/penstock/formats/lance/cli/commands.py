@@ -37,6 +37,7 @@ from penstock.formats.lance.cli.shapes import (
     LanceVersions,
     LanceWhole,
 )
+from penstock.formats.lance.content import LanceTable as LanceContent
 from penstock.formats.lance.lake.answers import LanceAbout, LanceStatus, LanceVersion
 from penstock.formats.lance.lake.calls import (
     GetLanceStatus,
@@ -48,7 +49,6 @@ from penstock.formats.lance.lake.calls import (
 )
 from penstock.formats.lance.state import is_managed
 from penstock.lake.calls import Resolve
-from penstock.model.content import LanceTable as LanceContent
 from penstock.model.keys import Key
 
 VERSIONS_LIMIT = 100

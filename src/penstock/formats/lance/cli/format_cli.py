@@ -6,12 +6,12 @@ from penstock.cli.format_cli import DoctorCheck, Finding, FormatCli
 from penstock.cli.rendering.screen import printable
 from penstock.cli.rendering.times import counted
 from penstock.errors import PenstockError
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.kept import tables_at
 from penstock.formats.lance.lake.readability import LanceReadability
 from penstock.formats.lance.state import state_of
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
-from penstock.model.content import LanceTable
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.references import Kind
 

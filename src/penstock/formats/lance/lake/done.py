@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake import calls
 from penstock.formats.lance.lake.answers import LanceCommitted, LanceDone, LanceVersion
 from penstock.formats.lance.lake.calls import LanceOperation
@@ -18,7 +19,6 @@ from penstock.formats.lance.state import LanceState, Versions, folder_at, is_man
 from penstock.kernel.batch import Outcome
 from penstock.model.clock import utc
 from penstock.model.commits import Commit
-from penstock.model.content import LanceTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 

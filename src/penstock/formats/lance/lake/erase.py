@@ -25,6 +25,7 @@ from penstock.errors import (
     UnsupportedFeature,
     VersionTaken,
 )
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.erasure import (
     REUSED,
     SYSTEM,
@@ -58,7 +59,7 @@ from penstock.lake.calls import SweepTables
 from penstock.lake.erase import Holder, Leftovers, Settled, dated_states_of, left_of
 from penstock.model.clock import utc
 from penstock.model.commits import CommitMeta
-from penstock.model.content import LanceTable, ManagedTable
+from penstock.model.content import ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.operations import Change

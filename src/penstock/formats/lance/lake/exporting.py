@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest, PenstockError
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.answers import LanceAbout
 from penstock.formats.lance.lake.calls import GetLanceTable, PromoteLance
 from penstock.formats.lance.lake.notes import owner_of
 from penstock.formats.lance.names import LINES
 from penstock.formats.lance.state import is_managed
-from penstock.model.content import LanceTable
 from penstock.model.keys import Key
 from penstock.storage.locations import is_under, normalise, table_of_place
 

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from penstock.errors import Damaged, PenstockError
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.named import ManifestNames, Unclear, spellings
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.names import MAIN, folder_of
@@ -35,7 +36,7 @@ from penstock.kernel.ledger import LEDGER, find_table, whereabouts
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.state import prefix_end
 from penstock.lake.kept import KeptHistory, Neighbours
-from penstock.model.content import AnyContent, LanceTable
+from penstock.model.content import AnyContent
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
 from penstock.model.objects import EMPTY_ROOT, CommitObject, Leaf, Node, Value

@@ -24,6 +24,7 @@ from penstock.errors import (
     UnsupportedFeature,
 )
 from penstock.formats.lance.chains import Waiting
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.manifests import Manifest, Operation, transaction
 from penstock.formats.lance.names import MAIN, manifest_name, staged_name
 from penstock.formats.lance.pinning import pin
@@ -34,7 +35,6 @@ from penstock.formats.lance.standing import Standing, chain_for, free_chain
 from penstock.formats.lance.state import LanceState, Version, Versions, folder_at, is_managed, state_of
 from penstock.formats.lance.wire import Malformed, Message
 from penstock.kernel.table_horizons import find_horizon
-from penstock.model.content import LanceTable
 from penstock.model.encoding import ObjectId, digest, encode
 from penstock.model.keys import Key
 from penstock.model.names import parse_revision

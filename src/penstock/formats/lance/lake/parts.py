@@ -14,6 +14,7 @@ from uuid import UUID
 
 from penstock.errors import OutOfSync, PenstockError, ReferenceNotFound
 from penstock.formats.lance.changing import shortened
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.folder_check import FolderCheck
 from penstock.formats.lance.format import LanceFormat
 from penstock.formats.lance.intents import Create, Deregister, Placed, Resync, decode_steps
@@ -33,7 +34,7 @@ from penstock.kernel.ledger import LEDGER, find_table, holder, last_content
 from penstock.kernel.state import prefix_end
 from penstock.lake.log import differences
 from penstock.model.clock import Clock
-from penstock.model.content import AnyContent, LanceTable
+from penstock.model.content import AnyContent
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.operations import Change

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from penstock.errors import InvalidRequest, PenstockError, TableNotFound
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake import calls
 from penstock.formats.lance.lake.calls import LanceOperation
 from penstock.formats.lance.lake.notes import note_intended, note_not_intended
@@ -21,7 +22,7 @@ from penstock.kernel.known_tables import NewId
 from penstock.kernel.ledger import LEDGER, find_table
 from penstock.kernel.state import prefix_end
 from penstock.lake.embedded import Embedded
-from penstock.model.content import AnyContent, LanceTable, ManagedTable
+from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.storage.locations import own_place

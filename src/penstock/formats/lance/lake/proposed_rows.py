@@ -31,10 +31,10 @@ from penstock.formats.rows.arrow_types import pa
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
+    from penstock.formats.lance.content import LanceTable
     from penstock.formats.lance.lake.parts import LanceParts
     from penstock.kernel.checks import Proposal
     from penstock.lake.embedded import Embedded
-    from penstock.model.content import LanceTable
     from penstock.model.keys import Key
 
 

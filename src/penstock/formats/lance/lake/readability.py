@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from penstock.errors import Damaged, PenstockError, ReferenceNotFound, TransactionNotFound, TransactionOver
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.kept import tables_at
 from penstock.formats.lance.lake.leftovers import is_data
 from penstock.formats.lance.lake.named import INDICES, ManifestNames, Unclear, spellings
@@ -20,7 +21,6 @@ from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.state import Version, Versions, state_of
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.table_horizons import TableHorizons
-from penstock.model.content import LanceTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.references import Kind, Reference

@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest, KeyNotFound, VersionTaken
 from penstock.formats.lance import intents
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.parts import LanceParts
 from penstock.formats.lance.names import MAIN, OWNER
 from penstock.formats.lance.owning import read_owner
@@ -18,7 +19,6 @@ from penstock.formats.lance.state import NAME, is_managed
 from penstock.formats.sync import own_versions_left
 from penstock.kernel.table_horizons import find_horizon
 from penstock.lake.resync_calls import Resync, ResyncedTable, resync_meta
-from penstock.model.content import LanceTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.operations import Change

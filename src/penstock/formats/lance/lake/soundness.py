@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from penstock.errors import Damaged
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.names import LINES, MAIN
 from penstock.formats.lance.state import (
     LanceState,
@@ -27,7 +28,7 @@ from penstock.formats.lance.state import (
 )
 from penstock.kernel import tree
 from penstock.kernel.objects import Objects
-from penstock.model.content import AnyContent, LanceTable
+from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
 
 SHA256_BYTES = 32

@@ -25,6 +25,7 @@ from lance_namespace import (
 from lance_namespace_urllib3_client.models.table_exists_response import TableExistsResponse
 
 from penstock.errors import CommitConflict, InvalidRequest, TableExists, TableNotFound
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.answers import LanceDone
 from penstock.formats.lance.lake.calls import (
     DeclareLance,
@@ -38,7 +39,7 @@ from penstock.formats.lance.lake.paths import checked_token, is_whole, namespace
 from penstock.formats.lance.names import own_branch_name
 from penstock.formats.lance.state import is_managed, state_of
 from penstock.lake.views import Snapshot
-from penstock.model.content import AnyContent, LanceTable
+from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Operation, Put
 

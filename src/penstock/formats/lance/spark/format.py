@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.installed import require_lance
 from penstock.formats.lance.spark.orders import LANCE, order_of
-from penstock.model.content import LanceTable
 from penstock.spark.format import SparkFormat
 from penstock.spark.requests import ReadRequest, WriteRequest, WriteResult
 

@@ -6,20 +6,23 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
-from penstock.formats.delta.rows.stats import indexed_leaves
-from penstock.formats.delta.spark.job.footers import stats_of, told_leaves
+from penstock.formats.delta.rows.stats import Leaf
+from penstock.formats.delta.spark.job.footers import stats_of
 from penstock.formats.delta.spark.job.outputs import ParquetOutput
 from penstock.formats.delta.spark.job.partitions import fields_of, values_of
 
 
-def file_actions(files: Sequence[ParquetOutput], metadata: Metadata) -> list[Add | Cdc]:
+def file_actions(
+    files: Sequence[ParquetOutput], metadata: Metadata, leaves: Sequence[Leaf]
+) -> list[Add | Cdc]:
     """What a commit says of files, in their order; files without rows are left out.
+
+    ``leaves`` are the columns that they have statistics of.
 
     Their directories were named after partition columns as ``partitions`` prepares them. ``InvalidRequest``
     if one has a value that no log can hold.
     """
     fields = fields_of(metadata)
-    leaves = told_leaves(indexed_leaves(metadata))
     found: list[Add | Cdc] = []
     for file in files:
         if not file.rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -39,6 +39,7 @@ def write_files(
     *,
     branch: str,
     has_changes: bool = False,
+    clustering: Collection[tuple[str, ...]] = frozenset(),
     options: Mapping[str, str] = {},
 ) -> list[Add | Cdc]:
     """Write rows as files of a table that is at a location, or will be; see ``JobTable.write``.
@@ -48,20 +49,20 @@ def write_files(
     check_features(metadata)
     check_names(metadata)
     fields = fields_of(metadata)
-    leaves = told_leaves(indexed_leaves(metadata))
+    leaves = told_leaves(indexed_leaves(metadata, clustering))
     target = JobTarget(
         place=lake.places.at(location),
         partition_by=metadata.partition_columns,
         has_changes=has_changes,
         subdirectory=data_folder(lake, branch).rstrip("/"),
         prefix_length=_prefix_length(metadata.configuration),
-        columns=tuple(one.path for one in leaves),
+        columns=tuple(one.stored for one in leaves),
         options=options,
     )
     with raise_refusals():
         files = jobs.run(named_for_directories(df, fields, _name_max_bytes(target)), target, uuid4())
     try:
-        actions = file_actions(files, metadata)
+        actions = file_actions(files, metadata, leaves)
     except PenstockError:
         remove_files(target.place, (one.name for one in files))
         raise

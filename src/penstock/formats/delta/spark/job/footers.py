@@ -36,7 +36,7 @@ def _figures(
     leaves: Sequence[Leaf], told: dict[tuple[str, ...], FooterColumn]
 ) -> Iterator[tuple[Leaf, int | None, Any, Any]]:
     for leaf in leaves:
-        if (column := told.get(leaf.path)) is not None:
+        if (column := told.get(leaf.stored)) is not None:
             nulls = column.nulls if column.nulls >= 0 else None
             yield leaf, nulls, _smallest(leaf.kind, column), _largest(leaf.kind, column)
 

@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, Part
 from penstock.formats.delta.lake.snapshot import TableSnapshot
-from penstock.formats.delta.lake.table import table_commit
+from penstock.formats.delta.lake.table import clustering_of, table_commit
 from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, Metadata
 from penstock.formats.delta.spark.job.files import write_files
@@ -123,6 +123,7 @@ class JobTable:
             self.metadata if metadata is None else metadata,
             branch=self.branch,
             has_changes=has_changes,
+            clustering=clustering_of(self._table, self.protocol),
             options=self._options,
         )
 

@@ -16,7 +16,7 @@ from penstock.errors import InvalidRequest, KeyNotFound, PenstockError
 from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, Part
 from penstock.formats.delta.lake.replaced_parts import check_inside, parts_of
-from penstock.formats.delta.lake.table import data_folder, table_commit
+from penstock.formats.delta.lake.table import clustering_of, data_folder, table_commit
 from penstock.formats.delta.lake.written_files import names_of
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -82,6 +82,8 @@ class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
     """What makes it so, if it is not yet."""
     folder: str
     """Where below the table files go."""
+    clustering: tuple[tuple[str, ...], ...]
+    """The columns that the table is clustered by, as its files call them."""
     replaces: tuple[Part, ...] | None
     """What the commit removes; nothing, if that is ``None``."""
     began: Began
@@ -93,7 +95,13 @@ class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
             return ()
         places = Places()
         try:
-            adds = write_files(places.at(self.location), self.metadata, rows, prefix=self.folder)
+            adds = write_files(
+                places.at(self.location),
+                self.metadata,
+                rows,
+                prefix=self.folder,
+                clustering=self.clustering,
+            )
         finally:
             places.close()
         return tuple(write_action(one) for one in adds)
@@ -178,7 +186,8 @@ def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> So
         branch = options.ref if options.ref is not None else lake.default_branch
         now = _found(lake, options, branch)
         folder, began = data_folder(lake, branch), Began.now(lake)
-    protocol, is_now = now.declared()
+        protocol, is_now = now.declared()
+        clustering = clustering_of(lake.table(options.table, branch), protocol)
     metadata = with_columns(is_now, schema, case_sensitive=False) if options.merge_schema else is_now
     check_condition(options.replace_where, metadata)
     check_features(metadata)
@@ -197,6 +206,7 @@ def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> So
         metadata=metadata,
         changes=tuple(changes),
         folder=folder,
+        clustering=clustering,
         replaces=parts_of(metadata, None, options.replace_where) if is_overwrite else None,
         began=began,
     )
