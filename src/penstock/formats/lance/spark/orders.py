@@ -11,7 +11,7 @@ from penstock.errors import InvalidRequest
 from penstock.lake.call import Said
 from penstock.lake.write_jobs import SaveMode, check_properties
 from penstock.model.keys import Key
-from penstock.spark import jar
+from penstock.spark.job.applications import application_of
 from penstock.spark.requests import WriteRequest
 from penstock.spark.write_arguments import choose_job_id
 
@@ -127,12 +127,10 @@ def said(spark: SparkSession, key: Key, order: LanceOrder, done: LanceOutput) ->
         "files": (str(len(done.files)),),
         "rows": (str(done.rows),),
     }
-    application = (
-        spark.sparkContext.applicationId if jar.is_classic(spark) else spark.conf.get("spark.app.id", "")
-    )
+    application = application_of(spark)
     for name, value in (
-        ("spark.application", application),
-        ("spark.application.name", spark.conf.get("spark.app.name", "")),
+        ("spark.application", application.id),
+        ("spark.application.name", application.name),
     ):
         if value:
             told[name] = (value,)
