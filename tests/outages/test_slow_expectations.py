@@ -13,7 +13,8 @@ from penstock.kernel.deadline import due, time_limit
 from penstock.server.access import OpenGate
 from penstock.server.limits import Limits
 from penstock.server.native import NATIVE
-from penstock.server.run import Serving, require_possible
+from penstock.server.options import Serving
+from penstock.server.run import require_possible
 from tests.server.running import local
 
 ENDLESS = (

@@ -24,7 +24,8 @@ from penstock.lake.tokens import new_token
 from penstock.server.figures import Figures
 from penstock.server.limits import Limits
 from penstock.server.listening import bind, url_of
-from penstock.server.run import Service, Serving
+from penstock.server.options import Serving
+from penstock.server.run import Service
 from tests.server.running import Client, Program, program, read_all
 from tests.server.trying import Trial, trial_api
 
@@ -288,7 +289,8 @@ from penstock.lake.opening import open_lake
 from penstock.server.figures import Figures
 from penstock.server.limits import Limits
 from penstock.server.listening import bind, url_of
-from penstock.server.run import Service, Serving
+from penstock.server.run import Service
+from penstock.server.options import Serving
 from tests.server.running import Client
 from tests.server.trying import Trial, trial_api
 

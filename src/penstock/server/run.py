@@ -22,7 +22,6 @@ from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import msgspec
 import uvicorn
 
 from penstock.errors import InvalidRequest
@@ -42,18 +41,19 @@ from penstock.server.connection import connection_type
 from penstock.server.discretion import Discreet
 from penstock.server.health import Readiness, server_api
 from penstock.server.imports import has_row_libraries, import_libraries
-from penstock.server.limits import CHECKS_SHARE, Limits
+from penstock.server.limits import CHECKS_SHARE
 from penstock.server.listening import bind, is_loopback, url_of
 from penstock.server.logs import Level, Log, take_over
+from penstock.server.options import Serving
 from penstock.server.routes import Api
 from penstock.server.settling import Settling
 from penstock.server.sockets import Sockets
 from penstock.server.sweeping import Sweeping
+from penstock.server.workers import supervise
 
 if TYPE_CHECKING:
     from penstock.server.figures import Figures
 
-PORT: Final = 19120
 KEEP_ALIVE_S: Final = 75
 """How long a connection may be idle; longer than most clients keep one, so that they close it."""
 
@@ -73,39 +73,11 @@ Announce: TypeAlias = Callable[[str, str], None]
 """Called with the lake's place and the server's URL once requests are answered."""
 
 
-class Serving(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server is told."""
-
-    lake: str
-    host: str = "127.0.0.1"
-    port: int = PORT
-    workers: int = 1
-    is_dev: bool = False
-    """For everybody on this machine, with tables anywhere; a lake is made if none is there."""
-    is_insecure: bool = False
-    """Everybody may do everything."""
-    limits: Limits = Limits()
-    drain_timeout_s: float = 30.0
-    sweep_every_hours: float = 24.0
-    """How often the lake is swept in the background; never, if that is 0."""
-    sweep_data: bool = False
-    """Whether data files of tables that no commit names are removed then, and not only counted."""
-    log_level: Level = Level.INFO
-    logs_for_people: bool = False
-
-    @property
-    def is_open(self) -> bool:
-        """Whether no token is asked for."""
-        return self.is_dev or self.is_insecure
-
-
 def serve(serving: Serving, announce: Announce) -> None:
     """Serve until a signal comes. Raises what stands against it before anything is served."""
     require_possible(serving)
     log = Log(sys.stderr.buffer, serving.log_level, serving.logs_for_people)
     if serving.workers > 1:
-        from penstock.server.workers import supervise
-
         with open_for(serving, SILENT) as lake:
             place, doubts = lake.url, list(_doubts(serving, lake))
         with bind(serving.host, serving.port) as listener:

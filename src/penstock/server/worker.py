@@ -12,7 +12,8 @@ from penstock.errors import PenstockError
 from penstock.model.decoders import json_decoder
 from penstock.server.figures import DIRECTORY, Figures
 from penstock.server.logs import Level, Log
-from penstock.server.run import Service, Serving, open_for
+from penstock.server.options import Serving
+from penstock.server.run import Service, open_for
 
 
 def work(descriptor: int) -> int:

@@ -26,7 +26,7 @@ from penstock.errors import Unavailable
 from penstock.kernel.settings import Settings
 from penstock.server.figures import DIRECTORY
 from penstock.server.logs import Level, Log
-from penstock.server.run import Serving
+from penstock.server.options import Serving
 
 START_TIMEOUT_S: Final = 30.0
 """How long one worker may take to start. All start at the same time, and share the processors."""

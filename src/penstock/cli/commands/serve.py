@@ -18,7 +18,7 @@ from penstock.model import decoders
 from penstock.server.limits import Limits
 
 if TYPE_CHECKING:
-    from penstock.server.run import Serving
+    from penstock.server.options import Serving
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -165,11 +165,12 @@ def serve(
     try:
         from penstock.server import run
         from penstock.server.logs import Level
+        from penstock.server.options import Serving
     except ModuleNotFoundError as missing:
         raise InvalidRequest(
             f"serving needs the library {missing.name}: pip install 'penstock[server]'", extra="server"
         ) from None
-    serving = run.Serving(
+    serving = Serving(
         lake=(call.told or DEV_LAKE) if dev else call.target,
         host=host,
         port=port,

@@ -28,17 +28,15 @@ from penstock.formats.files.intents import NAME, Write, check, encode_write
 from penstock.formats.files.lake import calls as files_calls
 from penstock.formats.files.lake.answers import FileEntry, FilesAbout, FilesTotal, FilesWritten, TableLayout
 from penstock.formats.files.lake.calls import ListOfFiles, NewFile, hash_of_files
-from penstock.formats.files.lake.jobs import JobAnswers
+from penstock.formats.files.lake.jobs import JobAnswers, describe_written
 from penstock.formats.files.lake.pool import pool_of, require_fence
 from penstock.kernel import tree
-from penstock.kernel.batch import Outcome
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.state import prefix_end
 from penstock.kernel.table_horizons import find_horizon
 from penstock.lake.asked import asked
 from penstock.lake.call import Call
 from penstock.lake.embedded import Embedded, commit_meta, first, inside
-from penstock.model.commits import Commit
 from penstock.model.decoders import msgpack_decoder
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -165,7 +163,7 @@ class FilesAnswers:
             key=call.idempotency_key,
             asked=partial(asked, call),
         )
-        return written(self._lake, outcome)
+        return describe_written(self._lake, outcome)
 
     def _intent(self, call: files_calls.WriteFiles) -> Write:
         pool_of(self._lake.warehouse)  # there is no table of files where there is no place for files
@@ -275,17 +273,6 @@ class FilesAnswers:
         references = self._kernel.references
         (references.require_reachable if reference is None else references.require_kept)(commit)
         return commit
-
-
-def written(lake: Embedded, outcome: Outcome) -> FilesWritten:
-    """What a write came to, as it is answered."""
-    if not outcome.commits:
-        return FilesWritten(head=outcome.head.hex())
-    commit = outcome.commits[-1]
-    return FilesWritten(
-        commit=Commit.of(commit, outcome.newest or lake.kernel.history.commit(commit)),
-        head=outcome.head.hex(),
-    )
 
 
 def _utf8(text: str) -> bytes:

@@ -144,7 +144,7 @@ class JobAnswers:
             key=job.commit_key,
             asked=partial(asked, call),
         )
-        return self._told(outcome)
+        return describe_written(self._lake, outcome)
 
     def _merged(
         self, call: files_calls.WriteFiles, change: Change, meta: CommitMeta, job: Job
@@ -200,11 +200,6 @@ class JobAnswers:
             with suppress(HistoryExpired):
                 commit = Commit.of(job.commit, self._kernel.history.commit(job.commit))
         return FilesWritten(commit=commit, head=head.hex())
-
-    def _told(self, outcome: Outcome) -> FilesWritten:
-        from penstock.formats.files.lake.handlers import written
-
-        return written(self._lake, outcome)
 
     def _drop(self, branches: Iterable[str]) -> None:
         """Remove branches that attempts made which are over; what cannot go now, goes with the next sweep."""
@@ -355,3 +350,14 @@ def _is_beside(job: Job, mine: Job) -> bool:
 def _text(text: str) -> str:
     """What is told for people, in a form that can be stored."""
     return text[:TEXT_MAX_CHARS].encode(errors="replace").decode()
+
+
+def describe_written(lake: Embedded, outcome: Outcome) -> FilesWritten:
+    """What a write came to, as it is answered."""
+    if not outcome.commits:
+        return FilesWritten(head=outcome.head.hex())
+    commit = outcome.commits[-1]
+    return FilesWritten(
+        commit=Commit.of(commit, outcome.newest or lake.kernel.history.commit(commit)),
+        head=outcome.head.hex(),
+    )
