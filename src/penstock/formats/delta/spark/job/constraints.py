@@ -14,9 +14,9 @@ from penstock.formats.delta.protocol.constraints import Constraint, constraints_
 from penstock.formats.delta.rows.constraint_checks import violation
 from penstock.formats.delta.spark.job.outputs import CHANGES
 from penstock.formats.rows.schema import Field, parse_schema
-from penstock.spark.analysis import analysing
+from penstock.spark.analysis import explain_analysis
 from penstock.spark.refusals import refusal
-from penstock.spark.schemas import quoted
+from penstock.spark.schemas import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -42,14 +42,14 @@ def constrained(
         return df
     for field in partitions:
         if field.type == "string":  # as it will be read
-            name = quoted(field.name)
+            name = quote_name(field.name)
             df = df.withColumn(field.name, f.when(f.col(name) != "", f.col(name)))
     names = [one.name for one in parse_schema(metadata.schema_string).fields]
     # In a column that is written, and not as a filter: a filter may be asked of rows that do not stay.
-    kept = f.col(quoted(names[0]))
+    kept = f.col(quote_name(names[0]))
     for constraint in constraints:
         try:
-            with analysing():
+            with explain_analysis():
                 is_true = f.coalesce(f.expr(constraint.expression).cast("boolean"), f.lit(False))
                 df.select(is_true)
         except InvalidRequest as problem:
@@ -73,6 +73,6 @@ def _shown(constraint: Constraint, names: Sequence[str]) -> Column:
     about = [one for one in names if one.lower() in words]
     shown = []
     for name in about or names[:SHOWN_MAX]:
-        text = f.substring(f.to_json(f.array(f.col(quoted(name)))), 1, SHOWN_MAX_CHARS)
+        text = f.substring(f.to_json(f.array(f.col(quote_name(name)))), 1, SHOWN_MAX_CHARS)
         shown.append(f.concat(f.lit(f"{name} = "), f.regexp_replace(text, r"^\[|\]$", "")))
     return f.concat_ws(", ", *shown)

@@ -22,7 +22,7 @@ from penstock.formats.delta.spark.job.partitions import fields_of, named_for_dir
 from penstock.formats.delta.spark.job.stored_columns import as_stored
 from penstock.formats.delta.spark.writes.schemas import check_names
 from penstock.lake.job_files import remove_files
-from penstock.spark.refusals import refusals_told
+from penstock.spark.refusals import raise_refusals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,7 +63,7 @@ def write_files(
         options=options,
     )
     checked = constrained(df, metadata, fields, has_changes=has_changes)
-    with refusals_told():
+    with raise_refusals():
         named = named_for_directories(checked, fields, _name_max_bytes(target))
         files = jobs.run(as_stored(named, metadata), target, uuid4())
     try:

@@ -18,7 +18,7 @@ from penstock.formats.delta.rows.writing import NULL_FOLDER, partition_text
 from penstock.formats.rows.partition_values import parse_value
 from penstock.formats.rows.schema import Field, StructType, parse_schema
 from penstock.spark.refusals import refusal
-from penstock.spark.schemas import quoted
+from penstock.spark.schemas import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -58,7 +58,7 @@ def named_for_directories(
     from pyspark.sql import functions as f
 
     for field in fields:
-        column = f.col(quoted(field.name))
+        column = f.col(quote_name(field.name))
         if field.type == "timestamp":
             df = df.withColumn(field.name, _in_utc(column))
         elif field.type == "string":

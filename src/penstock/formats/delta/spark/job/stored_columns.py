@@ -9,7 +9,7 @@ from penstock.formats.delta.protocol.mapping import ID, Mapping, mapping_of, num
 from penstock.formats.delta.spark.scan.columns import FIELD_ID
 from penstock.formats.rows.arrow_types import loosened
 from penstock.formats.rows.schema import StructType, parse_schema
-from penstock.spark.schemas import quoted, spark_schema
+from penstock.spark.schemas import quote_name, to_spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,12 +25,12 @@ def as_stored(df: DataFrame, metadata: Metadata) -> DataFrame:
     assert isinstance(schema, StructType)  # as what it was made from
     stored = numbered_schema(schema, FIELD_ID)
     chosen = []
-    for field, inside, kind in zip(schema.fields, stored.fields, spark_schema(stored).fields, strict=True):
-        column = f.col(quoted(field.name))
+    for field, inside, kind in zip(schema.fields, stored.fields, to_spark_schema(stored).fields, strict=True):
+        column = f.col(quote_name(field.name))
         if not isinstance(field.type, str):
             # A cast gives the parts of a column other names, and the ids that they have in files.
             column = column.cast(kind.dataType)
         chosen.append(column.alias(inside.name, metadata={FIELD_ID: field.metadata[ID]}))
     known = {one.name for one in schema.fields}
-    beside = [f.col(quoted(name)) for name in df.columns if name not in known]
+    beside = [f.col(quote_name(name)) for name in df.columns if name not in known]
     return df.select(*chosen, *beside)
