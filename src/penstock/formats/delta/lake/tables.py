@@ -47,7 +47,7 @@ from penstock.formats.delta.protocol.mapping import assign_columns, stored_name
 from penstock.formats.rows.schema import parse_schema
 from penstock.lake import calls
 from penstock.lake.answers import Ratified
-from penstock.lake.call import WriteOptions
+from penstock.lake.call import CommitOptions
 from penstock.lake.row_input import ROWS, rows_of, schema_text
 from penstock.lake.table import Table
 from penstock.model.keys import Key
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from penstock.lake.lake import Lake
 
 
-class NewTable(WriteOptions, total=False):
+class DeltaCreation(CommitOptions, total=False):
     """What can be said of a table that is to be created."""
 
     partition_by: str | Sequence[str] | None
@@ -82,13 +82,14 @@ class DeltaTables:
         *,
         schema: Any = None,
         data: Any = None,
-        **wanted: Unpack[NewTable],
+        **wanted: Unpack[DeltaCreation],
     ) -> Table:
         """Create a table, at a place of its own or at a ``location``, with ``data`` in it if that is given.
 
         ``schema`` is Arrow's, or Delta's as a value or as JSON; without it, the one of ``data``. Table and
-        data come in one commit, as the table's first version: nobody sees it without them. ``NewTable`` has
-        what else can be said: ``partition_by``, ``properties``, ``location``, ``branch`` and others.
+        data come in one commit, as the table's first version: nobody sees it without them. A table that is
+        not partitioned may be clustered by some columns: engines that cluster files do that by them.
+        ``DeltaCreation`` has what else can be said: ``partition_by``, ``cluster_by`` and others.
         """
         rows = None if data is None else rows_of(data)
         text = schema_text(rows if schema is None else schema)
@@ -101,7 +102,7 @@ class DeltaTables:
             made = create_with(self._lake, call, rows)
         return self._lake.table(made.key, call.branch)
 
-    def create_filled(self, key: str | Key, data: Any, **wanted: Unpack[NewTable]) -> TableMade:
+    def create_filled(self, key: str | Key, data: Any, **wanted: Unpack[DeltaCreation]) -> TableMade:
         """Create a table with rows in it, and tell which commit did; takes what ``create`` takes."""
         rows = rows_of(data)
         text = schema_text(rows)
@@ -109,15 +110,15 @@ class DeltaTables:
         self._lake.begin_write()
         return create_with(self._lake, self._creation(key, text, **wanted), rows)
 
-    def create_empty(self, key: str | Key, schema: Any, **wanted: Unpack[NewTable]) -> TableMade:
+    def create_empty(self, key: str | Key, schema: Any, **wanted: Unpack[DeltaCreation]) -> TableMade:
         """Create a table with nothing in it, and tell which commit did; takes what ``create`` takes.
 
         Under an ``idempotency_key`` that is the first one, however often it is asked for.
         """
         return self._lake.do(self._creation(key, schema_text(schema), **wanted))
 
-    def _creation(self, key: str | Key, schema: str, **wanted: Unpack[NewTable]) -> CreateTable:
-        if unknown := wanted.keys() - NewTable.__annotations__.keys():
+    def _creation(self, key: str | Key, schema: str, **wanted: Unpack[DeltaCreation]) -> CreateTable:
+        if unknown := wanted.keys() - DeltaCreation.__annotations__.keys():
             raise TypeError(f"a table is not created with {', '.join(map(repr, sorted(unknown)))}")
         partition_by, location = wanted.get("partition_by") or (), wanted.get("location")
         columns = wanted.get("cluster_by") or ()
