@@ -200,6 +200,11 @@ class FormatPlugin:
         return self._find_lake()
 
     @classmethod
+    def has_type(cls, content: AnyContent | ManagedTable | None) -> bool:
+        """Whether a content is a table of this format, also one that the lake only points at or dropped."""
+        return isinstance(content, cls.content_type)
+
+    @classmethod
     def manages(cls, content: AnyContent | ManagedTable | None) -> bool:
         """Whether a content is a table of this format that the lake keeps."""
         return isinstance(content, cls.content_type) and content.state != b""

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
-from itertools import chain, islice, takewhile
+from itertools import chain, takewhile
 from threading import RLock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
@@ -60,14 +60,15 @@ from penstock.lake.answers import (
 from penstock.lake.asked import asked
 from penstock.lake.audits import calls as audit_calls
 from penstock.lake.audits.engine import LakeEngine
+from penstock.lake.handling import commit_meta, first, inside
 from penstock.lake.log import Filter, LogPages, changes_of, differences, matching, not_in_log, ranges
 from penstock.lake.outcomes import as_left
 from penstock.lake.plugins import make_plugins
 from penstock.lake.restore import restore_message, restore_scope
 from penstock.lake.resync_calls import Resync, Resynced, describe_ahead
 from penstock.lake.transactions import calls as transaction_calls
-from penstock.model.clock import microseconds, utc
-from penstock.model.commits import Commit, CommitMeta
+from penstock.model.clock import utc
+from penstock.model.commits import Commit
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.idempotency import owned_key
@@ -90,7 +91,6 @@ logger = logging.getLogger("penstock")
 
 R = TypeVar("R")
 T = TypeVar("T")
-P = TypeVar("P", bound=FormatPlugin)
 
 STATES_KEPT: Final = 256
 """How many commits can be read without gathering their recent changes again; a few hundred of these each."""
@@ -225,17 +225,17 @@ class Embedded:
         handlers = (one.long_handlers.get(type(call)) for one in self.plugins)
         return next((one for one in handlers if one is not None), None)
 
-    def plugin(self, kind: type[P]) -> P:
-        """The plugin of a format, for the modules of that format."""
-        return next(one for one in self.plugins if isinstance(one, kind))
+    def find_plugin(
+        self, content: AnyContent | ManagedTable | None, *, was_dropped: bool = False
+    ) -> FormatPlugin | None:
+        """The plugin whose table a content is; ``None`` if it is no table that a format keeps.
 
-    def plugin_for(self, content: ManagedTable) -> FormatPlugin:
-        """The plugin of a table's format, also of one that was dropped, of which less is stored."""
-        return next(one for one in self.plugins if isinstance(content, one.content_type))
-
-    def managing(self, content: AnyContent | ManagedTable | None) -> FormatPlugin | None:
-        """The plugin whose table a content is; ``None`` if it is no table that a format keeps."""
-        return next((one for one in self.plugins if one.manages(content)), None)
+        One that was dropped is known by its type alone: less is stored of it.
+        """
+        for plugin in self.plugins:
+            if plugin.manages(content) or (was_dropped and plugin.has_type(content)):
+                return plugin
+        return None
 
     # -- tables that formats manage ------------------------------------------------------------------------
 
@@ -822,14 +822,6 @@ class Embedded:
         return MergeOptions(dict(chosen), call.default)
 
 
-def inside(name: str) -> InvalidRequest:
-    """The error for taking over what is in a transaction."""
-    return InvalidRequest(
-        f"'{name}' is a transaction's: nothing is taken from there, until it is committed as a whole",
-        name=name,
-    )
-
-
 def _key_of(call: calls.Write[Any]) -> _Keyed:
     """What a reference is told of the key of a request."""
     if call.idempotency_key is None:
@@ -854,22 +846,3 @@ def _separate_roots(description: Description) -> tuple[str, ...]:
         for one in description.moved_roots
         if one.new != one.old and any(one.old != root and is_under(one.old, root) for root in roots)
     )
-
-
-def commit_meta(said: calls.Said, who: str, message: str) -> CommitMeta:
-    """What a commit says of itself: ``message``, unless its writer gave one."""
-    return CommitMeta(
-        message=message if said.message is None else said.message,
-        authors=said.authors if said.authors is not None else ((who,) if who else ()),
-        author_time_us=said.author_time_us if said.author_time is None else microseconds(said.author_time),
-        signed_off_by=said.signed_off_by,
-        properties=said.properties,
-        committer=who,
-        is_dated=said.author_time is not None,
-    )
-
-
-def first(items: Iterable[T], limit: int | None) -> Iterator[T]:
-    if limit is not None and limit < 0:
-        raise InvalidRequest(f"a limit is not below nothing: {limit}")
-    return islice(items, limit)

@@ -32,11 +32,11 @@ def find_plugin(content: AnyContent | None) -> type[FormatPlugin] | None:
 
 def describe_usage(content: AnyContent | None) -> str:
     """What a table is and how it is used, also of one that a key only points at; empty for anything else."""
-    usages = (plugin.usage for plugin in plugin_types() if isinstance(content, plugin.content_type))
+    usages = (plugin.usage for plugin in plugin_types() if plugin.has_type(content))
     return next(usages, "")
 
 
 def find_format(content: AnyContent | None) -> TableFormat | None:
     """The format of a table, also of one that a key only points at; ``None`` for anything else."""
     formats = zip(table_formats(), plugin_types(), strict=True)
-    return next((declared for declared, plugin in formats if isinstance(content, plugin.content_type)), None)
+    return next((declared for declared, plugin in formats if plugin.has_type(content)), None)
