@@ -22,7 +22,7 @@ from docs.generate_api import API_STRUCTS, api_page, struct_section, structs_in,
 from penstock import errors
 from penstock.cli import environment
 from penstock.cli.contents import SHORT_NAMES
-from penstock.cli.declaration import Declared, shared_options
+from penstock.cli.declaration import DeclaredCommand, shared_options
 from penstock.cli.rendering.times import size
 from penstock.cli.root import EXIT_STATUSES, SECTIONS, penstock
 from penstock.kernel import commit
@@ -129,12 +129,12 @@ def commands_page() -> Iterator[str]:
         yield ""
         for name in section:
             found = penstock.get_command(context, name)
-            assert isinstance(found, Declared)
+            assert isinstance(found, DeclaredCommand)
             yield from _command(found, click.Context(found, parent=context, info_name=name))
     yield from _objects()
 
 
-def _command(command: Declared, context: click.Context) -> Iterator[str]:
+def _command(command: DeclaredCommand, context: click.Context) -> Iterator[str]:
     yield f"### {context.command_path}"
     yield ""
     usage = " ".join(["`" + context.command_path, *command.collect_usage_pieces(context)]) + "`"
@@ -153,7 +153,7 @@ def _command(command: Declared, context: click.Context) -> Iterator[str]:
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             found = command.get_command(context, name)
-            assert isinstance(found, Declared)
+            assert isinstance(found, DeclaredCommand)
             yield from _command(found, click.Context(found, parent=context, info_name=name))
 
 
@@ -194,9 +194,9 @@ def _objects() -> Iterator[str]:
         yield from struct_section(struct, struct.__name__, API)
 
 
-def _declared(command: click.Command) -> Iterator[Declared]:
+def _declared(command: click.Command) -> Iterator[DeclaredCommand]:
     """A command and all below it."""
-    assert isinstance(command, Declared)
+    assert isinstance(command, DeclaredCommand)
     yield command
     if isinstance(command, click.Group):
         context = click.Context(command)

@@ -10,7 +10,7 @@ from typing import get_args
 import click
 import pytest
 
-from penstock.cli.declaration import SHARED, Declared
+from penstock.cli.declaration import SHARED, DeclaredCommand
 from penstock.cli.root import COMMANDS, SECTIONS, penstock
 from penstock.wire import json
 from tests.cli.conftest import Terminal
@@ -20,10 +20,10 @@ CONTEXT = click.Context(penstock, info_name="penstock")
 
 def declared(
     group: click.Group = penstock, path: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], Declared]]:
+) -> Iterator[tuple[tuple[str, ...], DeclaredCommand]]:
     for name in group.list_commands(CONTEXT):
         command = group.get_command(CONTEXT, name)
-        assert isinstance(command, Declared)
+        assert isinstance(command, DeclaredCommand)
         yield (*path, name), command
         if isinstance(command, click.Group):
             yield from declared(command, (*path, name))
@@ -48,7 +48,9 @@ def test_there_are_the_commands_that_are_promised() -> None:
 
 
 @each_command
-def test_a_command_has_help_with_examples(path: tuple[str, ...], command: Declared, tmp_path: Path) -> None:
+def test_a_command_has_help_with_examples(
+    path: tuple[str, ...], command: DeclaredCommand, tmp_path: Path
+) -> None:
     told = Terminal(tmp_path).plain(*path, "--help").out
     assert told.startswith(f"Usage: penstock {' '.join(path)} ")
     assert "\nExamples:\n  " in told
@@ -65,7 +67,7 @@ def test_a_command_has_help_with_examples(path: tuple[str, ...], command: Declar
 
 
 @each_command
-def test_a_command_declares_what_it_prints(path: tuple[str, ...], command: Declared) -> None:
+def test_a_command_declares_what_it_prints(path: tuple[str, ...], command: DeclaredCommand) -> None:
     kinds = get_args(command.prints) if isinstance(command.prints, UnionType) else (command.prints,)
     assert all(json.schema([kind]) for kind in kinds if kind is not NoneType)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.cli.rendering.merges import Sides, merge_page
+from penstock.cli.rendering.merges import MergeSides, merge_page
 from penstock.cli.rendering.screen import Screen
 from tests.cli.conftest import Terminal, anywhere
 from tests.cli.test_history import blurred
@@ -433,7 +433,7 @@ def test_a_preview_counts_what_an_overwrite_will_find(terminal: Terminal) -> Non
 def test_a_reason_is_told_whole_on_a_narrow_screen(forked_delta: Terminal) -> None:
     with penstock.open(forked_delta.place) as lake:
         result = lake.merge("fix", dry_run=True)
-    sides = Sides("fix", "main", changes=lambda *_: [], brings=lambda _: "")
+    sides = MergeSides("fix", "main", changes=lambda *_: [], brings=lambda _: "")
     lines = list(merge_page(Screen(width=60), "fix → main", sides, result))
     clash = lines[2 : next(at for at, line in enumerate(lines) if "sales.returns" in line)]
     assert len(clash) > 1

@@ -9,9 +9,10 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.cli import progress
+from penstock.cli import format_cli, progress
+from penstock.cli.format_cli import FormatCli
 from penstock.cli.rendering.columns import Cell, Row, columns, flow
-from penstock.cli.rendering.contents import change, fields
+from penstock.cli.rendering.contents import change, fields, version
 from penstock.cli.rendering.screen import Screen, cells, clip, printable
 from penstock.cli.rendering.times import ago, counted, iso, moment, size
 from penstock.formats.lance.content import LanceTable
@@ -178,6 +179,16 @@ def test_fields_at_their_default_are_left_out() -> None:
 
 
 # -- progress ----------------------------------------------------------------------------------------------
+
+
+def test_a_table_of_a_format_without_words_is_told_by_its_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(format_cli, "_load", lambda _: FormatCli())
+    before = LanceTable(id=uuid4(), location="/w/t", state=b"1")
+    after = LanceTable(id=before.id, location="/w/t", state=b"22")
+    assert fields(after) == [("id", str(after.id)), ("location", "/w/t"), ("state", "2 bytes")]
+    assert change(before, after) == "state changed"
+    assert version(after) == ""
+    assert FormatCli().describe_change(before, after) is None
 
 
 def test_progress_is_a_line_on_a_terminal_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:

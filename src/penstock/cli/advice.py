@@ -56,7 +56,7 @@ def advice(error: errors.PenstockError, behind_server: bool = False) -> str:
         return _about_missing_lake(error)
     if isinstance(error, errors.OutcomeUnknown):
         return _about_doubt(error.details.get("key"), error.details.get("name"))
-    if isinstance(error, errors.TableConflict) or _is_about_delta(error):
+    if isinstance(error, errors.TableConflict) or _is_about_rows(error):
         return ""  # the message says what to do
     if isinstance(error, errors.CommitConflict) and error.conflicts:
         return _about_conflict(error.conflicts[0])
@@ -67,10 +67,10 @@ def advice(error: errors.PenstockError, behind_server: bool = False) -> str:
     return "" if _says(error, found) else found
 
 
-def _is_about_delta(error: errors.PenstockError) -> bool:
-    """Whether an error that other commands have as well was met with a Delta table, and says enough of it."""
+def _is_about_rows(error: errors.PenstockError) -> bool:
+    """Whether an error that other commands have as well was met by a write of rows, and says enough of it."""
     if isinstance(error, errors.InvalidContent):
-        return "problems" in error.details  # of the actions of a commit
+        return "problems" in error.details  # of what a commit does to a table
     return isinstance(error, errors.CommitConflict) and "'append' adds" in error.message
 
 

@@ -14,7 +14,7 @@ from penstock.wire import json
 T = TypeVar("T")
 
 
-class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+class ListPage(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """A list, or a page of one."""
 
     items: tuple[T, ...]
@@ -23,7 +23,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """What `--after` needs for the next page; `null` if this is the last one."""
 
     @classmethod
-    def of(cls, items: Iterable[T], next_page: str | None = None) -> Page[T]:
+    def of(cls, items: Iterable[T], next_page: str | None = None) -> ListPage[T]:
         return cls(items=tuple(items), next=next_page)
 
 

@@ -104,7 +104,7 @@ class Call:
     ) -> Lake:
         """The lake, until the command ends; where there is none, a command that writes makes it.
 
-        Delta tables that other processes left unpublished stay so, unless ``catch_up`` is wanted: a command
+        Tables that other processes left unpublished stay so, unless ``catch_up`` is wanted: a command
         is not to wait for what has nothing to do with it.
         """
         from penstock.lake.opening import open_lake

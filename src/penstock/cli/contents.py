@@ -15,17 +15,16 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidContent
+from penstock.formats.registry import table_formats
 from penstock.model import decoders
 from penstock.model.content import AnyContent, Content, Unknown, content_types
 
 SHORT_NAMES: Final = {
     "iceberg": "ICEBERG_TABLE",
     "view": "ICEBERG_VIEW",
-    "delta": "DELTA_LAKE_TABLE",
-    "lance": "LANCE_TABLE",
-    "files": "FILES_TABLE",
     "udf": "UDF",
     "namespace": "NAMESPACE",
+    **{declared.name: declared.content_type for declared in table_formats()},
 }
 """What people may write instead of a type's name."""
 

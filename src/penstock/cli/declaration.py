@@ -89,7 +89,7 @@ def _shared_options(command: str | None) -> list[click.Option]:
 SHARED = ("lake", "author", "json")
 
 
-class Declared(click.Command):
+class DeclaredCommand(click.Command):
     """What our commands add to click's: shared options, examples, and the object that they print.
 
     ``examples`` is a transcript that the reference page runs, ``prints`` is the type of what
@@ -121,14 +121,14 @@ class Declared(click.Command):
                     formatter.write(f"  {line}\n")
 
 
-class Command(Declared):
+class SingleCommand(DeclaredCommand):
     """A command."""
 
 
-class Group(Declared, click.Group):
+class Group(DeclaredCommand, click.Group):
     """A command with subcommands, in the order of their declaration."""
 
-    command_class = Command
+    command_class = SingleCommand
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(self.commands)
@@ -138,9 +138,9 @@ class Group(Declared, click.Group):
         super().format_options(ctx, formatter)
 
 
-def command(name: str, *, examples: str = "", prints: Any = None) -> Callable[[F], Command]:
+def command(name: str, *, examples: str = "", prints: Any = None) -> Callable[[F], SingleCommand]:
     """Declare a command."""
-    return click.command(name, cls=Command, examples=examples, prints=prints)
+    return click.command(name, cls=SingleCommand, examples=examples, prints=prints)
 
 
 def group(name: str, *, examples: str = "", prints: Any = None) -> Callable[[F], Group]:

@@ -39,17 +39,19 @@ class FormatCli:
     merges_folders: ClassVar[bool] = False
     """Whether a merge can take one side of a folder of a table."""
 
-    def describe_version(self, content: Any) -> str:
+    def describe_version(self, content: Any) -> str:  # noqa: ARG002
         """The version of a table, as ``v118``, or what stands for one; empty if it has none yet."""
-        raise NotImplementedError
+        return ""
 
-    def describe_fields(self, content: Any) -> list[tuple[str, str]]:
-        """What a table is: names of facts and the facts. Empty facts are left out."""
-        raise NotImplementedError
+    def describe_fields(self, content: Any) -> list[tuple[str, str]] | None:  # noqa: ARG002
+        """What a table is: names of facts and the facts, of which empty ones are left out. ``None`` if the
+        fields of its content tell it."""
+        return None
 
-    def describe_change(self, before: Any, after: Any) -> str:
-        """What became of a table that stays where it is."""
-        return f"{self.describe_version(before)} → {self.describe_version(after)}"
+    def describe_change(self, before: Any, after: Any) -> str | None:
+        """What became of a table that stays where it is; ``None`` if the fields of its content tell it."""
+        old, new = self.describe_version(before), self.describe_version(after)
+        return f"{old} → {new}" if new else None
 
     def describe_commit(self, table: Table, before: AnyContent | None, after: Any) -> str | None:  # noqa: ARG002
         """What a commit did to a table, read from the table; ``None`` if the contents tell all of it."""

@@ -28,7 +28,7 @@ _BOUND: Final = re.compile(r"(>=|<)([\d.]+)")
 _TESTED: Final = re.compile(r"^([\w.-]+)==([^\s;]+)", re.MULTILINE)
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorLine(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that the doctor looked at."""
 
     name: str
@@ -113,7 +113,7 @@ def installed_versions() -> Versions:
     return found
 
 
-def check_installation() -> Iterator[Check]:
+def check_installation() -> Iterator[DoctorLine]:
     """One check for Penstock itself, for each extra that is installed, for Spark and for Java."""
     versions = installed_versions()
     yield check_program()
@@ -133,12 +133,12 @@ def check_installation() -> Iterator[Check]:
         yield check_java()
 
 
-def check_program() -> Check:
+def check_program() -> DoctorLine:
     said = f"Penstock {metadata.version(PACKAGE)}, Python {platform.python_version()}, {sys.prefix}"
     return build_check("versions", "ok", said)
 
 
-def check_libraries(versions: Versions) -> Check:
+def check_libraries(versions: Versions) -> DoctorLine:
     """The libraries without which no command works."""
     state, finding = describe(requirements()[CORE], versions)
     remedy = f"pip install '{PACKAGE}'" if state != "ok" else ""
@@ -154,7 +154,7 @@ def is_begun(extra: str, versions: Versions) -> bool:
     )
 
 
-def check_extra(extra: str, versions: Versions) -> Check:
+def check_extra(extra: str, versions: Versions) -> DoctorLine:
     """Whether all libraries of an extra are there, in versions that it can use."""
     state, finding = describe(requirements()[extra], versions)
     return build_check(f"extra {extra}", state, finding, install_command(extra) if state != "ok" else "")
@@ -178,7 +178,7 @@ def describe(needed: Sequence[Requirement], versions: Versions) -> tuple[str, st
     return ("ok" if is_sound else "warning"), ", ".join(said)
 
 
-def check_spark() -> Check:
+def check_spark() -> DoctorLine:
     from penstock.spark import jar
 
     said = f"PySpark {metadata.version('pyspark')}"
@@ -193,7 +193,7 @@ def check_spark() -> Check:
     return build_check("Spark", "ok", f"{said}, and Penstock's jar for it")
 
 
-def check_java() -> Check:
+def check_java() -> DoctorLine:
     from penstock.spark.java import find_java
 
     try:
@@ -207,5 +207,5 @@ def install_command(extra: str) -> str:
     return f"pip install '{PACKAGE}[{extra}]'"
 
 
-def build_check(name: str, state: str, finding: str, advice: str = "") -> Check:
-    return Check(name=name, state=state, finding=finding, advice=advice)
+def build_check(name: str, state: str, finding: str, advice: str = "") -> DoctorLine:
+    return DoctorLine(name=name, state=state, finding=finding, advice=advice)

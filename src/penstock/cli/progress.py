@@ -55,7 +55,7 @@ class Bar(Progress):
         self._draw(f"{what} {'█' * filled}{'░' * (BAR_CHARS - filled)} {done:4.0%} of {total:,}")
 
 
-class Waiting(Progress):
+class WaitingLine(Progress):
     """Something that takes a while and cannot tell how far it is: counts the seconds."""
 
     def __init__(self, what: str, quiet: bool = False) -> None:

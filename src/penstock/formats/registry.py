@@ -51,8 +51,6 @@ class TableFormat:
     """The name of the type of content that its tables have."""
     access_rules: str
     """The rule of each of its calls: a mapping from the call's class, as in ``penstock.server.access``."""
-    cli: str
-    """What the command line says of its tables: a ``penstock.cli.format_cli.FormatCli``."""
     table_view: str
     """What a program does with a table: a ``penstock.formats.plugin.TableView``, made of a ``Table``."""
     row_formats: tuple[str, ...] = ()
@@ -64,6 +62,8 @@ class TableFormat:
     other formats are stored as ``penstock.model.content.Unknown``, with the name of the type."""
     spark: str | None = None
     """What Spark does with its tables: a ``penstock.spark.format.SparkFormat``."""
+    cli: str = "penstock.cli.format_cli:FormatCli"
+    """What the command line says of its tables: a ``penstock.cli.format_cli.FormatCli``."""
     commands: Mapping[str, Command] = field(default_factory=dict)
     """Commands by name."""
     routes: str = ""

@@ -50,13 +50,19 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     """Of the lake at the target."""
     source: str
+    """Where the lake was copied from."""
     target: str
+    """Where it was copied to."""
     is_fork: bool
+    """Whether the lake at the target has an id of its own."""
     references: int
     """Branches, tags and logs of deleted ones."""
     commits: int
+    """Commits that were copied and checked."""
     objects: int
+    """Objects that were copied."""
     size_bytes: int
+    """Their size."""
     repeated: bool
     """Whether it had been complete before."""
 

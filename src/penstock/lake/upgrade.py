@@ -17,6 +17,7 @@ class Upgraded(msgspec.Struct, frozen=True):
     before: int
     """The format version that the lake had."""
     after: int
+    """The format version that it has."""
     backup: str = ""
     """The id of the backup that was made before; empty if none was wanted."""
 

@@ -74,6 +74,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     author: str
     """Its first author, or its committer if it names none."""
     message: str
+    """The whole message."""
     properties: dict[str, tuple[str, ...]]
     """Further facts that its writer noted."""
     generation: int
@@ -89,7 +90,9 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     committer: str
     """Who had it committed."""
     signed_off_by: tuple[str, ...]
+    """Who signed it off."""
     is_merge: bool
+    """Whether it has further parents."""
 
     @classmethod
     def of(cls, commit_id: ObjectId, stored: CommitObject) -> Commit:

@@ -8,7 +8,7 @@ from datetime import datetime
 import click
 import msgspec
 
-from penstock.cli.answers import Page
+from penstock.cli.answers import ListPage
 from penstock.cli.call import Call, pass_call, require_place
 from penstock.cli.commands.roots import moved_files
 from penstock.cli.declaration import at_least, command, group
@@ -295,7 +295,9 @@ def _made(screen: Screen, made: BackedUp) -> Iterator[str]:
 
 
 @group(
-    "backups", prints=Page[BackupLine], examples="$ penstock backups\n$ penstock backups list nightly.backup"
+    "backups",
+    prints=ListPage[BackupLine],
+    examples="$ penstock backups\n$ penstock backups list nightly.backup",
 )
 @click.pass_context
 def backups(ctx: click.Context) -> None:
@@ -311,7 +313,7 @@ def backups(ctx: click.Context) -> None:
 def _list_registered(call: Call) -> None:
     found = registered_backups(_source(call))
     call.answer(
-        lambda: Page.of(map(BackupLine.of_registered, found)), lambda screen: _registered(screen, found)
+        lambda: ListPage.of(map(BackupLine.of_registered, found)), lambda screen: _registered(screen, found)
     )
 
 
@@ -335,7 +337,7 @@ def _registered(screen: Screen, found: Sequence[RegisteredBackup]) -> Iterator[s
 
 @backups.command(
     "list",
-    prints=Page[BackupLine],
+    prints=ListPage[BackupLine],
     examples="$ penstock backups list\n$ penstock backups list nightly.backup",
 )
 @click.argument("target", required=False, metavar="[TARGET]")
@@ -347,7 +349,7 @@ def backups_list(call: Call, target: str | None) -> None:
         return
     found = list_backups(target)
     call.answer(
-        lambda: Page.of(BackupLine.of_point(target, point) for point in found),
+        lambda: ListPage.of(BackupLine.of_point(target, point) for point in found),
         lambda screen: _points(screen, found),
     )
 
@@ -393,7 +395,7 @@ def _verified(screen: Screen, checked: Checked) -> Iterator[str]:
 
 
 @backups.command(
-    "expire", prints=Page[str], examples="$ penstock backups expire nightly.backup --keep-last 3"
+    "expire", prints=ListPage[str], examples="$ penstock backups expire nightly.backup --keep-last 3"
 )
 @click.argument("target", metavar="TARGET")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
@@ -414,12 +416,12 @@ def backups_expire(
     with Bar(call.json) as bar:
         gone = expire_backups(source, target, *ids, keep_last=keep_last, keep_days=keep_days, progress=bar)
     call.answer(
-        lambda: Page.of(gone),
+        lambda: ListPage.of(gone),
         lambda _: [f"removed backup {one}" for one in gone] or ["no backup was to be removed"],
     )
 
 
-@backups.command("forget", prints=Page[str], examples="$ penstock backups forget --all")
+@backups.command("forget", prints=ListPage[str], examples="$ penstock backups forget --all")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--all", "everything", is_flag=True, help="Forget all backups that the lake knows of.")
 @click.option("--lost", is_flag=True, help="State that the places of backups with data are gone for good.")
@@ -437,7 +439,7 @@ def backups_forget(call: Call, ids: tuple[str, ...], everything: bool, lost: boo
     wanted = [one.id for one in registered_backups(source)] if everything else ids
     gone = forget_backups(source, *wanted, lost=lost) if wanted else []
     call.answer(
-        lambda: Page.of(gone),
+        lambda: ListPage.of(gone),
         lambda _: [f"forgot backup {one}" for one in gone] or ["the lake knows of no backup"],
     )
 

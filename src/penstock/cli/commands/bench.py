@@ -174,7 +174,7 @@ def bench(
         )
         return
     plan = Plan(shapes=chosen, writers=writers, naive=naive, seconds=seconds)
-    line = _Line(call.json, plan)
+    line = _BenchProgress(call.json, plan)
     with (guest if in_lake else own_lake)(target) as site, line:
         found = list(run(site, plan, line.announce))
         place = site.store.url
@@ -183,7 +183,7 @@ def bench(
         call.note("the branches are deleted; 'penstock sweep' removes their objects when they are old enough")
 
 
-class _Line(Progress):
+class _BenchProgress(Progress):
     """Says which measurement is under way, and how long the rest will take."""
 
     def __init__(self, quiet: bool, plan: Plan) -> None:

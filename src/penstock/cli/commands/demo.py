@@ -22,7 +22,7 @@ from penstock.cli.call import Call, pass_call
 from penstock.cli.commands.demo_spark import tell_of_spark, what_is_missing
 from penstock.cli.declaration import command
 from penstock.cli.format_cli import format_clis
-from penstock.cli.progress import Waiting
+from penstock.cli.progress import WaitingLine
 from penstock.cli.rendering.screen import Screen
 from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
@@ -172,7 +172,7 @@ class Story:
     @contextlib.contextmanager
     def waiting(self, what: str) -> Iterator[None]:
         """Say on a terminal that something takes a while, for as long as it does."""
-        with Waiting(what, quiet=self._quiet):
+        with WaitingLine(what, quiet=self._quiet):
             yield
 
     def run(self, line: str, status: int = 0) -> None:

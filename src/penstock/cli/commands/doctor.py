@@ -18,7 +18,7 @@ from penstock.cli.advice import MOVED_BEHIND_SERVER, RESTORE, advice
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command
 from penstock.cli.format_cli import DoctorCheck, Finding, format_clis
-from penstock.cli.installation import Check, build_check, check_installation
+from penstock.cli.installation import DoctorLine, build_check, check_installation
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import ago, counted, iso, size
@@ -43,7 +43,7 @@ class Doctor(msgspec.Struct, frozen=True, kw_only=True):
 
     healthy: bool
     """Whether nothing failed."""
-    checks: tuple[Check, ...]
+    checks: tuple[DoctorLine, ...]
     """One for each thing that was looked at."""
 
 
@@ -58,10 +58,10 @@ def doctor(call: Call) -> None:
 
     Of a lake: the store (readable, writable, sound, and not for everybody to read), the disk, the clock, the
     default branch, whether the places for tables are there and keep a file that is there from being replaced,
-    whether tables have versions that the lake does not know, how far Delta tables are published and which of
-    them 'penstock delta repair' would change, and whether branches and tags have the manifests of their Lance
-    tables. Behind a server, only what can be seen from
-    here. 'penstock fsck' checks the lake's objects one by one.
+    whether tables have versions that the lake does not know, and what each format checks of its tables: how
+    far Delta tables are published and which of them 'penstock delta repair' would change, whether branches
+    and tags have the manifests of their Lance tables. Behind a server, only what can be seen from here.
+    'penstock fsck' checks the lake's objects one by one.
 
     Exit status 0 if nothing failed, warnings or not; 1 if something failed.
     """
@@ -72,16 +72,16 @@ def doctor(call: Call) -> None:
         click.get_current_context().exit(1)
 
 
-def _text(screen: Screen, checks: list[Check]) -> Iterator[str]:
+def _text(screen: Screen, checks: list[DoctorLine]) -> Iterator[str]:
     rows: list[Row] = [[Cell(one.state, _STYLES[one.state]), one.name, _line(one)] for one in checks]
     return columns(screen, rows)
 
 
-def _line(one: Check) -> str:
+def _line(one: DoctorLine) -> str:
     return f"{one.finding}: {one.advice}" if one.advice else one.finding
 
 
-def _check_lake(call: Call) -> Iterator[Check]:
+def _check_lake(call: Call) -> Iterator[DoctorLine]:
     if not call.has_target:
         yield build_check("lake", "ok", "none is given", "--lake PATH checks one as well")
         return

@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 
 import click
 
-from penstock.cli.answers import ChangedCommit, Page
+from penstock.cli.answers import ChangedCommit, ListPage
 from penstock.cli.call import Call, pass_call
 from penstock.cli.commands.references import names_at
 from penstock.cli.completions import complete_key, complete_revision
@@ -38,7 +38,7 @@ class LogFilter:
 
 @command(
     "log",
-    prints=Page[ChangedCommit],
+    prints=ListPage[ChangedCommit],
     examples="""
 $ penstock log
 $ penstock log main --table sales.orders --limit 5
@@ -112,7 +112,7 @@ def log(
             yield screen.spell(f"… more with --after {history.short(following)}")
 
     call.answer(
-        lambda: Page.of(
+        lambda: ListPage.of(
             (ChangedCommit.build(one.commit, one.changes, names.get(one.commit.id, ())) for one in page),
             following,
         ),
@@ -178,7 +178,7 @@ def _show_table(call: Call, lake: Lake, ref: str, key: str) -> None:
 
 @command(
     "diff",
-    prints=Page[Difference],
+    prints=ListPage[Difference],
     examples="""
 $ penstock diff main~1 main
 $ penstock diff main dev --prefix sales
@@ -196,7 +196,7 @@ def diff(call: Call, before: str, after: str, prefix: str | None) -> None:
     old, new = lake.resolve(before), lake.resolve(after)
     found = lake.diff(pinned(old, reference_in(before)), pinned(new, reference_in(after)), prefix)
     call.answer(
-        lambda: Page.of(found),
+        lambda: ListPage.of(found),
         lambda screen: _difference(screen, before, after, found),
     )
 

@@ -99,7 +99,7 @@ def copy(call: Call, source: str, target: str) -> None:
     call.answer(lambda: copied, lambda screen: _copied(screen, copied))
 
 
-class Move(msgspec.Struct, frozen=True, kw_only=True):
+class MoveReport(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a move."""
 
     state: str
@@ -114,7 +114,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 
 @command(
     "move",
-    prints=Move,
+    prints=MoveReport,
     examples="""
 $ penstock move other moved --yes
 $ penstock move other moved --undo
@@ -146,7 +146,7 @@ def move(call: Call, source: str, target: str | None, yes: bool, cancel: bool, u
             raise click.UsageError("--cancel takes SOURCE and nothing else")
         seal = cancel_move(require_place(source))
         call.answer(
-            lambda: Move(state="cancelled", source=source, target=seal.target),
+            lambda: MoveReport(state="cancelled", source=source, target=seal.target),
             lambda screen: [f"{screen.paint(source, 'strong')} stays where it is and takes writes again"],
         )
         return
@@ -155,7 +155,7 @@ def move(call: Call, source: str, target: str | None, yes: bool, cancel: bool, u
     if undo:
         undo_move(require_place(source), target, author=call.who)
         call.answer(
-            lambda: Move(state="undone", source=source, target=target),
+            lambda: MoveReport(state="undone", source=source, target=target),
             lambda screen: [
                 f"the lake is at {screen.paint(source, 'strong')} again, and takes writes there",
                 f"{target} can only be read; it may be deleted, but no files of tables",
@@ -167,7 +167,7 @@ def move(call: Call, source: str, target: str | None, yes: bool, cancel: bool, u
     with Bar(call.json) as bar:
         moved = move_lake(require_place(source), target, author=call.who, progress=bar)
     call.answer(
-        lambda: Move(state="moved", source=moved.source, target=moved.target, copied=moved),
+        lambda: MoveReport(state="moved", source=moved.source, target=moved.target, copied=moved),
         lambda screen: _moved(screen, moved),
     )
 

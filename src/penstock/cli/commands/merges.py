@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli.bringing import Bringing, to_take
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_branch, complete_revision
 from penstock.cli.declaration import command
+from penstock.cli.merge_command import MergeCommand, to_take
 from penstock.cli.option_groups import RequestOptions, request_options
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen
@@ -93,7 +93,7 @@ def merge(
         return f"merged as {screen.paint(short(result.head), 'id')}"
 
     def ways_out(result: MergeResult) -> list[str]:
-        ways = merging.ways_out(result)
+        ways = shown.ways_out(result)
         keys = to_take(result)
         is_branch = if_readable(lambda: lake.branch(source).exists)
         if keys and is_branch and source != lake.default_branch:
@@ -105,8 +105,8 @@ def merge(
             )
         return ways
 
-    merging = Bringing(call, lake, source, target, bring)
-    merging.run(request.dry_run, count=count, done=done, ways_out=ways_out)
+    shown = MergeCommand(call, lake, source, target, bring)
+    shown.run(request.dry_run, count=count, done=done, ways_out=ways_out)
 
 
 @command(
@@ -162,12 +162,12 @@ def transplant(
     def fork() -> str:
         return lake.compare(target, last).base
 
-    bringing = Bringing(call, lake, commits, target, bring, revision=last, base=fork)
-    bringing.run(
+    shown = MergeCommand(call, lake, commits, target, bring, revision=last, base=fork)
+    shown.run(
         request.dry_run,
         count=lambda result: len(result.commits) if result.applied else None,
         done=done,
-        ways_out=bringing.ways_out,
+        ways_out=shown.ways_out,
     )
 
 
@@ -218,12 +218,12 @@ def rebase(
         head = screen.paint(short(result.head), "id")
         return f"{screen.paint(branch, 'name')} is at {head}, {repeated} repeated"
 
-    bringing = Bringing(call, lake, branch, base, bring)
-    bringing.run(
+    shown = MergeCommand(call, lake, branch, base, bring)
+    shown.run(
         request.dry_run,
         count=lambda result: len(result.commits) if result.applied else None,
         done=done,
-        ways_out=bringing.ways_out,
+        ways_out=shown.ways_out,
     )
 
 
@@ -280,7 +280,7 @@ def revert(
     def parent() -> str | None:
         return next(iter(commit_of(lake, found, via).parents), None)
 
-    bringing = Bringing(
+    shown = MergeCommand(
         call,
         lake,
         commit if commit != branch else short(found),
@@ -290,11 +290,11 @@ def revert(
         revision=pinned(found, via),
         base=parent,
     )
-    bringing.run(
+    shown.run(
         request.dry_run,
         count=lambda _: None,
         done=done,
-        ways_out=bringing.ways_out,
+        ways_out=shown.ways_out,
     )
 
 

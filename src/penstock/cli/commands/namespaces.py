@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli.answers import ChangedCommit, Page
+from penstock.cli.answers import ChangedCommit, ListPage
 from penstock.cli.call import Call, pass_call
 from penstock.cli.commands.tables import LIST_LIMIT, list_entries, say_committed
 from penstock.cli.completions import complete_key
@@ -28,7 +28,7 @@ from penstock.model.keys import Key
 
 @group(
     "namespace",
-    prints=Page[Entry],
+    prints=ListPage[Entry],
     examples="$ penstock namespace\n$ penstock namespace create sales.europe --property owner=ada",
 )
 @click.pass_context
@@ -49,7 +49,7 @@ def _list(call: Call, prefix: str | None, ref: str | None, limit: int, after: st
     list_entries(call, "namespaces", lambda one: isinstance(one, Namespace), row, prefix, ref, limit, after)
 
 
-@namespace.command("list", prints=Page[Entry], examples="$ penstock namespace list sales --ref main~1")
+@namespace.command("list", prints=ListPage[Entry], examples="$ penstock namespace list sales --ref main~1")
 @click.argument("prefix", required=False, metavar="[PREFIX]", shell_complete=complete_key)
 @ref_option
 @limit_option(LIST_LIMIT)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from penstock.cli.answers import Page
+from penstock.cli.answers import ListPage
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_branch, complete_revision, complete_tag
 from penstock.cli.declaration import command, group, if_head_option, key_option, limit_option
@@ -40,7 +40,7 @@ def _list(call: Call, kind: Kind, prefix: str, limit: int, after: str) -> None:
     page, more = found[:limit], len(found) > limit
     following = page[-1].name if more else None
     call.answer(
-        lambda: Page.of(page, following),
+        lambda: ListPage.of(page, following),
         lambda screen: _listing(screen, lake, kind, page, following),
     )
 
@@ -126,7 +126,7 @@ to_option = click.option(
 
 @group(
     "branch",
-    prints=Page[Reference],
+    prints=ListPage[Reference],
     examples="$ penstock branch\n$ penstock branch create feature/orders",
 )
 @click.pass_context
@@ -142,7 +142,7 @@ def branch(ctx: click.Context) -> None:
 
 @branch.command(
     "list",
-    prints=Page[Reference],
+    prints=ListPage[Reference],
     examples="$ penstock branch list\n$ penstock branch list feature/ --limit 10",
 )
 @prefix_argument
@@ -200,7 +200,7 @@ def branch_delete(call: Call, name: str, if_head: str | None, idempotency_key: s
 # -- tags --------------------------------------------------------------------------------------------------
 
 
-@group("tag", prints=Page[Reference], examples="$ penstock tag create v1\n$ penstock tag")
+@group("tag", prints=ListPage[Reference], examples="$ penstock tag create v1\n$ penstock tag")
 @click.pass_context
 def tag(ctx: click.Context) -> None:
     """List, create, assign and delete tags.
@@ -211,7 +211,7 @@ def tag(ctx: click.Context) -> None:
         _list(ctx.ensure_object(Call), Kind.TAG, "", LIST_LIMIT, "")
 
 
-@tag.command("list", prints=Page[Reference], examples="$ penstock tag list v")
+@tag.command("list", prints=ListPage[Reference], examples="$ penstock tag list v")
 @prefix_argument
 @limit_option(LIST_LIMIT)
 @after_option
@@ -257,7 +257,7 @@ def tag_delete(call: Call, name: str, if_head: str | None, idempotency_key: str 
 
 @command(
     "reflog",
-    prints=Page[LogLine | str],
+    prints=ListPage[LogLine | str],
     examples="""
 $ penstock reflog
 $ penstock reflog dev --limit 5
@@ -279,13 +279,13 @@ def reflog(call: Call, name: str | None, limit: int, deleted: bool) -> None:
     if deleted:
         gone = lake.deleted()
         call.answer(
-            lambda: Page.of(gone),
+            lambda: ListPage.of(gone),
             lambda _: gone or ["no deleted branches or tags"],
         )
         return
     lines = lake.reflog(name, limit=limit)
     call.answer(
-        lambda: Page.of(lines),
+        lambda: ListPage.of(lines),
         lambda screen: columns(screen, [_event(screen, line) for line in lines]),
     )
 

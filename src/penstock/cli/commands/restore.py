@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 
 import click
 
-from penstock.cli.bringing import Bringing
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_branch, complete_key, complete_revision
 from penstock.cli.declaration import command
+from penstock.cli.merge_command import MergeCommand
 from penstock.cli.option_groups import RequestOptions, request_options
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen
@@ -29,7 +29,7 @@ LEFT_MAX: Final = 3
 """How many tables are named that could be left as they are."""
 
 
-class Point(NamedTuple):
+class RestorePoint(NamedTuple):
     """What ``--to`` names: a revision, or a version of the one table."""
 
     revision: str | None
@@ -130,7 +130,7 @@ def restore(
         options = " ".join(f"--leave {key}" for key in blocked[:LEFT_MAX])
         return [f"To restore the others: {options}{' …' if len(blocked) > LEFT_MAX else ''}."]
 
-    restoring = Bringing(
+    shown = MergeCommand(
         call,
         lake,
         str(point),
@@ -140,10 +140,10 @@ def restore(
         revision=name,
         outcome=_outcome,
     )
-    restoring.run(request.dry_run, count=lambda _: None, done=done, ways_out=ways_out)
+    shown.run(request.dry_run, count=lambda _: None, done=done, ways_out=ways_out)
 
 
-def _point(lake: Lake, text: str, branch: str, *, is_one_table: bool) -> Point:
+def _point(lake: Lake, text: str, branch: str, *, is_one_table: bool) -> RestorePoint:
     """What a text names. A reference of that name comes first, then a version, then a time of the branch."""
     found = _VERSION.fullmatch(text)
     if found and (text.isdecimal() or not if_readable(lambda: _is_reference(lake, text))):
@@ -151,14 +151,14 @@ def _point(lake: Lake, text: str, branch: str, *, is_one_table: bool) -> Point:
             raise click.BadParameter(
                 f"{text!r} is a version of a table: it is for one KEY", param_hint="--to"
             )
-        return Point(None, int(found[1]))
+        return RestorePoint(None, int(found[1]))
     if _TIME.fullmatch(text):
         try:
             parse_time_us(text)
         except InvalidName as problem:
             raise click.BadParameter(problem.message, param_hint="--to") from None
-        return Point(revision_at(branch, text))
-    return Point(text)
+        return RestorePoint(revision_at(branch, text))
+    return RestorePoint(text)
 
 
 def _is_reference(lake: Lake, name: str) -> bool:

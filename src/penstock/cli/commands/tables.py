@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from penstock.cli import contents
-from penstock.cli.answers import ChangedCommit, Page
+from penstock.cli.answers import ChangedCommit, ListPage
 from penstock.cli.call import Call, pass_call
 from penstock.cli.commands.references import names_at
 from penstock.cli.completions import complete_key
@@ -42,7 +42,7 @@ CONTENT_FILE_MAX_BYTES = 64 * 1024 * 1024
 
 @command(
     "tables",
-    prints=Page[Entry],
+    prints=ListPage[Entry],
     examples="""
 $ penstock tables
 $ penstock tables sales --ref main~1
@@ -87,7 +87,7 @@ def list_entries(
             yield screen.spell(f"… more with --after {printable(following)}")
 
     call.answer(
-        lambda: Page.of((Entry(key, content) for key, content in page), following),
+        lambda: ListPage.of((Entry(key, content) for key, content in page), following),
         text,
     )
 

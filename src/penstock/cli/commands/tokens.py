@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
-from penstock.cli.answers import Page
+from penstock.cli.answers import ListPage
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import group
 from penstock.cli.rendering.columns import Cell, Row, columns
@@ -35,7 +35,7 @@ def _without_hash(token: Token) -> Token:
 
 @group(
     "token",
-    prints=Page[Token],
+    prints=ListPage[Token],
     examples="$ penstock token create etl --grant read --grant 'write:dev/*'\n$ penstock token",
 )
 @click.pass_context
@@ -49,7 +49,7 @@ def token(ctx: click.Context) -> None:
         _list(ctx.ensure_object(Call))
 
 
-@token.command("list", prints=Page[Token], examples="$ penstock token list")
+@token.command("list", prints=ListPage[Token], examples="$ penstock token list")
 @pass_call
 def token_list(call: Call) -> None:
     """List tokens: whom they are for and what they allow. Nobody can show their secrets."""
@@ -58,7 +58,7 @@ def token_list(call: Call) -> None:
 
 def _list(call: Call) -> None:
     found = sorted(call.open().tokens(), key=lambda one: (one.name, one.created))
-    call.answer(lambda: Page.of(map(_without_hash, found)), lambda screen: _listing(screen, found))
+    call.answer(lambda: ListPage.of(map(_without_hash, found)), lambda screen: _listing(screen, found))
 
 
 def _listing(screen: Screen, found: Sequence[Token]) -> Iterator[str]:

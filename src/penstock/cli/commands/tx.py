@@ -8,7 +8,7 @@ from itertools import chain
 import click
 import msgspec
 
-from penstock.cli.answers import Page
+from penstock.cli.answers import ListPage
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_branch, offering
 from penstock.cli.declaration import group
@@ -50,7 +50,7 @@ class TransactionDetails(TransactionInfo, frozen=True, kw_only=True):
     """What it changes, or has changed where it landed."""
 
 
-@group("tx", prints=Page[TransactionInfo], examples="$ penstock tx")
+@group("tx", prints=ListPage[TransactionInfo], examples="$ penstock tx")
 @click.pass_context
 def tx(ctx: click.Context) -> None:
     """List, show, commit and abort transactions.
@@ -64,7 +64,7 @@ def tx(ctx: click.Context) -> None:
 
 @tx.command(
     "list",
-    prints=Page[TransactionInfo],
+    prints=ListPage[TransactionInfo],
     examples="""
 $ penstock tx list
 $ penstock tx list --all --target main
@@ -142,7 +142,7 @@ def tx_commit(call: Call, id: str, message: str | None) -> None:  # noqa: A002
 
 @tx.command(
     "abort",
-    prints=Page[TransactionInfo],
+    prints=ListPage[TransactionInfo],
     examples="""
 $ penstock tx abort --late
 """,
@@ -188,7 +188,7 @@ def _transaction(lake: Lake, text: str) -> str:
 
 def _say(call: Call, found: Sequence[TransactionInfo]) -> None:
     call.answer(
-        lambda: Page.of(found),
+        lambda: ListPage.of(found),
         lambda screen: _listing(screen, found),
     )
 

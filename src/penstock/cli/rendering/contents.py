@@ -63,7 +63,9 @@ def fields(content: Content) -> list[tuple[str, str]]:
     format_cli = find_format_cli(content)
     if format_cli is not None:
         with suppress(Damaged):
-            return [(name, text) for name, text in format_cli.describe_fields(content) if text]
+            facts = format_cli.describe_fields(content)
+            if facts is not None:
+                return [(name, text) for name, text in facts if text]
     shown = []
     for field in msgspec.structs.fields(content):
         value = getattr(content, field.name)
@@ -93,7 +95,9 @@ def change(before: AnyContent | None, after: AnyContent | None) -> str:
     is_same_table = before.id == after.id and place(before) == place(after)
     if format_cli is not None and format_cli is find_format_cli(before) and is_same_table:
         with suppress(Damaged):
-            return format_cli.describe_change(before, after)
+            told = format_cli.describe_change(before, after)
+            if told is not None:
+                return told
     changed = []
     for field in msgspec.structs.fields(after):
         old, new = getattr(before, field.name), getattr(after, field.name)

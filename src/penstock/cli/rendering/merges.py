@@ -21,19 +21,19 @@ CONFLICTS_MAX: Final = 10
 INDENT: Final = " " * 6
 
 
-class Done(NamedTuple):
+class SideCommit(NamedTuple):
     """A commit of one side that changed a key, and what it did to it, where that is known."""
 
     commit: Commit
     deed: str = ""
 
 
-class Sides(NamedTuple):
+class MergeSides(NamedTuple):
     """The two sides as the person named them, and what is known of what they did."""
 
     source: str
     target: str
-    changes: Callable[[str, Key], Sequence[Done]]
+    changes: Callable[[str, Key], Sequence[SideCommit]]
     """By one side since they parted, newest first."""
     brings: Callable[[MergedKey], str]
     """What comes to a key that is clean."""
@@ -44,7 +44,7 @@ class Sides(NamedTuple):
 def merge_page(
     screen: Screen,
     heading: str,
-    sides: Sides,
+    sides: MergeSides,
     result: MergeResult,
     commits: int | None = None,
     ways_out: Sequence[str] = (),
@@ -79,7 +79,7 @@ def _is_namespace(one: MergedKey) -> bool:
     return content.type == "NAMESPACE"
 
 
-def _key_row(sides: Sides, one: MergedKey) -> list[Cell | str]:
+def _key_row(sides: MergeSides, one: MergedKey) -> list[Cell | str]:
     if one.conflict is not None:
         is_at, why = version(one.before), _in_short(sides, one.conflict)
         met = [is_at, why] if is_at else [why, ""]
@@ -116,14 +116,14 @@ _BOTH: Final = "was changed on both sides"
 _ONLY_TAKEN: Final = "Iceberg tables and views are not merged by the lake: take one side, or write it again."
 
 
-def _in_short(sides: Sides, conflict: Conflict) -> str:
+def _in_short(sides: MergeSides, conflict: Conflict) -> str:
     """A conflict in the line of its key; what a format says of it is told below."""
     if conflict.kind is ConflictKind.FORMAT:
         return _WHY[ConflictKind.VALUE_DIFFERS] if conflict.why.startswith(_BOTH) else "cannot be merged"
     return _named(sides, _WHY.get(conflict.kind, conflict.reason))
 
 
-def _clashes(screen: Screen, sides: Sides, one: MergedKey) -> Iterator[str]:
+def _clashes(screen: Screen, sides: MergeSides, one: MergedKey) -> Iterator[str]:
     """What is in the way, each on a line of its own, except for what the line of the key says already."""
     told = [text for number, each in enumerate(one.conflicts) if (text := _clash(sides, each, number))]
     for text in told[:CONFLICTS_MAX]:
@@ -132,7 +132,7 @@ def _clashes(screen: Screen, sides: Sides, one: MergedKey) -> Iterator[str]:
         yield f"{INDENT}and {len(told) - CONFLICTS_MAX} more; --json tells them all"
 
 
-def _clash(sides: Sides, conflict: Conflict, number: int) -> str:
+def _clash(sides: MergeSides, conflict: Conflict, number: int) -> str:
     if conflict.kind is not ConflictKind.FORMAT:
         if number > 0:
             return f"and {_in_short(sides, conflict)}"
@@ -144,7 +144,7 @@ def _clash(sides: Sides, conflict: Conflict, number: int) -> str:
     return _named(sides, ": ".join(filter(None, (where, reason))))
 
 
-def _named(sides: Sides, text: str) -> str:
+def _named(sides: MergeSides, text: str) -> str:
     """A text with the sides as the person calls them."""
     named = text.replace("{target}", sides.target).replace("{source}", sides.source)
     return printable(named.replace("the other side", sides.source).replace("this branch", sides.target))
@@ -157,7 +157,7 @@ def _wrapped(screen: Screen, text: str) -> Iterator[str]:
     yield from (screen.spell(f"{INDENT}{line}") for line in lines)
 
 
-def _both_sides(screen: Screen, sides: Sides, key: Key) -> Iterator[str]:
+def _both_sides(screen: Screen, sides: MergeSides, key: Key) -> Iterator[str]:
     """What each side did: the commit, what it says of itself, what it did to the table, who and when."""
     theirs = sides.changes(sides.source, key)
     known = {one.commit.id for one in theirs}  # a commit that is undone is one of the target's as well

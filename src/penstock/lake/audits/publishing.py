@@ -31,11 +31,13 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 
     branch: str
     into: str
+    """The branch that it was merged into."""
     audited: str
     """The id of the commit that the checks saw, and that was merged."""
     checks: tuple[str, ...]
     """The names of those that hold."""
     merged: MergeResult
+    """What the merge did; no commits if the target had all of it already."""
 
     @property
     def commit(self) -> str | None:

@@ -17,6 +17,7 @@ class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A transaction, as it stands."""
 
     id: str
+    """32 hexadecimal digits."""
     state: TransactionState
     target: str
     """The branch that it lands on."""
@@ -25,7 +26,9 @@ class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     base: str
     """The commit that it sees, beside its own writes."""
     policy: Policy
+    """What becomes of it if others changed the same tables."""
     isolation: Isolation = Isolation.SNAPSHOT
+    """What of that which it read must be as it was when it lands."""
     begun: datetime
     lease_s: float
     """How long it may be idle."""
@@ -35,10 +38,13 @@ class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     commit: str = ""
     """What it landed as."""
     who: str = ""
+    """Who began it."""
     message: str = ""
+    """What it is for, in its own words."""
     why: str = ""
     """Why it was aborted."""
     properties: dict[str, str] = {}
+    """Further facts that its program noted."""
     is_late: bool = False
     """It is open, by what is known of it, and its lease has run out: it lands no more."""
     reads: tuple[Read, ...] = ()

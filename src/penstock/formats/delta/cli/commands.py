@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from penstock.cli.answers import Page
+from penstock.cli.answers import ListPage
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_key
 from penstock.cli.declaration import (
@@ -29,7 +29,7 @@ from penstock.lake.answers import Ratified
 
 @group(
     "delta",
-    prints=Page[TableStatus],
+    prints=ListPage[TableStatus],
     examples="$ penstock delta",
 )
 @click.pass_context
@@ -197,7 +197,7 @@ def _say_made(call: Call, made: TableMade, done: str) -> None:
 
 
 @delta.command(
-    "status", prints=Page[TableStatus], examples="$ penstock delta status\n$ penstock delta status --json"
+    "status", prints=ListPage[TableStatus], examples="$ penstock delta status\n$ penstock delta status --json"
 )
 @click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
 @pass_call
@@ -208,7 +208,7 @@ def delta_status(call: Call, key: str | None) -> None:
 
 def _say_status(call: Call, found: Sequence[TableStatus]) -> None:
     call.answer(
-        lambda: Page.of(found),
+        lambda: ListPage.of(found),
         lambda screen: _statuses(screen, found),
     )
 
@@ -230,7 +230,7 @@ def _statuses(screen: Screen, found: Sequence[TableStatus]) -> Iterator[str]:
 
 @delta.command(
     "publish",
-    prints=Page[TableStatus],
+    prints=ListPage[TableStatus],
     examples="$ penstock delta publish\n$ penstock delta publish web.orders",
 )
 @click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
@@ -248,7 +248,7 @@ def delta_publish(call: Call, key: str | None) -> None:
         problems = [one for _, one in lake.delta.publish_each() if isinstance(one, PenstockError)]
     found = lake.delta.status(key)
     call.answer(
-        lambda: Page.of(found),
+        lambda: ListPage.of(found),
         lambda screen: _statuses(screen, found),
     )
     for one in problems[1:]:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from penstock.cli.answers import Page
+from penstock.cli.answers import ListPage
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command, key_argument, limit_option, ref_option
 from penstock.cli.rendering.columns import Cell, Row, columns
@@ -33,7 +33,7 @@ class DeltaRows(msgspec.Struct, frozen=True, kw_only=True):
     """The rows, each by column. What JSON has no word for is text."""
 
 
-@command("log", prints=Page[PastVersion], examples="$ penstock delta log web.orders")
+@command("log", prints=ListPage[PastVersion], examples="$ penstock delta log web.orders")
 @key_argument
 @ref_option
 @limit_option(LOG_LIMIT)
@@ -55,7 +55,7 @@ def delta_log(call: Call, key: str, ref: str | None, limit: int) -> None:
         ]
         yield from columns(screen, rows, flexible=1)
 
-    call.answer(lambda: Page.of(found), text)
+    call.answer(lambda: ListPage.of(found), text)
 
 
 @command(

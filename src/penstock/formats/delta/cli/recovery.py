@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from penstock.cli.answers import Page
+from penstock.cli.answers import ListPage
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_key
 from penstock.cli.declaration import command
@@ -20,7 +20,7 @@ from penstock.model.keys import Key
 
 @command(
     "recover",
-    prints=Page[RecoveredTable],
+    prints=ListPage[RecoveredTable],
     examples="""
 $ penstock root add ./lake/warehouse --lake ./other
 $ penstock delta recover ./lake/warehouse/visits --any --prefix web --lake ./other
@@ -83,7 +83,7 @@ def _named_lake(path: str) -> str:
 
 
 def _say_recovered(call: Call, found: Sequence[RecoveredTable]) -> None:
-    call.answer(lambda: Page.of(found), lambda screen: _recovered(screen, found))
+    call.answer(lambda: ListPage.of(found), lambda screen: _recovered(screen, found))
 
 
 def _recovered(screen: Screen, found: Sequence[RecoveredTable]) -> Iterator[str]:

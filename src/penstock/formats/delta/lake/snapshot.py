@@ -46,6 +46,7 @@ class PastVersion(msgspec.Struct, frozen=True, kw_only=True):
     timestamp: datetime | None
     """When it was committed, if it says so."""
     operation: str
+    """What was done, in the writer's words; empty if it did not say."""
     is_published: bool
     """Whether it is in the table's own log."""
     info: Mapping[str, Any]

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 import click
 import msgspec
 
-from penstock.cli.answers import Page
+from penstock.cli.answers import ListPage
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command, group, limit_option, ref_option
 from penstock.cli.rendering.columns import Cell, Row, columns
@@ -60,7 +60,7 @@ class FilesAmount(FilesTotal, frozen=True, kw_only=True):
 
 @group(
     "files",
-    prints=Page[FilesAbout],
+    prints=ListPage[FilesAbout],
     examples="""
 $ echo day,amount > mon.csv
 $ penstock files put mon.csv raw.visits/day=1/
@@ -101,12 +101,12 @@ def _tables(call: Call) -> None:
         ]
         yield from columns(screen, rows, flexible=0)
 
-    call.answer(lambda: Page.of(found), text)
+    call.answer(lambda: ListPage.of(found), text)
 
 
 @command(
     "ls",
-    prints=Page[FileEntry],
+    prints=ListPage[FileEntry],
     examples="""
 $ penstock files ls raw.visits
 $ penstock files ls -r raw.visits --ref main
@@ -143,7 +143,7 @@ def files_ls(call: Call, place: str, recursive: bool, ref: str | None, limit: in
             yield screen.spell(f"… more with --after {printable(following)}")
 
     call.answer(
-        lambda: Page.of(page, following),
+        lambda: ListPage.of(page, following),
         text,
     )
 
@@ -246,7 +246,7 @@ def _pour(file: IO[bytes], left: int) -> None:
 
 @command(
     "du",
-    prints=Page[FilesAmount],
+    prints=ListPage[FilesAmount],
     examples="""
 $ penstock files du raw.visits
 $ penstock files du raw.visits --folders
@@ -281,7 +281,7 @@ def _say_amounts(call: Call, where: FilesPath, found: Sequence[tuple[str, FilesT
         yield from columns(screen, rows, flexible=-1)
 
     call.answer(
-        lambda: Page.of(FilesAmount(path=path, files=one.files, size=one.size) for path, one in found),
+        lambda: ListPage.of(FilesAmount(path=path, files=one.files, size=one.size) for path, one in found),
         text,
     )
 

@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command, ref_option
-from penstock.cli.progress import Bar, Waiting
+from penstock.cli.progress import Bar, WaitingLine
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import counted, size
 from penstock.errors import InvalidRequest
@@ -70,7 +70,7 @@ def files_get(call: Call, place: str, target: Path | None, recursive: bool, ref:
     to = to / where.path.rpartition("/")[2] if to.is_dir() else to
     if not to.parent.is_dir():
         raise InvalidRequest(f"there is no directory {to.parent}", path=str(to))
-    with Waiting(f"getting {where.path}", call.json):
+    with WaitingLine(f"getting {where.path}", call.json):
         got = files.export_file(where.path, to)
     _say(call, where, to, FilesTotal(files=1, size=got.size), ref or lake.default_branch)
 

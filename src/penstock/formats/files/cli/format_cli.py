@@ -28,7 +28,7 @@ class FilesCli(FormatCli):
             ("tree", state.root.hex()),
         ]
 
-    def describe_change(self, before: FilesTable, after: FilesTable) -> str:
+    def describe_change(self, before: FilesTable, after: FilesTable) -> str | None:
         if self.describe_version(before) == self.describe_version(after):
             return "files changed"
         return super().describe_change(before, after)

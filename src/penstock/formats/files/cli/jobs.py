@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from penstock.cli.answers import Page
+from penstock.cli.answers import ListPage
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_branch, complete_key, offering
 from penstock.cli.declaration import group
@@ -23,7 +23,7 @@ from penstock.model.jobs import JobState
 _STYLES = {JobState.COMMITTED: "good", JobState.ABORTED: "bad"}
 
 
-@group("jobs", prints=Page[JobInfo], examples="$ penstock jobs")
+@group("jobs", prints=ListPage[JobInfo], examples="$ penstock jobs")
 @click.pass_context
 def jobs(ctx: click.Context) -> None:
     """List and abort jobs that write tables of files.
@@ -37,7 +37,7 @@ def jobs(ctx: click.Context) -> None:
 
 @jobs.command(
     "list",
-    prints=Page[JobInfo],
+    prints=ListPage[JobInfo],
     examples="""
 $ penstock jobs list
 $ penstock jobs list --all --table raw.visits --branch main
@@ -62,7 +62,7 @@ def _ids(lake: Lake, start: str) -> list[str]:
 
 @jobs.command(
     "abort",
-    prints=Page[JobInfo],
+    prints=ListPage[JobInfo],
     examples="""
 $ penstock jobs abort --late
 """,
@@ -99,7 +99,7 @@ def _job(lake: Lake, start: str) -> str:
 
 
 def _say(call: Call, found: Sequence[JobInfo]) -> None:
-    call.answer(lambda: Page.of(found), lambda screen: _listing(screen, found))
+    call.answer(lambda: ListPage.of(found), lambda screen: _listing(screen, found))
 
 
 def _listing(screen: Screen, found: Sequence[JobInfo]) -> Iterator[str]:

@@ -15,7 +15,7 @@ import msgspec
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_revision
 from penstock.cli.declaration import branch_option, command, key_option, message_option
-from penstock.cli.progress import Waiting
+from penstock.cli.progress import WaitingLine
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import counted
@@ -115,7 +115,7 @@ def files_put(
     written = None
     if not dry_run:
         data = {path: sys.stdin.buffer if source is None else source for path, source in puts.items()}
-        with Waiting(f"putting {counted(len(puts), 'file')}", call.json):
+        with WaitingLine(f"putting {counted(len(puts), 'file')}", call.json):
             written = lake.table(where.key, name).files.write(
                 data,
                 replace=(where.prefix,) if replace else (),

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from penstock.cli.answers import Page
+from penstock.cli.answers import ListPage
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_key
 from penstock.cli.declaration import (
@@ -55,7 +55,7 @@ class LanceDetails(LanceAbout, frozen=True, kw_only=True):
 
 @group(
     "lance",
-    prints=Page[LanceAbout],
+    prints=ListPage[LanceAbout],
     examples="""
 $ penstock lance
 $ penstock lance list --ref main
@@ -77,7 +77,7 @@ def lance(ctx: click.Context) -> None:
 
 @lance.command(
     "list",
-    prints=Page[LanceAbout],
+    prints=ListPage[LanceAbout],
     examples="""
 $ python -c "import lance; lance.write_dataset([{'id': 1}], 'lake/warehouse/old/a.lance')"
 $ penstock lance import ./lake/warehouse/old --into archive
@@ -97,7 +97,7 @@ def _list(call: Call, ref: str | None) -> None:
     keys = [key for key, one in at.entries() if isinstance(one, LanceTable) and is_managed(one)]
     found = [lake.do(GetLanceTable(key=key, at=at.id, via=at.via)) for key in keys]
     call.answer(
-        lambda: Page.of(found),
+        lambda: ListPage.of(found),
         lambda screen: _tables(screen, found),
     )
 
@@ -157,7 +157,7 @@ def lance_show(call: Call, key: str, ref: str | None) -> None:
 
 @lance.command(
     "versions",
-    prints=Page[LanceVersion],
+    prints=ListPage[LanceVersion],
     examples="$ penstock lance versions archive.a -n 10",
 )
 @key_argument
@@ -186,7 +186,7 @@ def lance_versions(call: Call, key: str, ref: str | None, branch: str, below: in
             yield screen.paint(f"  more with --below {following}", "dim")
 
     call.answer(
-        lambda: Page.of(found, None if following is None else str(following)),
+        lambda: ListPage.of(found, None if following is None else str(following)),
         text,
     )
 
@@ -201,7 +201,7 @@ def _version(screen: Screen, one: LanceVersion) -> Row:
 
 @lance.command(
     "status",
-    prints=Page[LanceStatus],
+    prints=ListPage[LanceStatus],
     examples="$ penstock lance status\n$ penstock lance status archive.a --json",
 )
 @click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
@@ -218,7 +218,7 @@ def lance_status(call: Call, key: str | None) -> None:
     tables = [one for one, content in at.entries() if isinstance(content, LanceTable) and is_managed(content)]
     found = [lake.do(GetLanceStatus(key=one)) for one in (tables if key is None else (Key.parse(key),))]
     call.answer(
-        lambda: Page.of(found),
+        lambda: ListPage.of(found),
         lambda screen: _statuses(screen, found),
     )
 
@@ -236,7 +236,7 @@ def _statuses(screen: Screen, found: Sequence[LanceStatus]) -> Iterator[str]:
     return statuses(screen, lines, "no Lance tables")
 
 
-@lance.command("promote", prints=Page[LanceAbout], examples="$ penstock lance promote archive.a")
+@lance.command("promote", prints=ListPage[LanceAbout], examples="$ penstock lance promote archive.a")
 @click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
 @branch_option
 @pass_call
@@ -256,7 +256,7 @@ def lance_promote(call: Call, key: str | None, branch: str | None) -> None:
         if key is not None or (not about.is_private and about.version is not None):
             found.append(lake.do(PromoteLance(key=one, branch=branch)))
     call.answer(
-        lambda: Page.of(found),
+        lambda: ListPage.of(found),
         lambda screen: _tables(screen, found) if found else iter(["nothing to promote"]),
     )
 

@@ -52,7 +52,9 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     """What came of an export."""
 
     root: str
+    """The directory namespace."""
     ref: str
+    """The branch."""
     tables: tuple[ExportedTable, ...]
     """By key."""
     unchanged: int = 0
@@ -60,6 +62,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     removed: int = 0
     """How many others were taken from the list, which the branch has no more, or not by that name."""
     dry_run: bool = False
+    """Whether nothing was done."""
 
 
 def export_lance(lake: Lake, root: str, ref: str | None = None, *, dry_run: bool = False) -> Exported:

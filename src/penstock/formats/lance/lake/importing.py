@@ -51,11 +51,13 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """What came of an import."""
 
     root: str
+    """The directory namespace."""
     tables: tuple[ImportedTable, ...]
     """By key."""
     commit: str = ""
     """The commit that registered them; empty for a dry run."""
     dry_run: bool = False
+    """Whether nothing was done."""
 
 
 def import_lance(

@@ -14,26 +14,26 @@ from penstock.model.keys import Key
 from penstock.model.merges import MergedKey, MergeResult
 
 
-class Deeds:
+class TableChanges:
     """Tells what was done to tables of a lake. What cannot be read is told as nothing."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
 
-    def of_commit(self, commit: Commit, key: Key, revision: str) -> str:
+    def describe_commit(self, commit: Commit, key: Key, revision: str) -> str:
         """What a commit did to a table that the lake manages; ``revision`` is where it was found."""
-        return if_readable(lambda: self._of_commit(commit, key, reference_in(revision))) or ""
+        return if_readable(lambda: self._describe_commit(commit, key, reference_in(revision))) or ""
 
-    def of_merge(self, result: MergeResult, one: MergedKey, target: str) -> str:
+    def describe_merge(self, result: MergeResult, one: MergedKey, target: str) -> str:
         """How many files and rows a merge brings to a table, and takes from it.
 
         A dry run tells itself. Of one that has landed, the table's log may.
         """
         if one.change is not None:
             return contents.file_counts(one.change)
-        return if_readable(lambda: self._of_merge(result, one, target)) or ""
+        return if_readable(lambda: self._describe_merge(result, one, target)) or ""
 
-    def _of_commit(self, commit: Commit, key: Key, via: str | None) -> str:
+    def _describe_commit(self, commit: Commit, key: Key, via: str | None) -> str:
         after = self._content(commit.id, via, key)
         before = self._content(commit.parents[0], via, key) if commit.parents else None
         format_cli = find_format_cli(after)
@@ -44,7 +44,7 @@ class Deeds:
             return told
         return contents.change(before, after) if before is not None else "created it"
 
-    def _of_merge(self, result: MergeResult, one: MergedKey, target: str) -> str:
+    def _describe_merge(self, result: MergeResult, one: MergedKey, target: str) -> str:
         format_cli = find_format_cli(one.after)
         if not result.applied or format_cli is None:
             return ""

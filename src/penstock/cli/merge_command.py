@@ -1,4 +1,4 @@
-"""Bringing changes from one place to another: what merge, transplant, rebase, revert and restore share."""
+"""What the commands share that merge: merge, transplant, rebase, revert and restore."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Final
 import click
 
 from penstock.cli.call import Call
-from penstock.cli.deeds import Deeds
 from penstock.cli.format_cli import find_format_cli
-from penstock.cli.rendering.merges import NEEDED_AS_NAMESPACE, Done, Sides, merge_page
+from penstock.cli.rendering.merges import NEEDED_AS_NAMESPACE, MergeSides, SideCommit, merge_page
 from penstock.cli.rendering.screen import Screen
+from penstock.cli.table_changes import TableChanges
 from penstock.cli.via import commit_of, if_readable, reference_in
 from penstock.errors import ConflictError, MergeConflict
 from penstock.lake.lake import Lake
@@ -28,7 +28,7 @@ TOLD_MAX: Final = 50
 """Of how many clean tables it is told what comes to them, which is read from their logs."""
 
 
-class Bringing:
+class MergeCommand:
     """One such command: what it is called, between whom, and how the lake does it."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Bringing:
         self.source, self.target = source, target
         self._heading = heading or f"{source} → {target}"
         self._revisions = {source: revision or source, target: target}
-        self._deeds, self._outcome = Deeds(lake), outcome
+        self._table_changes, self._outcome = TableChanges(lake), outcome
 
     def run(
         self,
@@ -84,11 +84,11 @@ class Bringing:
         if result.conflicts:
             click.get_current_context().exit(ConflictError.exit_code)
 
-    def _sides(self, result: MergeResult) -> Sides:
+    def _sides(self, result: MergeResult) -> MergeSides:
         base = result.base or if_readable(self._base)
         since = if_readable(lambda: self._time(base))
 
-        def changes(side: str, key: Key) -> list[Done]:
+        def changes(side: str, key: Key) -> list[SideCommit]:
             return if_readable(lambda: self._changes(side, key, base, since)) or []
 
         told = {one.key for one in result.keys[:TOLD_MAX]}
@@ -96,9 +96,9 @@ class Bringing:
         def brings(one: MergedKey) -> str:
             if one.change is None and one.key not in told:
                 return ""
-            return self._deeds.of_merge(result, one, self.target)
+            return self._table_changes.describe_merge(result, one, self.target)
 
-        return Sides(self.source, self.target, changes, brings, self._outcome)
+        return MergeSides(self.source, self.target, changes, brings, self._outcome)
 
     def _time(self, base: str | None) -> datetime | None:
         """When a commit was made that both sides have in their history."""
@@ -106,12 +106,12 @@ class Bringing:
             return None
         return commit_of(self._lake, base, reference_in(self._revisions[self.source])).time
 
-    def _changes(self, side: str, key: Key, base: str | None, since: datetime | None) -> list[Done]:
+    def _changes(self, side: str, key: Key, base: str | None, since: datetime | None) -> list[SideCommit]:
         """The newest commits of one side that changed a key since the common ancestor."""
         revision = self._revisions[side]
         found = self._lake.log(revision, table=key, since=since, limit=COMMITS_MAX)
         return [
-            Done(commit, self._deeds.of_commit(commit, key, revision))
+            SideCommit(commit, self._table_changes.describe_commit(commit, key, revision))
             for commit in found
             if commit.id != base
         ]
