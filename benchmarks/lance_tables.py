@@ -19,11 +19,11 @@ from penstock.formats.lance.manifests import Manifest, Operation, transaction
 from penstock.formats.lance.names import manifest_name
 from penstock.formats.lance.plugin import LancePlugin
 from penstock.formats.lance.wire import Message
-from penstock.lake.embedded import Embedded
 from penstock.model.clock import now_us
 from penstock.model.keys import Key
 from penstock.stores.port import Store
 from tests.lance.collecting import Collecting
+from tests.plugins import plugin_of
 
 if TYPE_CHECKING:
     from lance.namespace import DirectoryNamespace
@@ -68,9 +68,7 @@ def declare(lake: Lake, writers: int, tables: int) -> dict[Key, str]:
 @contextmanager
 def held_back(lake: Lake) -> Iterator[None]:
     """Nothing is promoted while the block runs, nor is what was decided in it afterwards."""
-    catalogue = lake.catalogue
-    assert isinstance(catalogue, Embedded)
-    promoter = catalogue.plugin(LancePlugin).parts.promoter
+    promoter = plugin_of(lake.catalogue, LancePlugin).parts.promoter
     promoter.told = lambda *_, **__: None  # type: ignore[method-assign]
     try:
         yield

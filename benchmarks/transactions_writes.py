@@ -17,10 +17,10 @@ from benchmarks.counting import KindCountingStore, counted_syncs
 from penstock import IcebergTable, Lake, Settings
 from penstock.formats.delta.plugin import DeltaPlugin
 from penstock.formats.lance.plugin import LancePlugin
-from penstock.lake.embedded import Embedded
 from penstock.spark import write
 from penstock.stores import DATABASE_FILE
 from penstock.stores.sqlite import SqliteStore
+from tests.plugins import plugin_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -169,10 +169,9 @@ class Ground:
     def _wait(self) -> None:
         """Until nothing is left to be published, so that no way leaves work to the other one."""
         catalogue = self.lake.catalogue
-        assert isinstance(catalogue, Embedded)
         while (
-            catalogue.plugin(DeltaPlugin).parts.publisher.backlog()
-            or catalogue.plugin(LancePlugin).parts.promoter.backlog()
+            plugin_of(catalogue, DeltaPlugin).parts.publisher.backlog()
+            or plugin_of(catalogue, LancePlugin).parts.promoter.backlog()
         ):
             sleep(LOOK_S)
 

@@ -18,15 +18,13 @@ from typing import Any
 import click
 
 from docs.advice import ADVICE
-from docs.generate_api import api_page
+from docs.generate_api import API_STRUCTS, api_page, struct_section, structs_in, type_text
 from penstock import errors
-from penstock.cli import audit_shapes, environment, shapes
+from penstock.cli import environment
 from penstock.cli.contents import SHORT_NAMES
 from penstock.cli.declaration import Declared, shared_options
 from penstock.cli.rendering.times import size
 from penstock.cli.root import EXIT_STATUSES, SECTIONS, penstock
-from penstock.formats.files.cli import shapes as files_shapes
-from penstock.formats.lance.cli import shapes as lance_shapes
 from penstock.kernel import commit
 from penstock.kernel.grace import Grace
 from penstock.kernel.settings import Settings
@@ -66,6 +64,9 @@ def attribute_docs(module: ModuleType) -> dict[str, dict[str, tuple[str, str]]]:
 
 # -- commands ----------------------------------------------------------------------------------------------
 
+API = "api.md"
+"""Where the answers of calls are described, which most commands print."""
+
 COMMANDS_INTRODUCTION = """
 # Commands
 
@@ -84,7 +85,8 @@ one, the default branch is meant.
 **Keys.** `sales.orders`; an element that contains a dot stands in double quotes: `'sales."2026.11"'`.
 
 **For programs.** `--json` answers with one [object](#objects) on standard output. Errors go to standard
-error, as `{"error": …}` then. Nothing ever asks a question. Colours and progress are for terminals only.
+error then, as [the API](api.md) writes them: `{"error": …}`. Nothing ever asks a question. Colours and
+progress are for terminals only.
 """
 
 EXAMPLES_LAKE = """
@@ -145,8 +147,8 @@ def _command(command: Declared, context: click.Context) -> Iterator[str]:
         yield from _options(own)
     if command.examples:
         yield from ("```console", *command.examples.splitlines(), "```", "")
-    if command.prints:
-        yield f"With `--json`: [{command.prints}](#{command.prints.lower()})."
+    if command.prints is not None:
+        yield f"With `--json`: {type_text(command.prints, API)}."
         yield ""
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
@@ -173,60 +175,35 @@ def _options(options: Iterable[click.Option]) -> Iterator[str]:
     return table(("option", "meaning"), rows)
 
 
+OBJECTS_INTRODUCTION = """
+## Objects
+
+Most commands print the answer of a call, just as [the API](api.md#objects) gives it; these are made by the
+command line of several of them. Ids are whole, times are ISO 8601 in UTC, keys are written as on the command
+line (`sales.orders`). What is not there is `null`. Fields may be added later; ignore those that you do not
+know.
+"""
+
+
 def _objects() -> Iterator[str]:
-    yield "## Objects"
-    yield ""
-    yield " ".join(
-        (shapes.__doc__ or "")
-        .split("\n\n", 1)[1]
-        .replace("(see ``contents``)", "(see [contents](#contents))")
-        .replace("``", "`")
-        .split()
-    )
+    yield from OBJECTS_INTRODUCTION.strip().splitlines()
     yield ""
     yield from _contents()
-    modules = (shapes, files_shapes, lance_shapes, audit_shapes)
-    described: dict[str, dict[str, tuple[str, str]]] = {}
-    for module in modules:
-        described |= attribute_docs(module)
-    known = {name for name, attributes in described.items() if attributes}
-    for name, attributes in described.items():
-        if not attributes:
-            continue
-        shape = next(filter(None, (getattr(one, name, None) for one in modules)))
-        yield f"### {name}"
-        yield ""
-        parents = [parent.__name__ for parent in shape.__bases__ if parent.__name__ in known]
-        also = "".join(f" All fields of [{parent}](#{parent.lower()}), and:" for parent in parents)
-        yield " ".join((shape.__doc__ or "").split()) + also
-        yield ""
-        yield from table(
-            ("field", "type", "meaning"),
-            ((f"`{field}`", _type(kind, known), text) for field, (kind, text) in attributes.items()),
-        )
+    printed = set(structs_in(command.prints for command in _declared(penstock))) - API_STRUCTS
+    for struct in sorted(printed, key=lambda struct: struct.__name__):
+        yield from struct_section(struct, struct.__name__, API)
 
 
-_PLAIN_TYPES = {
-    "str": "text",
-    "int": "number",
-    "float": "number",
-    "bool": "`true` or `false`",
-    "datetime": "time",
-    "Content": "[content](#contents)",
-    "dict[str, Any]": "object",
-}
-
-
-def _type(annotation: str, known: set[str]) -> str:
-    if annotation.endswith(" | None"):
-        return f"{_type(annotation.removesuffix(' | None'), known)}, or `null`"
-    if listed := re.fullmatch(r"tuple\[(.+), \.\.\.\]", annotation):
-        return f"list of {_type(listed[1], known)}"
-    if mapped := re.fullmatch(r"dict\[str, (tuple.+)\]", annotation):
-        return f"object of {_type(mapped[1], known)}"
-    return (
-        _PLAIN_TYPES[annotation] if annotation in _PLAIN_TYPES else f"[{annotation}](#{annotation.lower()})"
-    )
+def _declared(command: click.Command) -> Iterator[Declared]:
+    """A command and all below it."""
+    assert isinstance(command, Declared)
+    yield command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from _declared(found)
 
 
 def _contents() -> Iterator[str]:
@@ -235,13 +212,14 @@ def _contents() -> Iterator[str]:
     yield (
         'A content is `{"type": "ICEBERG_TABLE", "id": …, "metadata_location": …}`: its type, its id and its '
         "fields. Bytes are written in base64, ids of objects in hexadecimal digits. What is printed can be "
-        "put again. A type that this version does not know is kept as it is, with its bytes in `payload`."
+        "put again. A type that this version does not know is kept as it is, with its name in `type_name` "
+        "and its bytes in `payload`."
     )
     yield ""
     short = {name: alias for alias, name in SHORT_NAMES.items()}
     rows = []
     for name, kind in content.content_types().items():
-        fields = [field for field in kind.__struct_fields__ if field not in ("id", "type_name")]
+        fields = [field for field in kind.__struct_fields__ if field != "id"]
         rows.append(
             (f"`{name}`", f"`{short[name]}`" if name in short else "", ", ".join(f"`{f}`" for f in fields))
         )

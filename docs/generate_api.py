@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 from uuid import UUID
 
 import msgspec
@@ -76,7 +76,7 @@ def api_page() -> Iterator[str]:
         yield from prose(kind.__doc__ or "").splitlines()
         yield ""
         yield from _fields(kind)
-        yield f"Answers {_type(kind.answer)}." if kind.answer is not None else "Answers nothing (204)."
+        yield f"Answers {type_text(kind.answer)}." if kind.answer is not None else "Answers nothing (204)."
         yield ""
     yield from _operations()
     yield from _contents()
@@ -109,71 +109,87 @@ def _with_default(owner: type[msgspec.Struct], field: FieldInfo) -> str:
 def _operations() -> Iterator[str]:
     yield from ("## Operations", "", "What a commit does. `operation` says which one it is.", "")
     for kind in get_args(Operation):
-        yield from _struct(kind, f"`{kind.__name__.lower()}`")
+        yield from struct_section(kind, f"`{kind.__name__.lower()}`")
 
 
 def _contents() -> Iterator[str]:
     yield from ("## Contents", "", "What a key holds. `type` says which one it is.", "")
     for name, kind in content_types().items():
-        yield from _struct(kind, f"`{name}`")
+        yield from struct_section(kind, f"`{name}`")
 
 
 def _objects() -> Iterator[str]:
     yield from ("## Objects", "")
     inside = (*get_args(Operation), *content_types().values())
-    for kind in sorted(set(_structs()) - set(inside), key=lambda kind: kind.__name__):
-        yield from _struct(kind, kind.__name__)
+    for kind in sorted(API_STRUCTS - set(inside), key=lambda kind: kind.__name__):
+        yield from struct_section(kind, kind.__name__)
 
 
-def _struct(kind: type[msgspec.Struct], title: str) -> Iterator[str]:
+def struct_section(kind: type[msgspec.Struct], title: str, page: str = "") -> Iterator[str]:
+    """A struct with its fields. ``page`` is where the structs of the API are described, if not here."""
     docs = field_docs(kind)
     yield from (f"### {title}", "", *prose(kind.__doc__ or "").splitlines(), "")
     yield from ("| field | meaning | type |", "|---|---|---|")
     for field in msgspec.structs.fields(kind):
-        yield f"| `{field.name}` | {docs.get(field.name, '')} | {_field_type(kind, field)} |"
+        yield f"| `{field.name}` | {docs.get(field.name, '')} | {_field_type(kind, field, page)} |"
     yield ""
 
 
-def _structs() -> Iterator[type[msgspec.Struct]]:
-    """The structs that calls and answers are made of."""
-    left: list[Any] = [form.type for kind in CALLS for form in msgspec.structs.fields(kind)]
-    left += [kind.answer for kind in CALLS]
+def structs_in(kinds: Iterable[Any]) -> Iterator[type[msgspec.Struct]]:
+    """The structs that types are made of."""
+    left = list(kinds)
     seen: set[Any] = set()
     while left:
         kind = left.pop()
-        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            if kind not in seen:
-                seen.add(kind)
-                yield kind
-                left += [field.type for field in msgspec.structs.fields(kind)]
-        else:
-            left += get_args(kind)
+        left += get_args(kind)
+        struct = get_origin(kind) or kind
+        if isinstance(struct, type) and issubclass(struct, msgspec.Struct) and struct not in seen:
+            seen.add(struct)
+            yield struct
+            left += [field.type for field in msgspec.structs.fields(struct)]
 
 
-def _field_type(owner: type[msgspec.Struct], field: FieldInfo) -> str:
+API_STRUCTS = frozenset(
+    structs_in(
+        used for kind in CALLS for used in (kind.answer, *(one.type for one in msgspec.structs.fields(kind)))
+    )
+)
+"""The structs that calls and answers are made of, which this page describes."""
+
+
+def _field_type(owner: type[msgspec.Struct], field: FieldInfo, page: str = "") -> str:
     """The type of a field in words. A reference that is deleted can be listed, and nothing else."""
     if field.type is Kind and owner in (ListReferences, Reference):
         return f"{_LEAVES[Kind]} or `{Kind.DELETED}`"
-    return _type(field.type)
+    return type_text(field.type, page)
 
 
-def _type(kind: Any) -> str:
+def type_text(kind: Any, page: str = "") -> str:
     """A type in words."""
     if kind in _LEAVES:
-        return _LEAVES[kind]
+        return _LEAVES[kind].replace("(#", f"({page}#")
+    if isinstance(kind, TypeVar):
+        return "what the command says"
+    if kind is Any:
+        return "anything"
     if isinstance(kind, type) and issubclass(kind, Enum):
         return " or ".join(f"`{one.value}`" for one in kind)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return f"[{kind.__name__}](#{kind.__name__.lower()})"
+        where = page if kind in API_STRUCTS else ""
+        return f"[{kind.__name__}]({where}#{kind.__name__.lower()})"
     origin, members = get_origin(kind), get_args(kind)
+    if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
+        return f"{type_text(origin, page)} of {' and '.join(type_text(one, page) for one in members)}"
     if origin is Annotated:
-        return _type(members[0])
+        return type_text(members[0], page)
     if origin in (Union, UnionType):
         some = tuple(member for member in members if member is not NoneType)
         whole: Any = Union[some]  # noqa: UP007 - it is made at run time
-        return f"{_type(whole)} or null" if len(some) < len(members) else " or ".join(map(_type, members))
+        if len(some) < len(members):
+            return f"{type_text(whole, page)} or null"
+        return " or ".join(type_text(one, page) for one in members)
     if origin is tuple:
-        return f"list of {_type(members[0])}"
-    if origin is dict:
-        return f"object of {_type(members[1])} by {_type(members[0])}"
+        return f"list of {type_text(members[0], page)}"
+    if origin in (dict, Mapping):
+        return f"object of {type_text(members[1], page)} by {type_text(members[0], page)}"
     raise NotImplementedError(kind)

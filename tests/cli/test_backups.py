@@ -30,27 +30,27 @@ def test_backups_are_made_listed_verified_and_removed(forked: Terminal, tmp_path
         "created": made["created"],
         "references": 2,
         "objects": made["objects"],
-        "bytes": made["bytes"],
-        "whole": False,
-        "verified": False,
-        "registered": True,
+        "size_bytes": made["size_bytes"],
+        "is_whole": False,
+        "is_verified": False,
+        "is_registered": True,
         "completed": [],
         "expired": [],
         "data": None,
     }
-    listed = forked.json("backups")["backups"]
-    assert [(one["id"], one["keeps_files"], one["complete"]) for one in listed] == [
+    listed = forked.json("backups")["items"]
+    assert [(one["id"], one["keeps_files"], one["is_complete"]) for one in listed] == [
         (first, True, True),
         (made["id"], True, True),
     ]
     assert [line.split()[0] for line in forked("backups").lines] == [first, made["id"]]
-    there = forked.plain("backups", "list", target, "--json").json["backups"]
+    there = forked.plain("backups", "list", target, "--json").json["items"]
     assert [one["id"] for one in there] == [first, made["id"]]
     assert len(forked.plain("backups", "list", target).lines) == 2
     assert forked.plain("backups", "verify", target, first).lines[-1] == "nothing is wrong"
-    assert forked.plain("backups", "verify", target, "--json").json["sound"] is True
+    assert forked.plain("backups", "verify", target, "--json").json["damages"] == []
     assert forked("backups", "expire", target, first).lines == [f"removed backup {first}"]
-    assert forked.json("backups", "expire", target, "--keep-last", "3")["ids"] == []
+    assert forked.json("backups", "expire", target, "--keep-last", "3")["items"] == []
     assert forked("backups", "forget", "--all").lines == [f"forgot backup {made['id']}"]
     assert forked("backups").lines == ["the lake knows of no backup"]
     verified = forked("backup", target, "--verify", "--keep-last", "1").lines
@@ -125,7 +125,7 @@ def test_an_upgrade_asks_for_a_backup_or_says_that_none_is_made(forked: Terminal
     assert lines[0].startswith("made backup ")
     assert lines[1] == f"the lake has format version {FORMAT_VERSION} now, and had 1"
     found = forked.json("upgrade", "--no-backup")
-    assert found == {"before": FORMAT_VERSION, "after": FORMAT_VERSION, "backup": None}
+    assert found == {"before": FORMAT_VERSION, "after": FORMAT_VERSION, "backup": ""}
     behind = Terminal(forked.place, "http://127.0.0.1:1")
     assert "not through a server" in behind("upgrade", "--no-backup", status=2).err
 

@@ -155,7 +155,7 @@ def test_a_sweep_behind_a_server_uses_the_servers_settings(
     server: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PENSTOCK_TOKEN", server.token("root", "admin"))
-    assert server.terminal.json("sweep", "--dry-run")["dry_run"] is True
+    assert server.terminal.json("sweep", "--dry-run")["objects"]["dry_run"] is True
     assert server.terminal("sweep").lines[0].startswith("removed")
     refused = server.terminal("sweep", "--nobody-writes", "--grace-s", "0", status=2)
     assert "--grace-s is not for a lake behind a server" in refused.err

@@ -99,7 +99,7 @@ def test_a_lake_is_only_measured_in_when_told(forked: Terminal) -> None:
     ran = forked("bench", "--in-lake", *QUICK)
     assert "penstock sweep" in ran.err
     assert (forked.json("branch"), forked.json("fsck")["references"]) == before
-    assert forked.json("fsck")["sound"] is True
+    assert forked.json("fsck")["damages"] == []
 
 
 def test_a_lake_that_is_not_there_is_not_made(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_what_a_killed_one_left_is_removed(forked: Terminal) -> None:
         lake.branch("bench/mine").create()
     assert forked("bench", "--clean").lines[0].startswith("removed 1 branch of an earlier bench from ")
     assert forked.json("bench", "--clean")["removed"] == 0
-    names = [one["name"] for one in forked.json("branch")["references"]]
+    names = [one["name"] for one in forked.json("branch")["items"]]
     assert names == ["bench/mine", "dev", "main"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from typing import Any
 from uuid import UUID
@@ -11,12 +10,13 @@ from uuid import UUID
 import pytest
 
 from penstock.cli.commands.tables import put
-from penstock.cli.contents import SHORT_NAMES, as_json, from_fields, from_json
+from penstock.cli.contents import SHORT_NAMES, from_fields, from_json
 from penstock.errors import InvalidContent
 from penstock.formats.files.content import FilesTable
 from penstock.formats.lance.content import LanceTable
 from penstock.model.content import AnyContent, Namespace, Unknown, content_types
 from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
+from penstock.wire import json
 
 ID = UUID("0fe8c327-11a7-4fef-86c7-e203fe2790f7")
 CONTENTS: list[AnyContent] = [
@@ -34,7 +34,7 @@ CONTENTS: list[AnyContent] = [
 
 @pytest.mark.parametrize("content", CONTENTS, ids=lambda one: type(one).__name__)
 def test_what_is_printed_can_be_put_again(content: AnyContent) -> None:
-    assert from_json(json.dumps(as_json(content))) == content
+    assert from_json(json.encode(content, AnyContent)) == content
 
 
 def test_every_type_is_covered() -> None:
@@ -42,9 +42,10 @@ def test_every_type_is_covered() -> None:
 
 
 def test_an_object_has_its_type_first_and_plain_values() -> None:
-    assert as_json(IcebergTable(id=ID, metadata_location="s3://x")) == {
+    content = IcebergTable(id=ID, metadata_location="s3://x")
+    assert json.dump(content, AnyContent) == {
         "type": "ICEBERG_TABLE",
-        "id": str(ID),
+        "id": ID,
         "metadata_location": "s3://x",
         "snapshot_id": -1,
         "schema_id": 0,

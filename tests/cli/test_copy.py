@@ -38,10 +38,10 @@ def test_a_move_says_what_was_done_and_the_old_place_says_where_to_go(
     there = Terminal(target)
     assert there("log").lines == forked("log").lines
     there.put("t", "t-1")
-    events = there.json("reflog", "dev")["events"]
+    events = there.json("reflog", "dev")["items"]
     assert (events[0]["event"], events[0]["who"]) == ("seal", "mover")
     assert there("reflog", "dev").lines[0].startswith("#4  seal    was at")
-    assert there.json("fsck")["sound"] is True
+    assert there.json("fsck")["damages"] == []
 
 
 def test_a_move_as_an_object(forked: Terminal, tmp_path: Path) -> None:
@@ -58,11 +58,12 @@ def test_a_move_as_an_object(forked: Terminal, tmp_path: Path) -> None:
         "references": 2,
         "commits": 4,
         "objects": copied["objects"],
-        "bytes": copied["bytes"],
+        "size_bytes": copied["size_bytes"],
+        "is_fork": False,
         "repeated": False,
     }
     assert copied["objects"] > 10
-    assert copied["bytes"] > 1000
+    assert copied["size_bytes"] > 1000
     again = forked.plain("move", str(forked.place), str(target), "--yes", "--json").json
     assert again == first | {"copied": copied | {"repeated": True}}
     text = forked.plain("move", str(forked.place), str(target), "--yes").lines[0]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import NoneType, UnionType
+from typing import get_args
 
 import click
-import msgspec
 import pytest
 
-from penstock.cli import audit_shapes, shapes
 from penstock.cli.declaration import SHARED, Declared
 from penstock.cli.root import COMMANDS, SECTIONS, penstock
-from penstock.formats.files.cli import shapes as files_shapes
-from penstock.formats.lance.cli import shapes as lance_shapes
+from penstock.wire import json
 from tests.cli.conftest import Terminal
 
 CONTEXT = click.Context(penstock, info_name="penstock")
@@ -65,13 +64,10 @@ def test_a_command_has_help_with_examples(path: tuple[str, ...], command: Declar
     ], "all but the log, whose --author is a filter, share these"
 
 
-SHAPES = (shapes, files_shapes, lance_shapes, audit_shapes)
-
-
 @each_command
-def test_a_command_names_the_object_that_it_prints(path: tuple[str, ...], command: Declared) -> None:
-    found = next(filter(None, (getattr(one, command.prints, None) for one in SHAPES)))
-    assert issubclass(found, msgspec.Struct)
+def test_a_command_declares_what_it_prints(path: tuple[str, ...], command: Declared) -> None:
+    kinds = get_args(command.prints) if isinstance(command.prints, UnionType) else (command.prints,)
+    assert all(json.schema([kind]) for kind in kinds if kind is not NoneType)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -28,7 +28,7 @@ def test_the_demo_tells_its_story_and_leaves_a_sound_lake(tmp_path: Path) -> Non
     for command in commands:
         program, *arguments = shlex.split(command)
         assert (program, terminal.plain(*arguments).err) == ("penstock", "")
-    assert terminal.json("fsck")["sound"] is True
+    assert terminal.json("fsck")["damages"] == []
 
 
 def test_every_command_that_the_demo_shows_is_one(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_without_the_delta_extra_the_demo_says_what_is_missing(
     told = terminal.plain("demo", "--no-spark", str(terminal.place))
     assert "pip install 'penstock[delta]'" in told.out
     assert "delta cat" not in told.out
-    assert terminal.json("fsck")["sound"] is True
+    assert terminal.json("fsck")["damages"] == []
 
 
 def test_the_demo_in_json_only_says_where_the_lake_is(tmp_path: Path) -> None:

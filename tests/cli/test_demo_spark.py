@@ -43,7 +43,7 @@ def test_the_demo_builds_tables_with_spark_and_others_read_them(
     assert len(commands) == 3
     for command in commands:
         assert terminal.plain(*shlex.split(command)[1:]).err == ""
-    assert terminal.json("fsck")["sound"] is True
+    assert terminal.json("fsck")["damages"] == []
 
 
 @pytest.mark.parametrize(

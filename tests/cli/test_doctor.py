@@ -74,7 +74,7 @@ def test_the_doctor_tells_which_spark_and_java_there_are(forked: Terminal) -> No
 
 def test_the_doctor_leaves_nothing_that_a_sweep_keeps(terminal: Terminal) -> None:
     terminal("doctor")
-    assert terminal.json("sweep", "--nobody-writes", "--grace-s", "0")["removed"] == 1
+    assert terminal.json("sweep", "--nobody-writes", "--grace-s", "0")["objects"]["removed"] == 1
 
 
 def test_put_if_absent_is_really_tried(terminal: Terminal) -> None:

@@ -31,11 +31,11 @@ def visits(terminal: Terminal, work: Path) -> str:
 
 
 def paths(terminal: Terminal, place: str, *more: str) -> list[str]:
-    return [one["path"] for one in terminal.json("files", "ls", "-r", place, *more)["files"]]
+    return [one["path"] for one in terminal.json("files", "ls", "-r", place, *more)["items"]]
 
 
 def commits(terminal: Terminal) -> int:
-    return len(terminal.json("log", "-n", "1000")["commits"])
+    return len(terminal.json("log", "-n", "1000")["items"])
 
 
 # -- looking -----------------------------------------------------------------------------------------------
@@ -45,14 +45,14 @@ def commits(terminal: Terminal) -> int:
 def test_files_and_folders_are_listed(terminal: Terminal, visits: str) -> None:
     assert [line.split()[-1] for line in terminal("files", "ls", visits).lines] == ["day=1/", "day=2/"]
     assert terminal("files", "ls", f"{visits}/day=1").lines == ["10 bytes  just now  day=1/a"]
-    assert terminal.json("files", "ls", f"{visits}/day=1/a")["files"][0]["size"] == 10
+    assert terminal.json("files", "ls", f"{visits}/day=1/a")["items"][0]["size"] == 10
     assert paths(terminal, visits) == ["day=1/a", "day=2/b"]
     first = terminal.json("files", "ls", "-r", visits, "-n", "1")
     assert first["next"] == "day=1/a"
     assert paths(terminal, visits, "--after", first["next"]) == ["day=2/b"]
     assert "--after day=1/" in terminal("files", "ls", visits, "-n", "1").lines[-1]
     assert [line.split() for line in terminal("files").lines] == [["raw.visits", "2", "files", "12", "bytes"]]
-    assert terminal.json("files")["tables"][0]["files"] == 2
+    assert terminal.json("files")["items"][0]["files"] == 2
     assert terminal("tables").lines == ["raw.visits  FILES_TABLE  2 files"]
 
 
@@ -93,11 +93,11 @@ def test_a_file_is_described_and_its_bytes_written_out(terminal: Terminal, visit
 @anywhere
 def test_sizes_are_summed(terminal: Terminal, visits: str) -> None:
     assert terminal("files", "du", visits).lines == ["12 bytes  2 files  raw.visits/"]
-    told = terminal.json("files", "du", visits, "--folders")["amounts"]
+    told = terminal.json("files", "du", visits, "--folders")["items"]
     assert [(one["path"], one["files"], one["size"]) for one in told] == [
         ("day=1/", 1, 10), ("day=2/", 1, 2), ("", 2, 12),
     ]  # fmt: skip
-    assert terminal.json("files", "du", f"{visits}/day=1/a")["amounts"][0]["size"] == 10
+    assert terminal.json("files", "du", f"{visits}/day=1/a")["items"][0]["size"] == 10
 
 
 # -- putting -----------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_a_directory_is_put_in_one_commit(terminal: Terminal, work: Path) -> Non
     told = terminal.json("files", "put", "-r", "in", "one.csv", "raw.new/up/", "-m", "all at once")
     assert told["put"] == ["up/in/day=1/a", "up/in/day=2/b", "up/one.csv"]
     assert paths(terminal, "raw.new") == told["put"]
-    (commit,) = [one for one in terminal.json("log")["commits"] if one["id"] == told["commit"]]
+    (commit,) = [one for one in terminal.json("log")["items"] if one["id"] == told["commit"]]
     assert (commit["message"], commits(terminal)) == ("all at once", 1)
 
 

@@ -17,8 +17,7 @@ def test_init_makes_a_lake_as_told(tmp_path: Path) -> None:
         "init", str(terminal.place), "--warehouse", "s3://b/w", "--root", "/data", "--root", "/more",
         "--default-branch", "trunk", "--json",
     ).json  # fmt: skip
-    assert made == {
-        "id": made["id"],
+    assert made == made | {
         "url": str(terminal.place),
         "default_branch": "trunk",
         "warehouse": "s3://b/w",
@@ -197,7 +196,7 @@ def test_a_lake_without_a_place_for_tables_says_so(tmp_path: Path) -> None:
 def test_shared_options_stand_before_or_after_the_command(arguments: list[str], terminal: Terminal) -> None:
     given = [argument.replace("LAKE", str(terminal.place)) for argument in arguments]
     assert terminal.plain(*given).json["name"] == "dev"
-    assert terminal.json("reflog", "dev")["events"][0]["who"] == "ada"
+    assert terminal.json("reflog", "dev")["items"][0]["who"] == "ada"
 
 
 def test_an_empty_lake_option_is_no_lake(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:

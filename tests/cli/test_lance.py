@@ -37,15 +37,15 @@ def items(terminal: Terminal) -> str:
 def test_tables_and_their_versions_are_listed(terminal: Terminal, items: str) -> None:
     assert terminal("lance").lines[0].split()[:2] == [items, "v2"]
     assert terminal("lance", "list").lines == terminal("lance").lines
-    (one,) = terminal.json("lance", "list")["tables"]
-    assert (one["table"], one["version"], one["is_private"]) == (items, 2, False)
+    (one,) = terminal.json("lance", "list")["items"]
+    assert (one["key"], one["version"], one["is_private"]) == (items, 2, False)
     versions = terminal.json("lance", "versions", items)
-    assert [(one["version"], one["operation"]) for one in versions["versions"]] == [
+    assert [(one["version"], one["operation"]) for one in versions["items"]] == [
         (2, "append"),
         (1, "overwrite"),
     ]
     first = terminal.json("lance", "versions", items, "-n", "1")
-    assert first["next"] == 2
+    assert first["next"] == "2"
     assert terminal("lance", "versions", items, "-n", "1").lines[-1].split() == [
         "more",
         "with",
@@ -53,13 +53,13 @@ def test_tables_and_their_versions_are_listed(terminal: Terminal, items: str) ->
         "2",
     ]
     below = terminal.json("lance", "versions", items, "--below", "2")
-    assert [one["version"] for one in below["versions"]] == [1]
+    assert [one["version"] for one in below["items"]] == [1]
 
 
 @anywhere
 def test_a_table_is_shown_with_what_lance_has_inside_of_it(terminal: Terminal, items: str) -> None:
     shown = terminal.json("lance", "show", items)
-    assert [(one["tag"], one["version"]) for one in shown["tags"]] == [("first", 1)]
+    assert [(one["name"], one["version"]) for one in shown["tags"]] == [("first", 1)]
     assert "tag first" in terminal("lance", "show", items).out
     terminal("lance", "show", "nothing", status=4)
 
@@ -85,7 +85,7 @@ def test_versions_are_promoted_by_hand(terminal: Terminal, items: str) -> None:
     newest.rename(location / found[1].staged)  # as if nobody had come to promote it
     assert terminal("lance", "promote", items).lines[0].split()[:2] == ["items", "v2"]
     assert newest.exists()
-    assert [one["table"] for one in terminal.json("lance", "promote")["tables"]] == ["items"]
+    assert [one["key"] for one in terminal.json("lance", "promote")["items"]] == ["items"]
 
 
 def test_an_import_can_be_tried_first_and_an_export_leads_out_again(terminal: Terminal) -> None:
@@ -95,14 +95,14 @@ def test_an_import_can_be_tried_first_and_an_export_leads_out_again(terminal: Te
     assert tried.lines[0] == f"would import 1 table from {root}"
     assert terminal("lance").lines[0].startswith("no Lance tables")
     done = terminal.json("lance", "import", str(root), "--into", "search", "-m", "ours now")
-    assert [one["table"] for one in done["tables"]] == ["search.a"]
-    assert terminal.json("log", "-n", "1")["commits"][0]["message"] == "ours now"
+    assert [one["key"] for one in done["tables"]] == ["search.a"]
+    assert terminal.json("log", "-n", "1")["items"][0]["message"] == "ours now"
     assert (
         "has something there already"
         in terminal("lance", "import", str(root), "--into", "search", status=1).err
     )
     out = terminal.json("lance", "export", str(terminal.place / "warehouse"))
-    assert [one["table"] for one in out["tables"]] == ["search.a"]
+    assert [one["key"] for one in out["tables"]] == ["search.a"]
     assert "1 of them as before" in terminal("lance", "export", str(terminal.place / "warehouse")).out
     assert "does not lie below" in terminal("lance", "export", str(terminal.place / "other"), status=1).err
 
@@ -113,7 +113,7 @@ def test_versions_from_before_the_lake_are_said_to_be_imported(terminal: Termina
     terminal("lance", "import", str(root))
     with penstock.open(terminal.place) as lake:
         lake.table("a").append({"id": [2]})
-    found = terminal.json("lance", "versions", "a")["versions"]
+    found = terminal.json("lance", "versions", "a")["items"]
     assert [one["operation"] for one in found] == ["append", "imported"]
     assert terminal("lance", "versions", "a").lines[1].split()[:2] == ["v1", "imported"]
 

@@ -16,8 +16,8 @@ from tests.cli.test_history import blurred
 from tests.formats.delta.sides import Side, create, rows
 from tests.formats.files.lakes import address, paths, write
 
-MERGE_FIELDS = ["applied", "base", "commits", "dry_run", "head", "keys", "source", "target"]
-KEY_FIELDS = ["action", "after", "before", "change", "conflicts", "key", "mode"]
+MERGE_FIELDS = ["applied", "base", "commits", "dry_run", "head", "keys", "source"]
+KEY_FIELDS = ["after", "before", "change", "conflicts", "key", "mode"]
 DRY_RUN = [
     "dev → main   2 commits, 2 tables",
     "  ~ sales.orders   both sides changed it                conflict",
@@ -51,12 +51,8 @@ def test_a_merge_with_conflicts_shows_what_its_dry_run_shows(forked: Terminal) -
 def test_a_dry_run_in_json_has_every_key(forked: Terminal) -> None:
     found = forked.json("merge", "dev", "--dry-run", status=3)
     assert sorted(found) == MERGE_FIELDS
-    assert (found["source"], found["target"], found["dry_run"], found["applied"]) == (
-        "dev",
-        "main",
-        True,
-        False,
-    )
+    assert (found["dry_run"], found["applied"]) == (True, False)
+    assert found["source"] == forked.json("show", "dev")["id"]
     assert found["base"] == forked.json("show", "main~1")["id"]
     orders, returns = found["keys"]
     assert sorted(orders) == KEY_FIELDS
@@ -266,7 +262,7 @@ def test_a_branch_is_rebased(forked: Terminal) -> None:
     ran = forked("rebase", "dev", "--onto", "main", "--take", "dev=sales.orders")
     head = forked.json("show", "dev")["id"]
     assert ran.lines[-1] == f"dev is at {head[:8]}, 2 commits repeated"
-    assert [one["message"] for one in forked.json("log", "dev")["commits"]] == [
+    assert [one["message"] for one in forked.json("log", "dev")["items"]] == [
         "add returns",
         "mend orders",
         "hourly load",
@@ -319,16 +315,10 @@ def test_reverting_a_commit_of_another_branch_is_refused(forked: Terminal) -> No
 @anywhere
 def test_an_outcome_is_found_by_its_key(forked: Terminal) -> None:
     commit = forked.put("t", "1", "--key", "load-1")
-    assert forked.json("outcome", "load-1") == {
-        "key": "load-1",
-        "branch": "main",
-        "applied": True,
-        "commits": [commit],
-        "head": commit,
-    }
+    found = forked.json("outcome", "load-1")
+    assert (found["commits"], found["head"], found["commit"]["id"]) == ([commit], commit, commit)
     assert forked("outcome", "load-1").lines == [f"applied to main as {commit[:8]}"]
-    absent = forked.json("outcome", "load-1", "--branch", "dev", status=4)
-    assert (absent["applied"], absent["commits"], absent["head"]) == (False, [], None)
+    assert forked.json("outcome", "load-1", "--branch", "dev", status=4) is None
     assert forked("outcome", "nope", status=4).lines == ["no request with key nope was applied to main"]
 
 
@@ -349,9 +339,9 @@ def test_the_outcome_of_a_request_about_a_branch_is_found_too(forked: Terminal) 
     assert forked.json("outcome", "rebased", "--branch", "dev")["commits"] == rebased
     forked("branch", "delete", "other", "--key", "gone")
     gone = forked.json("outcome", "gone", "--branch", "other")
-    assert (gone["applied"], gone["commits"], gone["head"]) == (True, [], head)
-    assert forked.json("outcome", "nope", "--branch", "other", status=4)["applied"] is False
-    assert forked.json("outcome", "nope", "--branch", "never", status=4)["applied"] is False
+    assert (gone["commits"], gone["head"]) == ([], head)
+    assert forked.json("outcome", "nope", "--branch", "other", status=4) is None
+    assert forked.json("outcome", "nope", "--branch", "never", status=4) is None
 
 
 @anywhere

@@ -8,13 +8,13 @@ from tests.cli.conftest import Terminal, anywhere
 @anywhere
 def test_namespaces_are_created_listed_and_deleted(terminal: Terminal) -> None:
     made = terminal.json("namespace", "create", "a.b", "--property", "owner=ada", "--property", "x=y=z")
-    assert [(one["key"], one["type"]) for one in made["changes"]] == [
+    assert [(one["key"], one["after"]["type"]) for one in made["changes"]] == [
         ("a", "NAMESPACE"),
         ("a.b", "NAMESPACE"),
     ]
     assert made["message"] == "create namespace a.b"
     assert terminal("namespace").lines == ["a", "a.b  owner=ada, x=y=z"]
-    assert terminal.json("namespace")["entries"][1]["content"]["properties"] == {"owner": "ada", "x": "y=z"}
+    assert terminal.json("namespace")["items"][1]["content"]["properties"] == {"owner": "ada", "x": "y=z"}
     gone = terminal.json("namespace", "delete", "a.b", "-m", "empty")
     assert (gone["message"], [one["key"] for one in gone["changes"]]) == ("empty", ["a.b"])
     assert terminal("namespace", "list", "a", "--ref", "main~1").lines == ["a", "a.b  owner=ada, x=y=z"]

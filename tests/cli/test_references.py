@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from penstock.model.clock import now_us
 from penstock.model.commits import EMPTY_COMMIT_ID
 from tests.cli.conftest import Terminal, anywhere
 
@@ -21,14 +22,11 @@ def test_branch_alone_lists_branches_with_the_default_one_marked(forked: Termina
 def test_a_listed_branch_has_its_whole_head(forked: Terminal) -> None:
     found = forked.json("branch")
     assert found["next"] is None
-    assert [sorted(one) for one in found["references"]] == [
-        ["created", "default", "head", "kind", "name"]
-    ] * 2
-    dev, main = found["references"]
-    assert (dev["name"], dev["kind"], dev["default"]) == ("dev", "branch", False)
-    assert (main["name"], main["kind"], main["default"]) == ("main", "branch", True)
-    assert main["head"] == forked.json("log", "-n", "1")["commits"][0]["id"]
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", main["created"])
+    dev, main = found["items"]
+    assert (dev["name"], dev["kind"]) == ("dev", "branch")
+    assert (main["name"], main["kind"]) == ("main", "branch")
+    assert main["head"] == forked.json("log", "-n", "1")["items"][0]["id"]
+    assert main["created_us"] < dev["created_us"] < now_us()
 
 
 @anywhere
@@ -36,10 +34,10 @@ def test_branches_are_listed_by_prefix_and_page(terminal: Terminal) -> None:
     for name in ("x/a", "x/b", "x/c", "y"):
         terminal("branch", "create", name)
     first = terminal.json("branch", "list", "x/", "-n", "2")
-    assert [one["name"] for one in first["references"]] == ["x/a", "x/b"]
+    assert [one["name"] for one in first["items"]] == ["x/a", "x/b"]
     assert first["next"] == "x/b"
     second = terminal.json("branch", "list", "x/", "-n", "2", "--after", first["next"])
-    assert [one["name"] for one in second["references"]] == ["x/c"]
+    assert [one["name"] for one in second["items"]] == ["x/c"]
     assert second["next"] is None
     assert terminal("branch", "list", "x/", "-n", "2").lines[-1] == "… more with --after x/b"
     assert terminal("branch", "list", "nope").lines == ["no branches"]
@@ -48,7 +46,7 @@ def test_branches_are_listed_by_prefix_and_page(terminal: Terminal) -> None:
 @anywhere
 def test_an_empty_branch_says_so(terminal: Terminal) -> None:
     assert terminal("branch").lines == ["* main  empty"]
-    assert terminal.json("branch")["references"][0]["head"] == EMPTY_COMMIT_ID
+    assert terminal.json("branch")["items"][0]["head"] == EMPTY_COMMIT_ID
     assert terminal("branch", "create", "dev").lines == ["created branch dev empty"]
 
 
@@ -61,7 +59,8 @@ def test_a_branch_is_created_assigned_and_deleted(forked: Terminal) -> None:
     refused = forked("branch", "assign", "old", "--to", "main", "--if-head", "main~1", status=3)
     assert "'old' is at" in refused.err
     assert "penstock reflog old" in refused.err
-    assert forked.json("branch", "delete", "old") == {"name": "old", "deleted": True}
+    deleted = forked.json("branch", "delete", "old")
+    assert (deleted["name"], deleted["head"]) == ("old", assigned["head"])
     assert forked("show", "old", status=4).err.startswith("penstock: there is no branch or tag 'old'")
 
 
@@ -84,7 +83,7 @@ def test_tags_have_the_same_commands(forked: Terminal) -> None:
     made = forked.json("tag", "create", "v1", "--at", "main~1")
     assert (made["kind"], made["name"]) == ("tag", "v1")
     assert re.fullmatch(r"v1  [0-9a-f]{8}  just now  first load", forked("tag").lines[0])
-    assert forked.json("tag", "list", "v")["references"] == [made]
+    assert forked.json("tag", "list", "v")["items"] == [made]
     assert forked.json("tag", "assign", "v1", "--to", "main")["head"] != made["head"]
     assert forked("tag", "delete", "v1").lines == [
         "deleted tag v1",
@@ -103,11 +102,11 @@ def test_a_tag_is_no_branch(forked: Terminal) -> None:
 def test_the_reflog_tells_every_move_also_after_the_end(forked: Terminal) -> None:
     forked("branch", "assign", "dev", "--to", "main~1")
     forked("branch", "delete", "dev")
-    events = forked.json("reflog", "dev")["events"]
+    events = forked.json("reflog", "dev")["items"]
     assert [one["event"] for one in events] == ["delete", "assign", "commit", "commit", "create"]
     assert [one["position"] for one in events] == [5, 4, 3, 2, 1]
     assert all(len(one["before"]) == len(one["after"]) == 64 for one in events)
-    assert forked.json("reflog", "--deleted") == {"deleted": ["dev"]}
+    assert forked.json("reflog", "--deleted") == {"items": ["dev"], "next": None}
     assert forked("reflog", "--deleted").lines == ["dev"]
     lines = forked("reflog", "dev", "-n", "2").lines
     assert lines[0].split()[:4] == ["#5", "delete", "was", "at"]
@@ -118,8 +117,8 @@ def test_the_reflog_tells_every_move_also_after_the_end(forked: Terminal) -> Non
 @anywhere
 def test_the_reflog_of_the_default_branch_needs_no_name(forked: Terminal) -> None:
     found = forked.json("reflog")
-    assert found["name"] == "main"
-    assert found["events"][-1]["after"] == EMPTY_COMMIT_ID
+    assert {one["name"] for one in found["items"]} == {"main"}
+    assert found["items"][-1]["after"] == EMPTY_COMMIT_ID
     assert "create" in forked("reflog").lines[-1]
     assert "empty → " in forked("reflog").out
     assert forked("reflog", "main", "--deleted", status=2).err.startswith("penstock: --deleted lists names")

@@ -47,11 +47,11 @@ def test_a_dry_run_shows_what_would_change_and_changes_nothing(loaded: Terminal)
     assert loaded.json("branch") == before
     found = loaded.json("restore", "--all", "--to", "good", "--dry-run")
     told = {one["key"]: one for one in found["keys"]}
-    assert {key: one["action"] for key, one in told.items()} == {
-        "raw.days": "changed",
-        "sales.mistake": "dropped",
-        "sales.orders": "changed",
-        "sales.returns": "created",
+    assert {key: (one["before"] is None, one["after"] is None) for key, one in told.items()} == {
+        "raw.days": (False, False),
+        "sales.mistake": (False, True),
+        "sales.orders": (False, False),
+        "sales.returns": (True, False),
     }
     assert told["sales.orders"]["change"] == {
         "version_before": 1,
@@ -78,14 +78,14 @@ def test_everything_or_a_namespace_or_a_table_is_restored(loaded: Terminal) -> N
     assert ids(loaded) == [1, 2]
     assert loaded("restore", "sales.orders", "--to", "good").lines == ["main is as it was at good already"]
     loaded("restore", "--namespace", "sales", "--to", "good", "--leave", "sales.mistake")
-    assert [one["key"] for one in loaded.json("tables")["entries"]] == [
+    assert [one["key"] for one in loaded.json("tables")["items"]] == [
         "raw.days",
         "sales.mistake",
         "sales.orders",
         "sales.returns",
     ]
     loaded("restore", "--all", "--to", "good")
-    assert [one["key"] for one in loaded.json("tables")["entries"]] == [
+    assert [one["key"] for one in loaded.json("tables")["items"]] == [
         "raw.days",
         "sales.orders",
         "sales.returns",

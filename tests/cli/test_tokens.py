@@ -33,20 +33,21 @@ def test_a_second_token_of_a_name_replaces_the_first_or_is_refused(terminal: Ter
     first = terminal.json("token", "create", "etl", "--grant", "write")
     refused = terminal("token", "create", "etl", "--grant", "write", status=3)
     assert f"there is a token of 'etl' already, {first['id']}" in refused.err
-    assert len(terminal.json("token")["tokens"]) == 1
+    assert len(terminal.json("token")["items"]) == 1
     unknown = terminal("token", "create", "dbt", "--grant", "write", "--replaces", first["id"], status=4)
     assert f"there is no token '{first['id']}' of 'dbt' to replace" in unknown.err
     made = terminal("token", "create", "etl", "--grant", "write", "--replaces", first["id"])
     assert f"penstock token revoke {first['id']}" in made.err
     assert terminal("token", "revoke", first["id"]).status == 0
-    assert len(terminal.json("token")["tokens"]) == 1
+    assert len(terminal.json("token")["items"]) == 1
 
 
 def test_a_new_token_as_an_object(terminal: Terminal) -> None:
     found = terminal.json("token", "create", "etl", "--grant", "admin")
-    assert sorted(found) == ["created", "expires", "grants", "id", "name", "token"]
+    assert sorted(found) == ["created", "expires", "grants", "id", "name", "secret_hash", "token"]
     assert found["token"].startswith(f"penstock_{found['id']}_")
-    assert (found["name"], found["grants"], found["expires"]) == ("etl", ["admin"], None)
+    assert (found["name"], found["expires"], found["secret_hash"]) == ("etl", None, "")
+    assert found["grants"] == [{"role": "admin", "references": "*", "keys": "*"}]
     assert enter(terminal, found["token"]) == ("etl", ["admin"])
 
 
@@ -60,7 +61,7 @@ def test_tokens_are_listed_without_their_secrets(terminal: Terminal) -> None:
         assert line.split()[:3] == [made["id"], "etl", "read:main"]
         assert f"until {made['expires'][:10]}" in line
         assert secret not in ran.out + ran.err
-    (listed,) = terminal.json("token", "list")["tokens"]
+    (listed,) = terminal.json("token", "list")["items"]
     assert listed == {name: value for name, value in made.items() if name != "token"}
 
 
@@ -103,7 +104,7 @@ def test_a_token_is_revoked_by_id_by_name_or_by_itself(terminal: Terminal, how: 
     made = terminal.json("token", "create", "etl", "--grant", "read")
     kept = terminal.json("token", "create", "other", "--grant", "read")
     assert terminal("token", "revoke", made[how]).lines == [f"revoked token {made['id']} of etl"]
-    assert [one["id"] for one in terminal.json("token")["tokens"]] == [kept["id"]]
+    assert [one["id"] for one in terminal.json("token")["items"]] == [kept["id"]]
     assert terminal("token", "revoke", made["id"], "--json", status=4).error["code"] == "token_not_found"
     assert terminal("token", "revoke", "nobody", status=4).err.count("'penstock token") == 1
 
@@ -113,7 +114,7 @@ def test_of_several_tokens_with_one_name_none_is_guessed(terminal: Terminal) -> 
     made.append(terminal.json("token", "create", "etl", "--grant", "read", "--replaces", made[0]["id"]))
     ran = terminal("token", "revoke", "etl", status=1)
     assert all(one["id"] in ran.err for one in made)
-    assert len(terminal.json("token")["tokens"]) == 2
+    assert len(terminal.json("token")["items"]) == 2
     gone = terminal.json("token", "revoke", made[0]["id"])
     assert gone["id"] == made[0]["id"]
 

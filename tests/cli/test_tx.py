@@ -26,7 +26,7 @@ def test_open_ones_are_listed_and_shown(terminal: Terminal) -> None:
         (line,) = terminal("tx").lines
         assert line.split()[:3] == [tx.id[:8], "open", "main"]
         assert "nightly" in line
-        (told,) = terminal.json("tx", "list", "--target", "main")["transactions"]
+        (told,) = terminal.json("tx", "list", "--target", "main")["items"]
         assert (told["id"], told["state"], told["branch"]) == (tx.id, "open", f"tx/{tx.id}")
         assert terminal("tx", "list", "--target", "dev").lines == ["no transactions"]
         shown = terminal("tx", "show", tx.id[:8]).out
@@ -40,7 +40,7 @@ def test_one_is_committed_by_hand_as_often_as_wanted(terminal: Terminal) -> None
     with penstock.open(terminal.url) as lake:
         tx = begun(lake)
         first = terminal.json("tx", "commit", tx.branch, "-m", "by hand")
-        assert (first["state"], first["commit"]) == ("committed", lake.resolve())
+        assert (first["info"]["state"], first["commit"]["id"]) == ("committed", lake.resolve())
         assert lake.show().message == "by hand"
         assert terminal.json("tx", "commit", tx.id[:8]) == first
         ran = terminal("tx", "abort", tx.id[:8], status=3)
@@ -51,7 +51,7 @@ def test_one_is_committed_by_hand_as_often_as_wanted(terminal: Terminal) -> None
 def test_an_aborted_one_never_lands(terminal: Terminal) -> None:
     with penstock.open(terminal.url) as lake:
         tx = begun(lake)
-        (told,) = terminal.json("tx", "abort", tx.id, "--why", "wrong input")["transactions"]
+        (told,) = terminal.json("tx", "abort", tx.id, "--why", "wrong input")["items"]
         assert (told["state"], told["why"]) == ("aborted", "wrong input")
         assert terminal("tx").lines == ["no transactions"]
         assert "wrong input" in terminal("tx", "list", "--all").out
@@ -65,7 +65,7 @@ def test_late_ones_are_aborted_together(terminal: Terminal) -> None:
         begun(lake)
         Transactions(lake.kernel).begin(late, "main", lease_us=1)
     assert "late" in terminal("tx").out
-    assert [one["id"] for one in terminal.json("tx", "abort", "--late")["transactions"]] == [late]
+    assert [one["id"] for one in terminal.json("tx", "abort", "--late")["items"]] == [late]
 
 
 def test_what_is_no_transaction_is_told(terminal: Terminal) -> None:

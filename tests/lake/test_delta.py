@@ -39,7 +39,7 @@ import sys, threading, penstock
 with penstock.open(sys.argv[1]) as lake:
     lake.branch().create_namespace("a")
     lake.log()
-    parts = tuple("penstock.formats.delta." + one for one in ("log", "rows", "lines", "owner"))
+    parts = tuple("penstock.formats.delta." + one for one in ("log", "rows", "branch_log", "ownership"))
     print(threading.active_count(), any(name.startswith(parts) for name in sys.modules),
           "pyarrow" in sys.modules)
 """

@@ -18,6 +18,7 @@ from penstock.formats.delta.ownership.status import Overview
 from penstock.formats.delta.plugin import DeltaPlugin
 from penstock.lake.embedded import Embedded
 from penstock.model.nessie import DeltaTable
+from tests.plugins import plugin_of
 
 DAY_S = 86400
 WAIT_S = 20.0
@@ -136,7 +137,7 @@ def test_a_lake_that_is_closed_looks_at_no_further_table(
     assert lake.delta.status() == ()
     assert looking.wait(WAIT_S)
     assert isinstance(lake.catalogue, Embedded)
-    publisher = lake.catalogue.plugin(DeltaPlugin).parts.publisher
+    publisher = plugin_of(lake.catalogue, DeltaPlugin).parts.publisher
     lake.close()
     go_on.set()
     assert publisher.await_catch_up(WAIT_S)

@@ -29,6 +29,7 @@ from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.testing.faults import Gate
 from tests.lance.tables import ids_of, written
+from tests.plugins import plugin_of
 
 ROWS = pa.table({"day": ["1"]})
 IMPATIENT = Settings(publish_wait_s=0.0, publish_close_s=0.0)
@@ -200,7 +201,7 @@ def test_an_alarm_ends_when_its_table_is_dropped_from_the_lake(
         lake.table("other").append(ROWS)
         lake.finish_background()
         assert isinstance(lake.catalogue, Embedded)
-        assert lake.catalogue.plugin(DeltaPlugin).parts.publisher.backlog() == ()
+        assert plugin_of(lake.catalogue, DeltaPlugin).parts.publisher.backlog() == ()
     assert sorted(location.rglob("*")) == before, "nothing was written there"
 
 

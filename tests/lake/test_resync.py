@@ -61,6 +61,7 @@ from tests.lake.restored import (
     write,
 )
 from tests.lance.rest.talking import Talk
+from tests.plugins import plugin_of
 from tests.server.running import local
 
 in_each_format = pytest.mark.parametrize("kind", FORMATS)
@@ -401,9 +402,9 @@ def test_what_another_process_published_meanwhile_raises_no_alarm(
             one.finish_background()  # their looks at what was left are no part of the race
             assert isinstance(one.catalogue, Embedded)
             parts: Any = (
-                one.catalogue.plugin(DeltaPlugin).parts
+                plugin_of(one.catalogue, DeltaPlugin).parts
                 if kind == "delta"
-                else one.catalogue.plugin(LancePlugin).parts
+                else plugin_of(one.catalogue, LancePlugin).parts
             )
             (parts.publisher if kind == "delta" else parts.folder_check)._in_sync.clear()
 

@@ -17,6 +17,7 @@ from penstock.lake.embedded import Embedded
 from penstock.model.keys import Key
 from penstock.storage.local import LocalBucket
 from tests.lance.versions import file_name, make_template, manifests, put_data, rows, stage
+from tests.plugins import plugin_of
 
 pytest.importorskip("lance")
 
@@ -78,7 +79,7 @@ def test_who_does_not_wait_is_sent_to_a_file_that_is_there_before_anything_is_pr
             go_on.set()
         assert isinstance(lake.catalogue, Embedded)
         ids = [lake.do(GetLanceTable(key=Key(name))).id for name in NAMES]
-        assert lake.catalogue.plugin(LancePlugin).parts.promoter.wait(ids, WAIT_S)
+        assert plugin_of(lake.catalogue, LancePlugin).parts.promoter.wait(ids, WAIT_S)
         promoted = [location / "_versions" / file_name(1) for location in places.values()]
         assert told(lake.do(batch)) == promoted
         assert [one.is_file() for one in answered] == [True, True], "who was sent there may read there"

@@ -18,6 +18,7 @@ from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from tests.lance.tables import ids_of, written
+from tests.plugins import plugin_of
 from tests.sweep.tables import LateClock
 
 FORGET = DeregisterTableRequest(id=["items"])
@@ -89,7 +90,7 @@ def test_a_deregistration_that_is_refused_leaves_no_note(lake: Lake) -> None:
 def test_who_dies_after_a_deregistration_has_landed_leaves_the_files(lake: Lake, clock: LateClock) -> None:
     place = create(lake)
     assert isinstance(lake.catalogue, Embedded)
-    lake.catalogue.plugin(LancePlugin).parts.format._gone = lambda *_: (
+    plugin_of(lake.catalogue, LancePlugin).parts.format._gone = lambda *_: (
         None
     )  # as if the process had ended by then
     lake.lance().deregister_table(FORGET)

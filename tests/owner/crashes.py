@@ -23,6 +23,7 @@ from penstock.storage.local import LocalBucket
 from penstock.storage.places import SCRATCH, Places
 from penstock.stores.sqlite import SqliteStore
 from penstock.testing.faults import FaultyStore, Point
+from tests.plugins import plugin_of
 
 DATABASE = "penstock.db"
 WRITES = (Point.STORE, Point.BEFORE_OBJECTS, Point.BEFORE_SWAP, Point.AFTER_SWAP)
@@ -114,7 +115,7 @@ class Process:
         quiet = Settings(publish_wait_s=0.0, publish_close_s=0.0)
         self.lake = open_mortal(home, self.life, quiet, author, catch_up=False)
         assert isinstance(self.lake.catalogue, Embedded)
-        parts = self.lake.catalogue.plugin(DeltaPlugin).parts
+        parts = plugin_of(self.lake.catalogue, DeltaPlugin).parts
         parts.publisher.after_publish = None
         parts.publisher.background = False
         self.owner = parts.owner

@@ -76,7 +76,7 @@ def test_a_format_that_does_not_catch_up_fails(tmp_path: Path, monkeypatch: pyte
     with installed(install(tmp_path / "site")), penstock.open(path, create=True) as lake:
         contract.write(lake, "contract", "first")
         assert isinstance(lake.catalogue, Embedded)
-        plugin = lake.catalogue.managing(lake.table("contract").content)
+        plugin = lake.catalogue.find_plugin(lake.table("contract").content)
         monkeypatch.setattr(type(plugin), "catch_up", lambda _: None)
         with pytest.raises(AssertionError):
             contract.test_what_a_process_left_when_it_died_is_published_by_the_next(lake, path)

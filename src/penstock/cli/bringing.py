@@ -9,7 +9,6 @@ from typing import Final
 
 import click
 
-from penstock.cli import shapes
 from penstock.cli.call import Call
 from penstock.cli.deeds import Deeds
 from penstock.cli.format_cli import find_format_cli
@@ -81,7 +80,7 @@ class Bringing:
             if not result.dry_run or not result.keys:
                 yield done(screen, result)
 
-        self._call.answer(lambda: shapes.Merge.of(self.source, self.target, result), text)
+        self._call.answer(lambda: result, text)
         if result.conflicts:
             click.get_current_context().exit(ConflictError.exit_code)
 

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +15,6 @@ from penstock.cli import environment
 from penstock.cli.rendering.screen import Screen
 
 if TYPE_CHECKING:
-    from penstock.cli.shapes import Shape
     from penstock.kernel.settings import Settings
     from penstock.lake.lake import Lake
 
@@ -119,12 +118,15 @@ class Call:
             self.note(f"made a new lake at {lake.url}")
         lake.close()
 
-    def answer(self, shape: Callable[[], Shape], text: Callable[[Screen], Iterable[str]]) -> None:
-        """Print the answer: an object for programs if ``--json`` was said, text for people otherwise."""
-        if self.json:
-            from penstock.cli.shapes import encode
+    def answer(self, make: Callable[[], Any], text: Callable[[Screen], Iterable[str]]) -> None:
+        """Print the answer: an object for programs if ``--json`` was said, text for people otherwise.
 
-            print(encode(shape()))
+        The object is of the type that the command declares as what it prints.
+        """
+        if self.json:
+            from penstock.cli.answers import encode_answer
+
+            print(encode_answer(make(), getattr(click.get_current_context().command, "prints", Any)))
         else:
             for line in text(Screen.of(sys.stdout)):
                 print(line)

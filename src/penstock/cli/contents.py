@@ -1,8 +1,7 @@
-"""Contents as JSON objects and as ``name=value`` fields, both ways.
+"""Contents as JSON objects and as ``name=value`` fields, read.
 
 A content is ``{"type": "ICEBERG_TABLE", "id": …, "metadata_location": …}``: its type, and its fields under
-their own names. Bytes are written in base64, ids of kernel objects in hexadecimal digits. What is printed
-can be put again.
+their own names, as the API writes it. What is printed can be put again.
 """
 
 from __future__ import annotations
@@ -31,25 +30,6 @@ SHORT_NAMES: Final = {
 """What people may write instead of a type's name."""
 
 
-def as_json(content: Content) -> dict[str, Any]:
-    """The object that stands for a content."""
-    found: dict[str, Any] = {"type": content.type}
-    for field in msgspec.structs.fields(content):
-        if field.name != "type_name":
-            found[field.name] = _plain(getattr(content, field.name))
-    return found
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, tuple):
-        return [one.hex() if isinstance(one, bytes) else one for one in value]
-    return value
-
-
 def from_json(text: str | bytes) -> AnyContent:
     """The content that an object stands for; ``InvalidContent`` says what is wrong with it."""
     try:
@@ -61,6 +41,8 @@ def from_json(text: str | bytes) -> AnyContent:
     kind = found.pop("type", None)
     if not isinstance(kind, str) or not kind:
         raise InvalidContent(f'the content has no "type"; there are {_known_types()}')
+    if kind == Unknown.content_type and isinstance(found.get("type_name"), str):
+        kind = found.pop("type_name") or kind
     return _content(kind, found)
 
 

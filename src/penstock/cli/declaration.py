@@ -92,10 +92,11 @@ SHARED = ("lake", "author", "json")
 class Declared(click.Command):
     """What our commands add to click's: shared options, examples, and the object that they print.
 
-    ``examples`` is a transcript that the reference page runs, ``prints`` names a class of ``shapes``.
+    ``examples`` is a transcript that the reference page runs, ``prints`` is the type of what
+    ``--json`` prints.
     """
 
-    def __init__(self, *args: Any, examples: str = "", prints: str = "", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, examples: str = "", prints: Any = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples, self.prints = examples.strip(), prints
         self.params += shared_options(self.params, self.name)
@@ -137,12 +138,12 @@ class Group(Declared, click.Group):
         super().format_options(ctx, formatter)
 
 
-def command(name: str, *, examples: str = "", prints: str = "") -> Callable[[F], Command]:
+def command(name: str, *, examples: str = "", prints: Any = None) -> Callable[[F], Command]:
     """Declare a command."""
     return click.command(name, cls=Command, examples=examples, prints=prints)
 
 
-def group(name: str, *, examples: str = "", prints: str = "") -> Callable[[F], Group]:
+def group(name: str, *, examples: str = "", prints: Any = None) -> Callable[[F], Group]:
     """Declare a group that does something by itself too."""
     return click.group(name, cls=Group, examples=examples, prints=prints, invoke_without_command=True)
 

@@ -13,7 +13,8 @@ from importlib.resources import files
 from importlib.util import find_spec
 from typing import Final, NamedTuple, TypeAlias
 
-from penstock.cli.shapes import Check
+import msgspec
+
 from penstock.errors import InvalidRequest
 
 PACKAGE: Final = "penstock"
@@ -25,6 +26,20 @@ CORE: Final = ""
 _REQUIREMENT: Final = re.compile(r"([\w.-]+)(?:\[[\w,.-]+\])?\s*([^;]*)(?:;\s*extra == ['\"]([\w-]+)['\"])?")
 _BOUND: Final = re.compile(r"(>=|<)([\d.]+)")
 _TESTED: Final = re.compile(r"^([\w.-]+)==([^\s;]+)", re.MULTILINE)
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that the doctor looked at."""
+
+    name: str
+    """What was looked at."""
+    state: str
+    """`ok`, `warning` or `failed`."""
+    finding: str
+    """What was found."""
+    advice: str
+    """What to do about it, if anything."""
+
 
 Versions: TypeAlias = Mapping[str, str]
 """The version of each library that is installed, by its name."""

@@ -210,12 +210,14 @@ def _report(error: Exception, call: Call, as_json: bool) -> int:
     code, message, exit_code, advice = _explain(error, call)
     with contextlib.suppress(BrokenPipeError):
         if as_json:
-            from penstock.cli.shapes import Error, encode
+            from penstock.cli.answers import encode_answer
+            from penstock.wire.errors import Failure, build_failure
 
-            shape = Error.build(code, message, {})
             if isinstance(error, PenstockError):
-                shape = Error.of(error)
-            print(encode({"error": shape}), file=sys.stderr)
+                failure = build_failure(error, error.request_id)
+            else:
+                failure = Failure.of(code, message)
+            print(encode_answer(failure, Failure), file=sys.stderr)
         else:
             screen = Screen.of(sys.stderr)
             told = "\n".join(map(printable, message.split("\n")))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import click
 
+from penstock.cli.option_groups import gather
 from penstock.model.keys import Key
 from penstock.model.merges import HowToMerge, MergeMode
 
@@ -15,28 +17,66 @@ F = TypeVar("F", bound=Callable[..., Any])
 _FOLDER: Final = re.compile(r"""(?P<key>(?:[^"/]|"[^"]*")+)/(?P<folder>.+/)""")
 
 
-def take_option(f: F) -> F:
-    return click.option(
-        "--take",
-        "takes",
-        multiple=True,
-        metavar="SIDE=KEY",
-        help="Settle a key: take it from this side, named as in this command. Repeatable.",
-    )(f)
+@dataclass(frozen=True, slots=True)
+class SideOptions:
+    """Whose side is taken of which keys."""
+
+    takes: tuple[str, ...]
+    theirs: tuple[str, ...]
+    ours: tuple[str, ...]
+    default: str = MergeMode.NORMAL.value
+
+    def choices(self, source: str, target: str) -> dict[str | Key, HowToMerge]:
+        """What they say, as the lake wants it: the source's side is forced, the target's side dropped."""
+        chosen: dict[str | Key, HowToMerge] = {}
+        for text in self.takes:
+            side, equals, key = text.partition("=")
+            if not equals or not key or side not in (source, target):
+                raise click.BadParameter(
+                    f"{text!r} is neither {target}=KEY nor {source}=KEY", param_hint="--take"
+                )
+            chosen[Key.parse(key)] = MergeMode.FORCE if side == source else MergeMode.DROP
+        folders: dict[Key, dict[str, MergeMode | str]] = {}
+        sides = (("--theirs", MergeMode.FORCE, self.theirs), ("--ours", MergeMode.DROP, self.ours))
+        for option, mode, texts in sides:
+            for text in texts:
+                whole, folder = _key_and_folder(text)
+                known = folders.setdefault(whole, {})
+                if folder in known or whole in chosen or (known and "" in (folder, *known)):
+                    raise click.BadParameter(
+                        f"'{whole}' is settled by another option already", param_hint=option
+                    )
+                known[folder] = mode
+        return chosen | {key: known.get("", known) for key, known in folders.items()}
 
 
-def sides_options(f: F) -> F:
-    for name, whose in (("ours", "the target's"), ("theirs", "the source's")):
-        f = click.option(
-            f"--{name}",
+def side_options(*, default: bool = True) -> Callable[[F], Callable[..., Any]]:
+    """The options of ``SideOptions``, as ``sides``."""
+
+    def decorate(f: F) -> Callable[..., Any]:
+        command = gather("sides", SideOptions)(f)
+        if default:
+            command = _default_option(command)
+        for name, whose in (("ours", "the target's"), ("theirs", "the source's")):
+            command = click.option(
+                f"--{name}",
+                multiple=True,
+                metavar="KEY[/FOLDER/]",
+                help=f"Settle a key by {whose} side, or in a table of files what is below a folder. "
+                "Repeatable.",
+            )(command)
+        return click.option(
+            "--take",
+            "takes",
             multiple=True,
-            metavar="KEY[/FOLDER/]",
-            help=f"Settle a key by {whose} side, or in a table of files what is below a folder. Repeatable.",
-        )(f)
-    return f
+            metavar="SIDE=KEY",
+            help="Settle a key: take it from this side, named as in this command. Repeatable.",
+        )(command)
+
+    return decorate
 
 
-def default_option(f: F) -> F:
+def _default_option(f: F) -> F:
     return click.option(
         "--default",
         type=click.Choice([mode.value for mode in MergeMode]),
@@ -44,29 +84,6 @@ def default_option(f: F) -> F:
         help="For all keys not named by --take: take the source's change unless both sides changed "
         "(normal), take the source's in any case (force), leave the target's (drop). [normal]",
     )(f)
-
-
-def taken(
-    takes: Sequence[str], theirs: Sequence[str], ours: Sequence[str], source: str, target: str
-) -> dict[str | Key, HowToMerge]:
-    """What the options say, as the lake wants it: the source's side is forced, the target's side dropped."""
-    chosen: dict[str | Key, HowToMerge] = {}
-    for text in takes:
-        side, equals, key = text.partition("=")
-        if not equals or not key or side not in (source, target):
-            raise click.BadParameter(
-                f"{text!r} is neither {target}=KEY nor {source}=KEY", param_hint="--take"
-            )
-        chosen[Key.parse(key)] = MergeMode.FORCE if side == source else MergeMode.DROP
-    folders: dict[Key, dict[str, MergeMode | str]] = {}
-    for name, mode, texts in (("--theirs", MergeMode.FORCE, theirs), ("--ours", MergeMode.DROP, ours)):
-        for text in texts:
-            whole, folder = _key_and_folder(text)
-            known = folders.setdefault(whole, {})
-            if folder in known or whole in chosen or (known and "" in (folder, *known)):
-                raise click.BadParameter(f"'{whole}' is settled by another option already", param_hint=name)
-            known[folder] = mode
-    return chosen | {key: known.get("", known) for key, known in folders.items()}
 
 
 def _key_and_folder(text: str) -> tuple[Key, str]:

@@ -201,11 +201,14 @@ class FormatPlugin:
         return self._find_lake()
 
     @classmethod
+    def has_type(cls, content: AnyContent | None) -> bool:
+        """Whether a content is a table of this format, also one that the lake only points at or dropped."""
+        return content is not None and content.type == cls.content_type
+
+    @classmethod
     def manages(cls, content: AnyContent | None) -> bool:
         """Whether a content is a table of this format that the lake keeps, and not one it only points at."""
-        if content is None or content.type != cls.content_type:
-            return False
-        return not isinstance(content, ManagedTable) or content.state != b""
+        return cls.has_type(content) and not (isinstance(content, ManagedTable) and content.state == b"")
 
     @property
     def rules(self) -> Format:
@@ -275,7 +278,7 @@ class FormatPlugin:
         """What is said where the format cannot erase."""
         return EraseRefused(
             f"'{call.key}' is a {self.content_type}, and the format '{self.name}' cannot erase rows\n"
-            "  Delete the rows, let the history that has them expire ('penstock horizon'), and sweep.",
+            "  Its deleted rows are gone once no retained commit has them any more and the lake was swept.",
             table=str(call.key),
         )
 

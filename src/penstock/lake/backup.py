@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from enum import Enum, auto
 from pathlib import Path
-from typing import Final
+from typing import Final, Unpack
 
 import msgspec
 
@@ -50,7 +50,7 @@ from penstock.lake.backup_files import (
     no_room_for_data,
     require_data_location,
 )
-from penstock.lake.copy import Place, fork_notes, opened_lake, require_own_store
+from penstock.lake.copy import Opening, OpenOptions, Place, fork_notes, opened_lake, require_own_store
 from penstock.lake.lake import Lake
 from penstock.lake.missing_files import missing_files
 from penstock.lake.opening import is_remote, open_lake, require_no_server, require_target
@@ -109,10 +109,8 @@ def backup_lake(
     keep_last: int | None = None,
     keep_days: float | None = None,
     data: bool = False,
-    author: str | None = None,
-    settings: Settings | None = None,
     progress: CopyProgress = silent,
-    clock: Clock = now_us,
+    **opening: Unpack[OpenOptions],
 ) -> BackedUp:
     """Make a backup of a lake in use, with references, history, tokens by hash, expectations and settings.
 
@@ -122,8 +120,9 @@ def backup_lake(
     copied, as far as the target lacks them, and the lake keeps nothing once that is done; the target is a
     directory or a bucket then. ``verify`` proves it by a restore in memory. ``keep_last`` and ``keep_days``
     remove older backups at the target afterwards: those stay that either rule keeps. Interrupted, the same
-    call completes what was begun.
+    call completes what was begun. ``opening`` is how the lake is opened: ``author``, ``settings``, ``clock``.
     """
+    author, settings, clock = Opening(**opening)
     with ExitStack() as stack:
         if data:
             _require_room_for_data(target)
@@ -276,10 +275,8 @@ def restore_backup(
     source_is_gone: bool = False,
     allow_missing: bool = False,
     moved_roots: Mapping[str, str] | None = None,
-    author: str | None = None,
-    settings: Settings | None = None,
     progress: CopyProgress = silent,
-    clock: Clock = now_us,
+    **opening: Unpack[OpenOptions],
 ) -> RestoredLake:
     """Make a lake of a backup at an empty place: the newest one, or ``at`` an id or a time.
 
@@ -296,7 +293,9 @@ def restore_backup(
 
     ``moved_roots`` maps old roots of tables to the places where their files are now: then these are looked
     for, and put back, there. What is stored keeps the old ones. See ``map_root`` for what may be mapped.
+    ``opening`` is how lakes are opened: ``author``, ``settings``, ``clock``.
     """
+    author, settings, clock = Opening(**opening)
     if source is not None:
         require_own_store(source)
     with ExitStack() as stack:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import Enum, auto
 from inspect import get_annotations
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 
@@ -191,6 +191,35 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     properties: dict[str, tuple[str, ...]] = {}
     author_time: datetime | None = None
     """When it was written; when it is committed, if nothing is said."""
+
+
+class WriteOptions(TypedDict, total=False):
+    """What a program may say with any write."""
+
+    message: str | None
+    """Of the commit; one that says what was done, if nothing is given."""
+    author: str | None
+    """Who made it; who opened the lake, if nothing is given."""
+    idempotency_key: str | None
+    """Under one key, the same request is done once."""
+
+
+class WriteFields(TypedDict):
+    """The same, as the fields of a call."""
+
+    said: Said
+    idempotency_key: str | None
+
+
+def write_fields(
+    properties: Mapping[str, str | Sequence[str]] | None = None,
+    *,
+    message: str | None = None,
+    author: str | None = None,
+    idempotency_key: str | None = None,
+) -> WriteFields:
+    """What a program says with a write, as the fields of a call. ``TypeError`` for any other option."""
+    return {"said": said(message, author, properties), "idempotency_key": idempotency_key}
 
 
 def said(

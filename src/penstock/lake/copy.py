@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import NamedTuple, TypedDict
 
 from penstock.errors import InvalidRequest
 from penstock.kernel.copy import Copied, CopyProgress, copy, silent
@@ -134,6 +135,22 @@ def require_own_store(place: Place) -> None:
             "store: run this beside the database, with the address of that as 'penstock serve' was given it",
             url=os.fspath(place),
         )
+
+
+class OpenOptions(TypedDict, total=False):
+    """How a lake is opened, as ``penstock.open`` takes it."""
+
+    author: str | None
+    settings: Settings | None
+    clock: Clock
+
+
+class Opening(NamedTuple):
+    """The same, complete. ``TypeError`` for any other option."""
+
+    author: str | None = None
+    settings: Settings | None = None
+    clock: Clock = now_us
 
 
 @contextmanager

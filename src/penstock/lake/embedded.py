@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
-from itertools import chain, islice, takewhile
+from itertools import chain, takewhile
 from threading import RLock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
@@ -61,14 +61,15 @@ from penstock.lake.answers import (
 from penstock.lake.asked import asked
 from penstock.lake.audits import calls as audit_calls
 from penstock.lake.audits.engine import LakeEngine
+from penstock.lake.handling import commit_meta, first, inside
 from penstock.lake.log import Filter, LogPages, changes_of, differences, matching, not_in_log, ranges
 from penstock.lake.outcomes import as_left
 from penstock.lake.plugins import is_foreign, make_plugins, other_plugin_types, plugin_types
 from penstock.lake.restore import restore_message, restore_scope
 from penstock.lake.resync_calls import Resync, Resynced, describe_ahead
 from penstock.lake.transactions import calls as transaction_calls
-from penstock.model.clock import microseconds, utc
-from penstock.model.commits import Commit, CommitMeta
+from penstock.model.clock import utc
+from penstock.model.commits import Commit
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.idempotency import owned_key
@@ -91,7 +92,6 @@ logger = logging.getLogger("penstock")
 
 R = TypeVar("R")
 T = TypeVar("T")
-P = TypeVar("P", bound=FormatPlugin)
 
 STATES_KEPT: Final = 256
 """How many commits can be read without gathering their recent changes again; a few hundred of these each."""
@@ -233,26 +233,15 @@ class Embedded:
         plugin = self._find(lambda one: type(call) in one.long_handlers)
         return None if plugin is None else plugin.long_handlers[type(call)]
 
-    def plugin(self, kind: type[P]) -> P:
-        """The plugin of a format, for the modules of that format."""
-        plugin = self._find(lambda one: isinstance(one, kind))
-        if plugin is None:
-            raise not_installed(f"the lake is asked for tables of the format '{kind.name}'")
-        return cast("P", plugin)
+    def find_plugin(self, content: AnyContent | None, *, was_dropped: bool = False) -> FormatPlugin | None:
+        """The plugin whose table a content is; ``None`` if it is no table that a format keeps.
 
-    def plugin_for(self, content: ManagedTable) -> FormatPlugin:
-        """The plugin of a table's format, also of one that was dropped, of which less is stored."""
-        plugin = self._find(lambda one: one.content_type == content.type)
-        if plugin is None:
-            raise not_installed(f"the table is of the type {content.type}")
-        return plugin
-
-    def managing(self, content: AnyContent | ManagedTable | None) -> FormatPlugin | None:
-        """The plugin whose table a content is; ``None`` if it is no table that a format keeps."""
-        own = next((one for one in self.loaded_plugins if one.manages(content)), None)
-        if own is not None or not is_foreign(content):
-            return own
-        return next((one for one in self.plugins if one.manages(content)), None)
+        One that was dropped is known by its type alone: less is stored of it.
+        """
+        for plugin in self.plugins if is_foreign(content) else self.loaded_plugins:
+            if plugin.manages(content) or (was_dropped and plugin.has_type(content)):
+                return plugin
+        return None
 
     @property
     def plugins(self) -> tuple[FormatPlugin, ...]:
@@ -869,14 +858,6 @@ class Embedded:
         return MergeOptions(dict(chosen), call.default)
 
 
-def inside(name: str) -> InvalidRequest:
-    """The error for taking over what is in a transaction."""
-    return InvalidRequest(
-        f"'{name}' is a transaction's: nothing is taken from there, until it is committed as a whole",
-        name=name,
-    )
-
-
 def _key_of(call: calls.Write[Any]) -> _Keyed:
     """What a reference is told of the key of a request."""
     if call.idempotency_key is None:
@@ -901,22 +882,3 @@ def _separate_roots(description: Description) -> tuple[str, ...]:
         for one in description.moved_roots
         if one.new != one.old and any(one.old != root and is_under(one.old, root) for root in roots)
     )
-
-
-def commit_meta(said: calls.Said, who: str, message: str) -> CommitMeta:
-    """What a commit says of itself: ``message``, unless its writer gave one."""
-    return CommitMeta(
-        message=message if said.message is None else said.message,
-        authors=said.authors if said.authors is not None else ((who,) if who else ()),
-        author_time_us=said.author_time_us if said.author_time is None else microseconds(said.author_time),
-        signed_off_by=said.signed_off_by,
-        properties=said.properties,
-        committer=who,
-        is_dated=said.author_time is not None,
-    )
-
-
-def first(items: Iterable[T], limit: int | None) -> Iterator[T]:
-    if limit is not None and limit < 0:
-        raise InvalidRequest(f"a limit is not below nothing: {limit}")
-    return islice(items, limit)

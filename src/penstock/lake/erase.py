@@ -681,7 +681,7 @@ class Erase:
                 "  All of a table that was dropped is erased with --dropped (dropped=True).",
                 key=str(key),
             )
-        if (plugin := self._lake.managing(content)) is None:
+        if (plugin := self._lake.find_plugin(content)) is None:
             raise NotManaged(
                 f"'{key}' is no table that this lake manages, so it cannot erase it", key=str(key)
             )
@@ -700,8 +700,9 @@ def erase(lake: Embedded, call: EraseTable, progress: Progress) -> ErasedTable:
             f"no table was dropped at '{call.key}' on '{lake.kernel.formats.default_branch}'",
             key=str(call.key),
         )
-    parts = [lake.plugin_for(was).dropped_erasure(call, was) for was in found]
-    return _together([Erase(lake, call, progress, one).run() for one in parts])
+    plugins = [(lake.find_plugin(was, was_dropped=True), was) for was in found]
+    erasures = [plugin.dropped_erasure(call, was) for plugin, was in plugins if plugin is not None]
+    return _together([Erase(lake, call, progress, one).run() for one in erasures])
 
 
 def _together(erased: Sequence[ErasedTable]) -> ErasedTable:

@@ -11,8 +11,6 @@ from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
 from penstock.errors import Damaged, LocationRefused
-from penstock.formats.files.content import FilesTable
-from penstock.formats.lance.content import LanceTable
 from penstock.kernel.description import read_description
 from penstock.kernel.expired import ExpiredCommits, expired_commits
 from penstock.kernel.kernel import Kernel
@@ -20,15 +18,14 @@ from penstock.kernel.ledger import dropped_content, folders_above
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.sweep import kept_heads
 from penstock.kernel.table_horizons import TableHorizons
-from penstock.model.content import AnyContent, ManagedTable
+from penstock.model.content import AnyContent, ManagedTable, Namespace
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED
-from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView
 from penstock.model.objects import CommitObject
 from penstock.storage.locations import normalise
 
 T = TypeVar("T")
-Content = TypeVar("Content", DeltaTable, FilesTable, LanceTable)
+Content = TypeVar("Content", bound=ManagedTable)
 
 ATTEMPTS_MAX: Final = 5
 """How often history is walked that another sweep makes shorter meanwhile."""
@@ -62,8 +59,9 @@ class Neighbours:
             content = dropped_content(stored, content)
         if isinstance(content, ManagedTable) and not isinstance(content, self._kind):
             self._add(content.location, is_table=content.state != b"")
-        elif isinstance(content, IcebergTable | IcebergView):
-            self._add(content.metadata_location, is_table=False)
+        elif content is not None and not isinstance(content, Namespace | self._kind):
+            for location in content.locations:
+                self._add(location, is_table=False)
 
     def _add(self, location: str, *, is_table: bool) -> None:
         """What only points somewhere is in the way where it points, and not everywhere below."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -30,6 +30,7 @@ from penstock.lake.answers import (
     join_swept,
 )
 from penstock.lake.audits.calls import AddExpectation, ListExpectations, RemoveExpectation
+from penstock.lake.call import WriteOptions, write_fields
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.embedded import Embedded
@@ -76,6 +77,15 @@ RETRIES = 5
 
 R = TypeVar("R")
 T = TypeVar("T")
+
+
+class LogOptions(TypedDict, total=False):
+    """Which commits ``Lake.log`` is to show, beside those of a table and of a time."""
+
+    author: str | None
+    text: str | None
+    after: str | None
+    all_parents: bool
 
 
 class Lake:
@@ -407,18 +417,16 @@ class Lake:
         ref: str | None = None,
         *,
         table: str | Key | None = None,
-        author: str | None = None,
         since: str | datetime | None = None,
         until: str | datetime | None = None,
-        text: str | None = None,
         limit: int | None = LOG_LIMIT,
-        after: str | None = None,
-        all_parents: bool = False,
         via: str | None = None,
+        **chosen: Unpack[LogOptions],
     ) -> list[Commit]:
         """Commits, newest first, that match everything given.
 
-        ``table`` may also be a namespace. ``after`` goes on after the commit with that id, the last one of
+        ``table`` may also be a namespace. ``author`` is one that a commit names, ``text`` is part of its
+        message. ``after`` goes on after the commit with that id, the last one of
         the page before. ``all_parents`` also shows what was merged. ``via`` is the reference that led to
         ``ref``, where that is a commit id. What is told here, or by ``diff`` and ``changes``, does not count
         as read in a transaction.
@@ -428,12 +436,9 @@ class Lake:
             ref=start,
             via=via,
             table=Key.parse(table) if table is not None else None,
-            author=author,
             since=_moment(since),
             until=_moment(until),
-            text=text,
-            after=after,
-            all_parents=all_parents,
+            **chosen,
         )
         return self.pages(call, limit, lambda last: {"after": last.id})
 
@@ -455,14 +460,12 @@ class Lake:
         operations: Sequence[Operation],
         *,
         branch: str | None = None,
-        message: str = "",
-        author: str | None = None,
         properties: Mapping[str, str | Sequence[str]] | None = None,
         base: str | None = None,
         if_head: str | None = None,
         incarnation: bytes | None = None,
         create_namespaces: bool = False,
-        idempotency_key: str | None = None,
+        **said: Unpack[WriteOptions],
     ) -> Commit:
         """Carry out operations on a branch, all or none, and return the commit.
 
@@ -473,16 +476,16 @@ class Lake:
         whomever, and wherever names in it lead by then. In a transaction, what must be unchanged has to be so
         still where that lands, as if it was read.
         """
+        said.setdefault("message", "")
         call = calls.CommitOperations(
             operations=tuple(operations),
             branch=branch,
-            said=calls.said(message, author, properties),
             base=base,
             if_head=if_head,
             incarnation=incarnation,
             create_namespaces=create_namespaces,
-            idempotency_key=idempotency_key,
             who=self.author,
+            **write_fields(properties, **said),
         )
         unchanged = [Read(key=one.key) for one in operations if isinstance(one, Unchanged)]
         if if_head is None:
@@ -608,11 +611,9 @@ class Lake:
         leave: str | Key | Sequence[str | Key] = (),
         version: int | None = None,
         branch: str | None = None,
-        message: str | None = None,
-        author: str | None = None,
         if_head: str | None = None,
         dry_run: bool = False,
-        idempotency_key: str | None = None,
+        **said: Unpack[WriteOptions],
     ) -> MergeResult:
         """Set tables to what they were at an earlier commit, by one new commit on a branch.
 
@@ -632,11 +633,10 @@ class Lake:
                 to=to.id if isinstance(to, Commit) else to,
                 version=version,
                 branch=branch,
-                said=calls.said(message, author),
                 if_head=if_head,
                 dry_run=dry_run,
-                idempotency_key=idempotency_key,
                 who=self.author,
+                **write_fields(**said),
             )
         )
 

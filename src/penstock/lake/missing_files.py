@@ -28,7 +28,7 @@ def missing_files(lake: Lake) -> Iterator[MissingFile]:
             continue
         for table in lake.at(reference.name).tables():
             content = table.content
-            plugin = catalogue.managing(content)
+            plugin = catalogue.find_plugin(content)
             if plugin is None or not isinstance(content, ManagedTable):
                 continue  # what the lake does not manage it does not answer for
             if horizons.is_behind(content):

@@ -8,10 +8,13 @@ is wrong is said.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from penstock.formats.plugin import NeededFolder
 from penstock.kernel.reachable import Progress, silent
-from penstock.lake.embedded import Embedded
+
+if TYPE_CHECKING:
+    from penstock.lake.embedded import Embedded
 
 
 class NeededFiles:

@@ -77,7 +77,7 @@ class TableResync:
         return sorted(table for sync in self._syncs.values() for table in sync.tables())
 
     def _sync(self, content: AnyContent | ManagedTable | None) -> TableSync | None:
-        plugin = self._lake.managing(content)
+        plugin = self._lake.find_plugin(content)
         return None if plugin is None else self._syncs.get(plugin.name)
 
     def _resync(self, key: Key) -> ResyncedTable | None:

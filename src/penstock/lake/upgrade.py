@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from penstock.kernel.description import FORMAT_VERSION, Description, change_description, read_description
@@ -13,7 +11,7 @@ from penstock.lake.copy import Place, opened_lake
 from penstock.model.clock import Clock, now_us
 
 
-class Upgraded(NamedTuple):
+class Upgraded(msgspec.Struct, frozen=True):
     """What an upgrade came to."""
 
     before: int

@@ -305,7 +305,7 @@ class FormatContract:
     def erase_steps(self, lake: Lake) -> dict[str, tuple[type, str]]:
         """What does each step of an erase."""
         assert isinstance(lake.catalogue, Embedded)
-        plugin = lake.catalogue.managing(lake.table(KEY).content)
+        plugin = lake.catalogue.find_plugin(lake.table(KEY).content)
         assert plugin is not None
         erasure, store = plugin.erasure(EraseTable(key=Key.parse(KEY))), lake.kernel.store
         steps = dict(self.further_erase_steps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -44,7 +45,14 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     error: Error
     request_id: str = ""
-    """As in the server's log."""
+    """As in the server's log; empty if no server answered."""
+
+    @classmethod
+    def of(
+        cls, code: str, message: str, details: Mapping[str, Any] | None = None, request_id: str = ""
+    ) -> Failure:
+        told = Error(code=code, message=_valid_text(message), details=dict(details or {}))
+        return cls(error=told, request_id=_valid_text(request_id))
 
 
 _BY_STATUS: Final[Mapping[int, type[PenstockError]]] = {
@@ -62,9 +70,13 @@ _BY_STATUS: Final[Mapping[int, type[PenstockError]]] = {
 
 def encode_error(error: PenstockError, request_id: str) -> bytes:
     """An error as the body of an answer."""
+    return json.encode(build_failure(error, request_id), Failure)
+
+
+def build_failure(error: PenstockError, request_id: str) -> Failure:
+    """An error as JSON can hold it."""
     details = {name: _plain(value) for name, value in error.details.items()}
-    told = Error(code=error.code, message=error.message, details=details)
-    return json.encode(Failure(error=told, request_id=request_id), Failure)
+    return Failure.of(error.code, error.message, details, request_id)
 
 
 def decode_error(status: int, body: bytes) -> PenstockError | None:
@@ -120,12 +132,17 @@ def _below(kind: type[PenstockError]) -> Iterator[type[PenstockError]]:
 
 def _plain(value: Any) -> Any:
     """A detail of an error as JSON can hold it."""
-    if isinstance(value, Key):
-        return str(value)
+    if isinstance(value, str | Key):
+        return _valid_text(str(value))
     if isinstance(value, msgspec.Struct):
         return json.dump(value, type(value))
     if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {_valid_text(str(name)): _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(one) for one in value]
-    return value
+    return value if isinstance(value, int | float | bytes | datetime | None) else _valid_text(str(value))
+
+
+def _valid_text(text: str) -> str:
+    """Text without what JSON cannot carry: bytes in a path or an argument that are no characters."""
+    return text.encode("utf-8", "backslashreplace").decode()

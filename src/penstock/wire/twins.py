@@ -81,6 +81,8 @@ class Twins:
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             return self._struct(kind)
         origin = get_origin(kind)
+        if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
+            return self._struct(kind)
         if origin is Annotated:
             inner, *notes = get_args(kind)
             twin = self.of(inner)
@@ -95,8 +97,10 @@ class Twins:
 
     # -- structs ---------------------------------------------------------------------------------------
 
-    def _struct(self, kind: type[msgspec.Struct]) -> Twin:
-        parts = [(field, self.of(field.type)) for field in fields(kind)]
+    def _struct(self, of: Any) -> Twin:
+        """Of a struct, or of a generic one with its types."""
+        parts = [(field, self.of(field.type)) for field in fields(of)]
+        kind: type[msgspec.Struct] = get_origin(of) or of
         tag_field, tag = _tag_of(kind)
         twin = msgspec.defstruct(
             kind.__name__,

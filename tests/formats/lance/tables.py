@@ -15,6 +15,7 @@ from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.state import LanceState, Version, Versions, state_of
 from penstock.lake.embedded import Embedded
 from penstock.model.keys import Key
+from tests.plugins import plugin_of
 
 ITEMS = "items"
 
@@ -86,7 +87,7 @@ def newest(lake: Lake, ref: str = "main", table: str = ITEMS) -> tuple[int, Vers
 def manifest(lake: Lake, ref: str = "main", table: str = ITEMS) -> Manifest:
     """The manifest of the newest version, as it is stored."""
     number, version = newest(lake, ref, table)
-    found = Manifests(embedded(lake).plugin(LancePlugin).parts.places)
+    found = Manifests(plugin_of(embedded(lake), LancePlugin).parts.places)
     return found.manifest(content(lake, ref, table).location, "", number, version)
 
 

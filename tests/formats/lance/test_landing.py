@@ -34,6 +34,7 @@ from tests.formats.lance.tables import (
     rows,
     write,
 )
+from tests.plugins import plugin_of
 
 lance = pytest.importorskip("lance")
 
@@ -193,7 +194,7 @@ def test_a_reader_that_was_sent_to_a_merged_version_still_finds_it_once_it_is_pr
     write(forked, "main", 20)
     forked.merge("dev", "main")
     waiting = Waiting("", *newest(forked))
-    name = embedded(forked).plugin(LancePlugin).parts.promoter.apart(content(forked), waiting)
+    name = plugin_of(embedded(forked), LancePlugin).parts.promoter.apart(content(forked), waiting)
     forked.finish_background()
     assert keys_seen(forked) == [1, 2, 3, 4, 5, 10, 20]
     place = embedded(forked).places.at(content(forked).location)
@@ -206,7 +207,7 @@ def test_a_reader_that_was_sent_to_a_version_of_a_transaction_still_finds_it_onc
     forked: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, work = Gate(), Promoter.publish_task
-    opening = embedded(forked).plugin(LancePlugin).answers._opening
+    opening = plugin_of(embedded(forked), LancePlugin).answers._opening
 
     def gated(self: Promoter, told: Any) -> None:
         gate()
@@ -222,9 +223,9 @@ def test_a_reader_that_was_sent_to_a_version_of_a_transaction_still_finds_it_onc
     outside = opening.table("main", Key(ITEMS))
     sent_to = [
         opening.landed(outside, "", number, version).name,
-        embedded(forked)
-        .plugin(LancePlugin)
-        .parts.promoter.apart(outside.content, Waiting("", number, version)),
+        plugin_of(embedded(forked), LancePlugin).parts.promoter.apart(
+            outside.content, Waiting("", number, version)
+        ),
     ]
     gate.open()
     forked.finish_background()

@@ -31,6 +31,7 @@ from tests.formats.lance.tables import (
     versions,
     write,
 )
+from tests.plugins import plugin_of
 
 lance = pytest.importorskip("lance")
 
@@ -416,7 +417,7 @@ def test_a_state_at_which_the_sides_parted_and_which_is_gone_is_told(forked: Lak
     write(forked, "dev", 10)
     write(forked, "main", 20)
     Path(content(forked).location, manifest_name("", "", 2)).unlink()
-    embedded(forked).plugin(LancePlugin).parts.manifests._kept.clear()
+    plugin_of(embedded(forked), LancePlugin).parts.manifests._kept.clear()
     assert "is gone" in refusal(forked)
     forked.merge("dev", "main", keys={Key("items"): KeyMerge(mode=MergeMode.FORCE)})
     assert keys_seen(forked) == [1, 2, 3, 4, 5, 10]
@@ -456,7 +457,7 @@ def test_private_tables_merge_and_nobody_sees_it_who_does_not_ask(lake: Lake) ->
     write(lake, "main", 3)
     lake.merge("dev", "main")
     assert keys_of(lake) == [1, 2, 3]
-    place = embedded(lake).plugin(LancePlugin).parts.places.at(content(lake).location)
+    place = plugin_of(embedded(lake), LancePlugin).parts.places.at(content(lake).location)
     assert [one.key for one in place.list("_versions") if one.key.endswith(".manifest")] == []
 
 

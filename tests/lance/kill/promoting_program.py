@@ -10,6 +10,8 @@ from pathlib import Path
 from threading import Event
 from time import monotonic
 
+from tests.plugins import plugin_of
+
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import penstock
@@ -44,7 +46,7 @@ def main(place: str, meeting: str, number: str, processes: str) -> None:
     meet_before_manifests(Path(meeting), number, int(processes))
     with penstock.open(place, create=False) as lake:
         assert isinstance(lake.catalogue, Embedded)
-        parts = lake.catalogue.plugin(LancePlugin).parts
+        parts = plugin_of(lake.catalogue, LancePlugin).parts
         assert parts.promoter.await_catch_up(WAIT_MAX_S)
     assert parts.promoter.backlog() == (), "all of it is promoted"
 

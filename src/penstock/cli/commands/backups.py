@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 import click
+import msgspec
 
-from penstock.cli import shapes
+from penstock.cli.answers import Page
 from penstock.cli.call import Call, pass_call, require_place
+from penstock.cli.commands.roots import moved_files
 from penstock.cli.declaration import at_least, command, group
 from penstock.cli.progress import Bar
 from penstock.cli.rendering.columns import Cell, Row, columns
@@ -15,7 +18,9 @@ from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import ago, counted, size
 from penstock.errors import Damaged
 from penstock.kernel.backup import BackedUp
+from penstock.kernel.backup_data import BackupData
 from penstock.kernel.backup_points import BackupPoint
+from penstock.kernel.copy import Copied
 from penstock.kernel.description import RegisteredBackup
 from penstock.kernel.fsck import Checked
 from penstock.lake.backup import (
@@ -29,6 +34,7 @@ from penstock.lake.backup import (
 )
 from penstock.lake.backup import restore_backup as restore_lake
 from penstock.model.clock import utc
+from penstock.storage.moved_roots import MovedRoot
 
 keep_last_option = click.option(
     "--keep-last", type=int, callback=at_least(1), metavar="COUNT", help="Keep so many of the newest backups."
@@ -47,9 +53,161 @@ def _source(call: Call) -> str:
     return call.target
 
 
+class BackupTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """The files of tables in a backup."""
+
+    files: int
+    """All that it has, also those that it shares with other backups."""
+    size_bytes: int
+    """Their size."""
+    new_files: int
+    """Those that were copied."""
+    new_bytes: int
+    """Their size."""
+    missing: tuple[str, ...]
+    """What was gone already when the backup was made."""
+
+    @classmethod
+    def of(cls, data: BackupData) -> BackupTotals:
+        return cls(
+            files=data.files,
+            size_bytes=data.size_bytes,
+            new_files=data.new_files,
+            new_bytes=data.new_bytes,
+            missing=data.missing,
+        )
+
+
+class Backup(msgspec.Struct, frozen=True, kw_only=True):
+    """A backup that was made."""
+
+    id: str
+    """The backup's id."""
+    target: str
+    """Where it is."""
+    created: datetime
+    """The moment that it shows."""
+    references: int
+    """Branches, tags and logs of deleted ones."""
+    objects: int
+    """Objects that were copied."""
+    size_bytes: int
+    """Their size."""
+    is_whole: bool
+    """Whether everything was copied, and not only what changed."""
+    is_verified: bool
+    """Whether all that it leads to was read back and checked."""
+    is_registered: bool
+    """Whether the lake knows of it, and keeps files of tables for it unless it has them."""
+    data: BackupTotals | None
+    """The files of tables that it has, if it was made with data."""
+    completed: tuple[str, ...]
+    """Backups that were interrupted before, and are complete now."""
+    expired: tuple[str, ...]
+    """Backups that were removed by a rule."""
+
+    @classmethod
+    def of(cls, made: BackedUp) -> Backup:
+        return cls(
+            id=made.point.id,
+            target=made.target,
+            created=utc(made.point.created_us),
+            references=made.point.references,
+            objects=made.point.objects,
+            size_bytes=made.point.size_bytes,
+            is_whole=made.point.is_whole,
+            is_verified=made.is_verified,
+            is_registered=made.is_registered,
+            data=None if made.point.data is None else BackupTotals.of(made.point.data),
+            completed=made.completed,
+            expired=made.expired,
+        )
+
+
+class BackupLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A backup in a list."""
+
+    id: str
+    """The backup's id."""
+    target: str
+    """Where it is."""
+    created: datetime
+    """The moment that it shows."""
+    size_bytes: int
+    """The size of what it added to its target."""
+    is_complete: bool
+    """Whether it can be restored; else the next backup completes it."""
+    keeps_files: bool | None
+    """Whether the lake keeps files of tables for it; unknown in a list of what a place holds."""
+    has_data: bool
+    """Whether it has the files of tables itself, or will once it is complete."""
+    data_bytes: int
+    """The size of all files of tables that it has."""
+
+    @classmethod
+    def of_registered(cls, backup: RegisteredBackup) -> BackupLine:
+        return cls(
+            id=backup.id,
+            target=backup.target,
+            created=utc(backup.created_us),
+            size_bytes=backup.size_bytes,
+            is_complete=backup.is_complete,
+            keeps_files=backup.keeps_files,
+            has_data=backup.has_data,
+            data_bytes=backup.data_bytes,
+        )
+
+    @classmethod
+    def of_point(cls, target: str, point: BackupPoint) -> BackupLine:
+        return cls(
+            id=point.id,
+            target=target,
+            created=utc(point.created_us),
+            size_bytes=point.size_bytes,
+            is_complete=point.is_complete,
+            keeps_files=None,
+            has_data=point.data is not None,
+            data_bytes=0 if point.data is None else point.data.size_bytes,
+        )
+
+
+class RestoredBackup(msgspec.Struct, frozen=True, kw_only=True):
+    """A lake that was restored from a backup."""
+
+    backup: str
+    """The backup's id."""
+    created: datetime
+    """The moment that it shows."""
+    owns_tables: bool
+    """Whether the lake takes the place of the one that the backup is of."""
+    missing: tuple[str, ...]
+    """Files of tables that are gone."""
+    put_back_files: int
+    """Files of tables that the backup has, and that were put back where they had been."""
+    put_back_bytes: int
+    """Their size."""
+    moved_roots: tuple[MovedRoot, ...]
+    """Roots whose files lie elsewhere than where they were stored at first."""
+    copied: Copied
+    """What was copied."""
+
+    @classmethod
+    def of(cls, made: RestoredLake) -> RestoredBackup:
+        return cls(
+            backup=made.point.id,
+            created=utc(made.point.created_us),
+            owns_tables=made.owns_tables,
+            missing=made.missing,
+            put_back_files=0 if made.put_back is None else made.put_back.files,
+            put_back_bytes=0 if made.put_back is None else made.put_back.size_bytes,
+            moved_roots=made.moved_roots,
+            copied=made.copied,
+        )
+
+
 @command(
     "backup",
-    prints="Backup",
+    prints=Backup,
     examples="""
 $ penstock backup nightly.backup
 $ penstock backup nightly.backup --keep-last 7 --verify
@@ -105,7 +263,7 @@ def backup(
             author=call.who,
             progress=bar,
         )
-    call.answer(lambda: shapes.Backup.of(made), lambda screen: _made(screen, made))
+    call.answer(lambda: Backup.of(made), lambda screen: _made(screen, made))
 
 
 def _made(screen: Screen, made: BackedUp) -> Iterator[str]:
@@ -136,7 +294,9 @@ def _made(screen: Screen, made: BackedUp) -> Iterator[str]:
         yield "It is not registered: the lake keeps no files of tables for it, and sweeps may remove them."
 
 
-@group("backups", prints="Backups", examples="$ penstock backups\n$ penstock backups list nightly.backup")
+@group(
+    "backups", prints=Page[BackupLine], examples="$ penstock backups\n$ penstock backups list nightly.backup"
+)
 @click.pass_context
 def backups(ctx: click.Context) -> None:
     """List, prove, expire and forget backups.
@@ -150,7 +310,9 @@ def backups(ctx: click.Context) -> None:
 
 def _list_registered(call: Call) -> None:
     found = registered_backups(_source(call))
-    call.answer(lambda: shapes.Backups.of_registered(found), lambda screen: _registered(screen, found))
+    call.answer(
+        lambda: Page.of(map(BackupLine.of_registered, found)), lambda screen: _registered(screen, found)
+    )
 
 
 def _registered(screen: Screen, found: Sequence[RegisteredBackup]) -> Iterator[str]:
@@ -172,7 +334,9 @@ def _registered(screen: Screen, found: Sequence[RegisteredBackup]) -> Iterator[s
 
 
 @backups.command(
-    "list", prints="Backups", examples="$ penstock backups list\n$ penstock backups list nightly.backup"
+    "list",
+    prints=Page[BackupLine],
+    examples="$ penstock backups list\n$ penstock backups list nightly.backup",
 )
 @click.argument("target", required=False, metavar="[TARGET]")
 @pass_call
@@ -182,7 +346,10 @@ def backups_list(call: Call, target: str | None) -> None:
         _list_registered(call)
         return
     found = list_backups(target)
-    call.answer(lambda: shapes.Backups.of_points(target, found), lambda screen: _points(screen, found))
+    call.answer(
+        lambda: Page.of(BackupLine.of_point(target, point) for point in found),
+        lambda screen: _points(screen, found),
+    )
 
 
 def _points(screen: Screen, found: Sequence[BackupPoint]) -> Iterator[str]:
@@ -201,7 +368,7 @@ def _points(screen: Screen, found: Sequence[BackupPoint]) -> Iterator[str]:
     yield from columns(screen, rows)
 
 
-@backups.command("verify", prints="Fsck", examples="$ penstock backups verify nightly.backup")
+@backups.command("verify", prints=Checked, examples="$ penstock backups verify nightly.backup")
 @click.argument("target", metavar="TARGET")
 @click.argument("backup_id", required=False, metavar="[ID]")
 @pass_call
@@ -213,7 +380,7 @@ def backups_verify(call: Call, target: str, backup_id: str | None) -> None:
     """
     with Bar(call.json) as bar:
         checked = verify_backup(target, backup_id, progress=bar)
-    call.answer(lambda: shapes.Fsck.of(checked), lambda screen: _verified(screen, checked))
+    call.answer(lambda: checked, lambda screen: _verified(screen, checked))
     if checked.damages:
         click.get_current_context().exit(Damaged.exit_code)
 
@@ -226,7 +393,7 @@ def _verified(screen: Screen, checked: Checked) -> Iterator[str]:
 
 
 @backups.command(
-    "expire", prints="RemovedBackups", examples="$ penstock backups expire nightly.backup --keep-last 3"
+    "expire", prints=Page[str], examples="$ penstock backups expire nightly.backup --keep-last 3"
 )
 @click.argument("target", metavar="TARGET")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
@@ -247,12 +414,12 @@ def backups_expire(
     with Bar(call.json) as bar:
         gone = expire_backups(source, target, *ids, keep_last=keep_last, keep_days=keep_days, progress=bar)
     call.answer(
-        lambda: shapes.RemovedBackups(ids=tuple(gone)),
+        lambda: Page.of(gone),
         lambda _: [f"removed backup {one}" for one in gone] or ["no backup was to be removed"],
     )
 
 
-@backups.command("forget", prints="RemovedBackups", examples="$ penstock backups forget --all")
+@backups.command("forget", prints=Page[str], examples="$ penstock backups forget --all")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--all", "everything", is_flag=True, help="Forget all backups that the lake knows of.")
 @click.option("--lost", is_flag=True, help="State that the places of backups with data are gone for good.")
@@ -270,14 +437,14 @@ def backups_forget(call: Call, ids: tuple[str, ...], everything: bool, lost: boo
     wanted = [one.id for one in registered_backups(source)] if everything else ids
     gone = forget_backups(source, *wanted, lost=lost) if wanted else []
     call.answer(
-        lambda: shapes.RemovedBackups(ids=tuple(gone)),
+        lambda: Page.of(gone),
         lambda _: [f"forgot backup {one}" for one in gone] or ["the lake knows of no backup"],
     )
 
 
 @command(
     "restore-backup",
-    prints="RestoredBackup",
+    prints=RestoredBackup,
     examples="""
 $ penstock restore-backup nightly.backup restored
 $ penstock restore-backup nightly.backup copied --map s3://lake=s3://lake-eu
@@ -338,7 +505,7 @@ def restore_backup(
             author=call.who,
             progress=bar,
         )
-    call.answer(lambda: shapes.RestoredBackup.of(made), lambda screen: _restored(screen, made))
+    call.answer(lambda: RestoredBackup.of(made), lambda screen: _restored(screen, made))
 
 
 def _old_and_new(given: str) -> tuple[str, str]:
@@ -366,8 +533,7 @@ def _restored(screen: Screen, made: RestoredLake) -> Iterator[str]:
         files = f"{counted(made.put_back.files, 'file')} of tables, {size(made.put_back.size_bytes)}"
         yield f"put back {files}"
     yield from (f"  gone: {printable(one)}" for one in made.missing)
-    for moved in shapes.MovedRoot.all_of(made.moved_roots):
-        yield f"files below {printable(moved.old)} are at {printable(moved.new)}"
+    yield from moved_files(made.moved_roots)
     if made.owns_tables:
         yield f"It takes the place of the lake that was at {made.point.source}, and owns its tables."
     else:

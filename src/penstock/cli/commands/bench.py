@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import click
+import msgspec
 
 from penstock.bench.load import Shape
 from penstock.bench.measure import Measured
@@ -13,7 +14,6 @@ from penstock.bench.run import SECONDS, WRITERS, Pair, Plan, run
 from penstock.bench.site import clean as clean_up
 from penstock.bench.site import guest, own_lake
 from penstock.bench.ways import Way
-from penstock.cli import shapes
 from penstock.cli.call import Call, pass_call, require_place
 from penstock.cli.declaration import command
 from penstock.cli.progress import Progress
@@ -56,9 +56,51 @@ def _shapes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[Sha
         raise click.BadParameter(f"{value!r} is not a list of {', '.join(Shape)}", ctx, param) from None
 
 
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one load on a store, done one way."""
+
+    shape: str
+    """`one-branch`, `many-branches` or `one-table`: how the writers meet."""
+    writers: int
+    """How many writers there are."""
+    way: str
+    """`group commit`, or `naive`: every writer for itself, one commit a swap."""
+    commits: int
+    """Commits that were acknowledged within the time."""
+    commits_per_s: float
+    """Commits a second."""
+    p50_ms: float | None
+    """How long at most half of the commits took."""
+    p99_ms: float | None
+    """How long at most 99 of 100 commits took."""
+    swaps: int
+    """Batches that landed, each by one swap."""
+    lost_swaps: int
+    """Swaps that came too late, and were done again."""
+    commits_per_swap: float | None
+    """Commits of a batch, on average."""
+    calls_per_commit: float | None
+    """How often a commit, on average, waited for the store."""
+    times_naive: float | None
+    """How many times the naive loop's commits a second; only of group commit, and if that was measured."""
+
+
+class Bench(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast a store is."""
+
+    url: str
+    """The store."""
+    seconds: float
+    """How long each measurement took."""
+    measurements: tuple[Measurement, ...]
+    """One for each load and way."""
+    removed: int
+    """Branches of an earlier bench that were removed, if that was asked for."""
+
+
 @command(
     "bench",
-    prints="Bench",
+    prints=Bench,
     examples="""
 $ penstock bench trial --seconds 0.2 --writers 1,16 --shapes one-branch
 $ penstock bench --in-lake --seconds 0.2 --writers 4 --shapes one-branch,one-table --no-naive
@@ -127,7 +169,7 @@ def bench(
         cleaned = clean_up(target)
         removed = counted(cleaned.branches, "branch", "branches")
         call.answer(
-            lambda: shapes.Bench(url=cleaned.url, seconds=0.0, measurements=(), removed=cleaned.branches),
+            lambda: Bench(url=cleaned.url, seconds=0.0, measurements=(), removed=cleaned.branches),
             lambda _: [f"removed {removed} of an earlier bench from {cleaned.url}"],
         )
         return
@@ -136,7 +178,7 @@ def bench(
     with (guest if in_lake else own_lake)(target) as site, line:
         found = list(run(site, plan, line.announce))
         place = site.store.url
-    call.answer(lambda: _shape(place, plan, found), lambda screen: _text(screen, place, plan, found))
+    call.answer(lambda: _measured(place, plan, found), lambda screen: _text(screen, place, plan, found))
     if in_lake:
         call.note("the branches are deleted; 'penstock sweep' removes their objects when they are old enough")
 
@@ -161,8 +203,8 @@ class _Line(Progress):
         self._stream.flush()
 
 
-def _shape(place: str, plan: Plan, found: Sequence[Pair]) -> shapes.Bench:
-    return shapes.Bench(
+def _measured(place: str, plan: Plan, found: Sequence[Pair]) -> Bench:
+    return Bench(
         url=place,
         seconds=plan.seconds,
         measurements=tuple(
@@ -175,8 +217,8 @@ def _shape(place: str, plan: Plan, found: Sequence[Pair]) -> shapes.Bench:
     )
 
 
-def _measurement(pair: Pair, way: Way, measured: Measured) -> shapes.Measurement:
-    return shapes.Measurement(
+def _measurement(pair: Pair, way: Way, measured: Measured) -> Measurement:
+    return Measurement(
         shape=pair.shape,
         writers=pair.writers,
         way=way,

@@ -8,7 +8,6 @@ from typing import Any, Final, TypeVar
 import click
 import msgspec
 
-from penstock.cli import shapes
 from penstock.cli.advice import RESTORE
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import at_least, command
@@ -26,10 +25,22 @@ from penstock.model.clock import utc
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sweep found and did."""
+
+    objects: Swept
+    """Of the lake's database."""
+    tables: tuple[SweptTable, ...]
+    """Of each table with versions of its own."""
+    files: SweptFiles
+    """Of all tables of files."""
+
+
 NOTES_OF_FORKS: Final = "see the notes in _penstock/data/forks/"
 
 
-@command("fsck", prints="Fsck", examples="$ penstock fsck")
+@command("fsck", prints=Checked, examples="$ penstock fsck")
 @pass_call
 def fsck(call: Call) -> None:
     """Check every object that a branch, a tag or a log leads to: its hash, its order and its shape.
@@ -40,7 +51,7 @@ def fsck(call: Call) -> None:
     lake = call.open(create=False)
     with Progress(call.json) as progress:
         checked = lake.fsck(progress)
-    call.answer(lambda: shapes.Fsck.of(checked), lambda screen: _checked(screen, checked))
+    call.answer(lambda: checked, lambda screen: _checked(screen, checked))
     if checked.damages:
         click.get_current_context().exit(Damaged.exit_code)
 
@@ -74,7 +85,7 @@ def _number(name: str, metavar: str, kind: type[float], lowest: int, text: str) 
 
 @command(
     "horizon",
-    prints="Horizon",
+    prints=About,
     examples="""
 $ penstock horizon --max-days 365
 $ penstock horizon 'job/*' --max-commits 100 --max-days 7
@@ -104,8 +115,8 @@ def horizon(
     lake = call.open(create=False)
     if keep_all or is_limited:
         lake.keep_history(pattern or "*", max_commits=max_commits, max_days=max_days)
-    rules = lake.history_rules
-    call.answer(lambda: shapes.Horizon.of(rules), lambda screen: _rules(screen, rules))
+    about = lake.about
+    call.answer(lambda: about, lambda screen: _rules(screen, about.history_rules))
 
 
 def _rules(screen: Screen, rules: Sequence[HistoryRule]) -> Iterator[str]:
@@ -131,7 +142,7 @@ def _limits(rule: HistoryRule) -> str:
 
 @command(
     "grace",
-    prints="Grace",
+    prints=About,
     examples="""
 $ penstock grace
 $ penstock grace --data-grace-days 30
@@ -152,7 +163,7 @@ def grace(call: Call, grace_s: float | None, data_grace_days: float | None) -> N
     about = lake.about
     if grace_s is not None or data_grace_days is not None:
         about = lake.set_grace(grace_s=grace_s, data_grace_days=data_grace_days)
-    call.answer(lambda: shapes.Grace.of(about), lambda screen: _grace(screen, about))
+    call.answer(lambda: about, lambda screen: _grace(screen, about))
 
 
 def _grace(screen: Screen, about: About) -> Iterator[str]:
@@ -165,7 +176,7 @@ def _grace(screen: Screen, about: About) -> Iterator[str]:
 
 @command(
     "sweep",
-    prints="Sweep",
+    prints=SweepReport,
     examples="""
 $ penstock sweep --dry-run
 $ penstock sweep --remove-data
@@ -232,7 +243,8 @@ def sweep(
     with Bar(call.json) as progress:
         files = lake.sweep_files(remove_data=remove_data, dry_run=dry_run, progress=progress)
     call.answer(
-        lambda: shapes.Sweep.of(swept, tables, files), lambda screen: _swept(screen, swept, tables, files)
+        lambda: SweepReport(objects=swept, tables=tuple(tables), files=files),
+        lambda screen: _swept(screen, swept, tables, files),
     )
 
 

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
-from penstock.cli import environment, shapes
+from penstock.cli import environment
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command
 
 SHELLS = ("bash", "zsh", "fish")
 
 
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    """A script for a shell."""
+
+    shell: str
+    """`bash`, `zsh` or `fish`."""
+    script: str
+    """What the shell is to read."""
+
+
 @command(
     "completion",
-    prints="Completion",
+    prints=Completion,
     examples='$ eval "$(penstock completion bash)"\n$ penstock completion fish > penstock.fish',
 )
 @click.argument("shell", type=click.Choice(SHELLS))
@@ -32,4 +42,4 @@ def completion(call: Call, shell: str) -> None:
     found = get_completion_class(shell)
     assert found is not None
     script = found(root, {}, "penstock", environment.COMPLETE).source()
-    call.answer(lambda: shapes.Completion(shell=shell, script=script), lambda _: [script])
+    call.answer(lambda: Completion(shell=shell, script=script), lambda _: [script])

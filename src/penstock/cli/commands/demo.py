@@ -16,8 +16,8 @@ from textwrap import dedent
 from typing import Any
 
 import click
+import msgspec
 
-from penstock.cli import shapes
 from penstock.cli.call import Call, pass_call
 from penstock.cli.commands.demo_spark import tell_of_spark, what_is_missing
 from penstock.cli.declaration import command
@@ -25,16 +25,20 @@ from penstock.cli.format_cli import format_clis
 from penstock.cli.progress import Waiting
 from penstock.cli.rendering.screen import Screen
 from penstock.errors import InvalidRequest
-from penstock.formats.files.content import FilesTable
-from penstock.formats.lance.content import LanceTable
 from penstock.lake.lake import Lake
 from penstock.lake.opening import open_lake
-from penstock.model.keys import Key
-from penstock.model.nessie import DeltaTable, IcebergTable
-from penstock.model.operations import Put
 
 
-@command("demo", prints="Demo", examples="$ penstock demo --no-spark playground")
+class Demo(msgspec.Struct, frozen=True, kw_only=True):
+    """What the demonstration leaves."""
+
+    lake: str
+    """Where the lake is."""
+    commands: tuple[str, ...]
+    """Commands to try on it."""
+
+
+@command("demo", prints=Demo, examples="$ penstock demo --no-spark playground")
 @click.argument(
     "directory", metavar="[DIR]", required=False, type=click.Path(path_type=Path, file_okay=False)
 )
@@ -62,22 +66,18 @@ def demo(call: Call, directory: Path | None, no_spark: bool) -> None:
         story.say(f"A lake is made in {story.place}.")
         tell_of_spark(story)
         story.also = "tx list --all"
-    call.answer(
-        lambda: shapes.Demo(lake=str(story.place), commands=story.to_try()), lambda _: story.farewell()
-    )
+    call.answer(lambda: Demo(lake=str(story.place), commands=story.to_try()), lambda _: story.farewell())
 
 
-def first_load(lake: Lake) -> None:
-    lake.commit(
-        [
-            Put(Key("sales", "orders"), IcebergTable(metadata_location="s3://demo/orders/v1.json")),
-            Put(Key("sales", "customers"), DeltaTable(location=f"{lake.warehouse}/customers")),
-            Put(Key("search", "vectors"), LanceTable(location=f"{lake.warehouse}/vectors")),
-            Put(Key("landing", "clicks"), FilesTable(location=f"{lake.warehouse}/clicks")),
-        ],
-        message="first load",
-        create_namespaces=True,
-    )
+def first_load(lake: Lake, penstock: Any) -> None:
+    tables = {
+        "sales.orders": penstock.IcebergTable(metadata_location="s3://demo/orders/v1.json"),
+        "sales.customers": penstock.DeltaTable(location=f"{lake.warehouse}/customers"),
+        "search.vectors": penstock.LanceTable(location=f"{lake.warehouse}/vectors"),
+        "landing.clicks": penstock.FilesTable(location=f"{lake.warehouse}/clicks"),
+    }
+    puts = [penstock.Put(penstock.Key.parse(key), table) for key, table in tables.items()]
+    lake.commit(puts, message="first load", create_namespaces=True)
 
 
 def tell(story: Story) -> None:
@@ -89,7 +89,7 @@ def tell(story: Story) -> None:
         "are only such entries, of files that an engine would write.",
     )
     story.chapter("Four tables of four formats, in one commit")
-    story.python(first_load)
+    story.python(first_load, penstock="penstock")
     story.run("tables")
     story.chapter("A branch to work on")
     story.run("branch create fix-returns")

@@ -12,13 +12,13 @@ from pathlib import Path
 from uuid import uuid4
 
 import click
+import msgspec
 
-from penstock.cli import shapes
 from penstock.cli.advice import MOVED_BEHIND_SERVER, RESTORE, advice
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command
 from penstock.cli.format_cli import DoctorCheck, Finding, format_clis
-from penstock.cli.installation import build_check, check_installation
+from penstock.cli.installation import Check, build_check, check_installation
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import ago, counted, iso, size
@@ -38,7 +38,16 @@ NAMED_MAX = 3
 _STYLES = {"ok": "good", "warning": "warning", "failed": "bad"}
 
 
-@command("doctor", prints="Doctor", examples="$ penstock doctor --lake ./other")
+class Doctor(msgspec.Struct, frozen=True, kw_only=True):
+    """How the lake and its surroundings are."""
+
+    healthy: bool
+    """Whether nothing failed."""
+    checks: tuple[Check, ...]
+    """One for each thing that was looked at."""
+
+
+@command("doctor", prints=Doctor, examples="$ penstock doctor --lake ./other")
 @pass_call
 def doctor(call: Call) -> None:
     """Check the installation, the lake and its surroundings, and say in one line each what to do.
@@ -58,21 +67,21 @@ def doctor(call: Call) -> None:
     """
     checks = [*check_installation(), *_check_lake(call)]
     healthy = all(one.state != "failed" for one in checks)
-    call.answer(lambda: shapes.Doctor(healthy=healthy, checks=tuple(checks)), lambda s: _text(s, checks))
+    call.answer(lambda: Doctor(healthy=healthy, checks=tuple(checks)), lambda s: _text(s, checks))
     if not healthy:
         click.get_current_context().exit(1)
 
 
-def _text(screen: Screen, checks: list[shapes.Check]) -> Iterator[str]:
+def _text(screen: Screen, checks: list[Check]) -> Iterator[str]:
     rows: list[Row] = [[Cell(one.state, _STYLES[one.state]), one.name, _line(one)] for one in checks]
     return columns(screen, rows)
 
 
-def _line(one: shapes.Check) -> str:
+def _line(one: Check) -> str:
     return f"{one.finding}: {one.advice}" if one.advice else one.finding
 
 
-def _check_lake(call: Call) -> Iterator[shapes.Check]:
+def _check_lake(call: Call) -> Iterator[Check]:
     if not call.has_target:
         yield build_check("lake", "ok", "none is given", "--lake PATH checks one as well")
         return

@@ -8,7 +8,6 @@ from typing import Any
 import click
 import msgspec
 
-from penstock.cli import shapes
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import at_least, command
 from penstock.cli.progress import Bar
@@ -21,7 +20,7 @@ from penstock.lake.answers import ErasedTable
 
 @command(
     "erase",
-    prints="Erased",
+    prints=ErasedTable,
     examples="""
 $ penstock erase web.orders --dry-run
 $ penstock erase web.orders --all-references
@@ -101,7 +100,7 @@ def erase(
             dry_run=dry_run,
             progress=progress,
         )
-    call.answer(lambda: shapes.Erased.of(erased), lambda screen: _erased(screen, erased))
+    call.answer(lambda: erased, lambda screen: _erased(screen, erased))
 
 
 def _erased(screen: Screen, erased: ErasedTable) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from penstock.cli.audit_shapes import Expectations
+from penstock.cli.answers import Page
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import branch_option, group
 from penstock.cli.rendering.columns import Cell, Row, columns
@@ -15,7 +15,7 @@ from penstock.lake.lake import Lake
 from penstock.model.expectations import Expectation
 
 
-@group("expect", prints="Expectations", examples="$ penstock expect")
+@group("expect", prints=Page[Expectation], examples="$ penstock expect")
 @click.pass_context
 def expect(ctx: click.Context) -> None:
     """List, add and remove what a branch expects of everything that is published there.
@@ -28,7 +28,7 @@ def expect(ctx: click.Context) -> None:
         _list(ctx.ensure_object(Call), None)
 
 
-@expect.command("list", prints="Expectations", examples="$ penstock expect list --branch main")
+@expect.command("list", prints=Page[Expectation], examples="$ penstock expect list --branch main")
 @branch_option
 @pass_call
 def expect_list(call: Call, branch: str | None) -> None:
@@ -38,7 +38,7 @@ def expect_list(call: Call, branch: str | None) -> None:
 
 @expect.command(
     "add",
-    prints="Expectations",
+    prints=Page[Expectation],
     examples="""
 $ penstock expect add 'no negative amounts' 'select * from web.orders where amount < 0'
 """,
@@ -63,7 +63,7 @@ def expect_add(call: Call, name: str, sql: str, missing_ok: bool, branch: str | 
         call.note(f"it is not asked until there is {' and '.join(missing)}, by exactly that name")
 
 
-@expect.command("remove", prints="Expectations", examples="$ penstock expect remove 'no negative amounts'")
+@expect.command("remove", prints=Page[Expectation], examples="$ penstock expect remove 'no negative amounts'")
 @click.argument("name", metavar="NAME")
 @branch_option
 @pass_call
@@ -80,7 +80,7 @@ def _list(call: Call, branch: str | None) -> None:
 
 def _say(call: Call, lake: Lake, branch: str | None, found: Sequence[Expectation]) -> None:
     name = lake.branch(branch).name
-    call.answer(lambda: Expectations.of(name, found), lambda screen: _listing(screen, name, found))
+    call.answer(lambda: Page.of(found), lambda screen: _listing(screen, name, found))
 
 
 def _listing(screen: Screen, branch: str, found: Sequence[Expectation]) -> Iterator[str]:

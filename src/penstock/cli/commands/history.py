@@ -4,29 +4,41 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
 
 import click
 
-from penstock.cli import shapes
+from penstock.cli.answers import ChangedCommit, Page
 from penstock.cli.call import Call, pass_call
 from penstock.cli.commands.references import names_at
 from penstock.cli.completions import complete_key, complete_revision
-from penstock.cli.contents import as_json
 from penstock.cli.declaration import command, limit_option
+from penstock.cli.option_groups import gather
 from penstock.cli.rendering import contents, history
 from penstock.cli.rendering.columns import columns
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import counted, moment
 from penstock.cli.via import changes_of, if_readable, pinned, reference_in
 from penstock.errors import KeyNotFound, ReferenceNotFound
-from penstock.lake.answers import Difference
+from penstock.lake.answers import Difference, Entry
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 
 
+@dataclass(frozen=True, slots=True)
+class LogFilter:
+    """Which commits of a log are shown."""
+
+    table: str | None
+    by: str | None
+    since: str | None
+    until: str | None
+    grep: str | None
+
+
 @command(
     "log",
-    prints="Log",
+    prints=Page[ChangedCommit],
     examples="""
 $ penstock log
 $ penstock log main --table sales.orders --limit 5
@@ -56,14 +68,11 @@ $ penstock log --author ada --since 7d --grep load
 )
 @click.option("--reads", is_flag=True, help="Also the commits that only note what a transaction has read.")
 @pass_call
+@gather("wanted", LogFilter)
 def log(
     call: Call,
     ref: str | None,
-    table: str | None,
-    by: str | None,
-    since: str | None,
-    until: str | None,
-    grep: str | None,
+    wanted: LogFilter,
     limit: int,
     after: str | None,
     all_parents: bool,
@@ -79,11 +88,11 @@ def log(
     now = Screen.of(sys.stdout).now
     found = lake.log(
         ref,
-        table=table,
-        author=by,
-        since=moment(since, now) if since else None,
-        until=moment(until, now) if until else None,
-        text=grep,
+        table=wanted.table,
+        author=wanted.by,
+        since=moment(wanted.since, now) if wanted.since else None,
+        until=moment(wanted.until, now) if wanted.until else None,
+        text=wanted.grep,
         limit=limit + 1,
         after=after,
         all_parents=all_parents,
@@ -92,7 +101,7 @@ def log(
     page = [history.Logged(commit, changes_of(lake, commit, via)) for commit in found[:limit]]
     following = found[limit - 1].id if len(found) > limit else None
     names = names_at(lake)
-    is_filtered = any((table, by, since, until, grep))
+    is_filtered = any(astuple(wanted))
 
     def text(screen: Screen) -> Iterator[str]:
         if not page:
@@ -103,12 +112,9 @@ def log(
             yield screen.spell(f"… more with --after {history.short(following)}")
 
     call.answer(
-        lambda: shapes.Log(
-            commits=tuple(
-                shapes.ChangedCommit.build(one.commit, one.changes, names.get(one.commit.id, ()))
-                for one in page
-            ),
-            next=following,
+        lambda: Page.of(
+            (ChangedCommit.build(one.commit, one.changes, names.get(one.commit.id, ())) for one in page),
+            following,
         ),
         text,
     )
@@ -116,7 +122,7 @@ def log(
 
 @command(
     "show",
-    prints="ChangedCommit",
+    prints=ChangedCommit | Entry,
     examples="""
 $ penstock show
 $ penstock show main~1
@@ -131,7 +137,7 @@ $ penstock show --table sales.orders
 def show(call: Call, ref: str | None, key: str | None, table: str | None) -> None:
     """Show the commit that REVISION names, or what the table KEY is at that commit.
 
-    Without REVISION, the default branch. For a table, --json prints an object of its own (Table).
+    Without REVISION, the default branch. For a table, --json prints its key and content.
     """
     if key and table and key != table:
         raise click.UsageError(f"two tables are given: {key} and --table {table}")
@@ -148,7 +154,7 @@ def show(call: Call, ref: str | None, key: str | None, table: str | None) -> Non
     changes = changes_of(lake, commit, reference_in(ref or lake.default_branch))
     names = names_at(lake).get(commit.id, ())
     call.answer(
-        lambda: shapes.ChangedCommit.build(commit, changes, names),
+        lambda: ChangedCommit.build(commit, changes, names),
         lambda screen: history.commit_page(screen, commit, changes, names),
     )
 
@@ -165,14 +171,14 @@ def _show_table(call: Call, lake: Lake, ref: str, key: str) -> None:
         yield from columns(screen, [["type", content.type], *contents.fields(content)], indent="  ")
 
     call.answer(
-        lambda: shapes.Table(ref=ref, commit=snapshot.id, key=str(Key.parse(key)), content=as_json(content)),
+        lambda: Entry(Key.parse(key), content),
         text,
     )
 
 
 @command(
     "diff",
-    prints="Diff",
+    prints=Page[Difference],
     examples="""
 $ penstock diff main~1 main
 $ penstock diff main dev --prefix sales
@@ -190,7 +196,7 @@ def diff(call: Call, before: str, after: str, prefix: str | None) -> None:
     old, new = lake.resolve(before), lake.resolve(after)
     found = lake.diff(pinned(old, reference_in(before)), pinned(new, reference_in(after)), prefix)
     call.answer(
-        lambda: shapes.Diff(before=old, after=new, changes=tuple(shapes.Change.of(one) for one in found)),
+        lambda: Page.of(found),
         lambda screen: _difference(screen, before, after, found),
     )
 

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 
 import click
+import msgspec
 
-from penstock.cli import shapes
 from penstock.cli.call import Call, pass_call, require_place
 from penstock.cli.declaration import command
 from penstock.cli.progress import Bar
@@ -15,6 +15,7 @@ from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import counted, size
 from penstock.kernel.copy import Copied
+from penstock.lake.answers import About
 from penstock.lake.copy import cancel_move, copy_lake, move_lake, undo_move
 from penstock.lake.lake import Lake
 from penstock.lake.opening import init_lake
@@ -23,7 +24,7 @@ from penstock.lake.upgrade import Upgraded, upgrade_lake
 
 @command(
     "init",
-    prints="Lake",
+    prints=About,
     examples="""
 $ penstock init other
 $ penstock init third --default-branch trunk --warehouse s3://bucket/tables --root /data/shared
@@ -65,19 +66,9 @@ def init(
         author=call.who,
     )
     click.get_current_context().call_on_close(lake.close)
-    call.answer(lambda: describe(lake), lambda screen: _text(screen, lake))
+    call.answer(lambda: lake.about, lambda screen: _text(screen, lake))
     if not lake.roots:
         call.note("a server of this lake takes no tables until 'penstock root add' says where they may be")
-
-
-def describe(lake: Lake) -> shapes.Lake:
-    return shapes.Lake(
-        id=lake.id,
-        url=lake.url,
-        default_branch=lake.default_branch,
-        warehouse=lake.warehouse,
-        roots=lake.roots,
-    )
 
 
 def _text(screen: Screen, lake: Lake) -> Iterator[str]:
@@ -90,7 +81,7 @@ def _text(screen: Screen, lake: Lake) -> Iterator[str]:
     yield from columns(screen, rows, indent="  ")
 
 
-@command("copy", prints="Copy", examples="$ penstock copy other twin")
+@command("copy", prints=Copied, examples="$ penstock copy other twin")
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", metavar="TARGET")
 @pass_call
@@ -105,12 +96,25 @@ def copy(call: Call, source: str, target: str) -> None:
     _refuse_lake_option(call, "copy")
     with Bar(call.json) as bar:
         copied = copy_lake(require_place(source), target, author=call.who, progress=bar)
-    call.answer(lambda: shapes.Copy.of(copied), lambda screen: _copied(screen, copied))
+    call.answer(lambda: copied, lambda screen: _copied(screen, copied))
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a move."""
+
+    state: str
+    """`moved`, `cancelled` or `undone`: the lake lives at the target, or at the source."""
+    source: str
+    """Where the lake was."""
+    target: str
+    """Where it was to go."""
+    copied: Copied | None = None
+    """What was copied to the target; `null` of a move that was cancelled or undone."""
 
 
 @command(
     "move",
-    prints="Move",
+    prints=Move,
     examples="""
 $ penstock move other moved --yes
 $ penstock move other moved --undo
@@ -142,7 +146,7 @@ def move(call: Call, source: str, target: str | None, yes: bool, cancel: bool, u
             raise click.UsageError("--cancel takes SOURCE and nothing else")
         seal = cancel_move(require_place(source))
         call.answer(
-            lambda: shapes.Move.of_stay("cancelled", source, seal.target),
+            lambda: Move(state="cancelled", source=source, target=seal.target),
             lambda screen: [f"{screen.paint(source, 'strong')} stays where it is and takes writes again"],
         )
         return
@@ -151,7 +155,7 @@ def move(call: Call, source: str, target: str | None, yes: bool, cancel: bool, u
     if undo:
         undo_move(require_place(source), target, author=call.who)
         call.answer(
-            lambda: shapes.Move.of_stay("undone", source, target),
+            lambda: Move(state="undone", source=source, target=target),
             lambda screen: [
                 f"the lake is at {screen.paint(source, 'strong')} again, and takes writes there",
                 f"{target} can only be read; it may be deleted, but no files of tables",
@@ -162,7 +166,10 @@ def move(call: Call, source: str, target: str | None, yes: bool, cancel: bool, u
         _confirm_move(call, source, target)
     with Bar(call.json) as bar:
         moved = move_lake(require_place(source), target, author=call.who, progress=bar)
-    call.answer(lambda: shapes.Move.of(moved), lambda screen: _moved(screen, moved))
+    call.answer(
+        lambda: Move(state="moved", source=moved.source, target=moved.target, copied=moved),
+        lambda screen: _moved(screen, moved),
+    )
 
 
 def _refuse_lake_option(call: Call, command_name: str) -> None:
@@ -207,7 +214,7 @@ def _counts(screen: Screen, done: str, copied: Copied) -> Iterator[str]:
 
 @command(
     "upgrade",
-    prints="Upgrade",
+    prints=Upgraded,
     examples="""
 $ penstock upgrade --backup before-upgrade.backup
 $ penstock upgrade --no-backup
@@ -231,7 +238,7 @@ def upgrade(call: Call, backup: str | None, no_backup: bool) -> None:
             "that 'penstock serve' was given"
         )
     done = upgrade_lake(call.target, backup=backup)
-    call.answer(lambda: shapes.Upgrade.of(done), lambda _: _upgraded(done, backup))
+    call.answer(lambda: done, lambda _: _upgraded(done, backup))
 
 
 def _upgraded(done: Upgraded, backup: str | None) -> Iterator[str]:

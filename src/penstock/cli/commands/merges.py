@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import click
 
 from penstock.cli.bringing import Bringing, to_take
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_branch, complete_revision
-from penstock.cli.declaration import command, if_head_option, key_option, message_option
+from penstock.cli.declaration import command
+from penstock.cli.option_groups import RequestOptions, request_options
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import counted
-from penstock.cli.sides import default_option, sides_options, take_option, taken
+from penstock.cli.sides import SideOptions, side_options
 from penstock.cli.via import commit_of, if_readable, pinned, reference_in
 from penstock.errors import Denied
 from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.merges import MergeResult
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def dry_run_option(f: F) -> F:
-    return click.option(
-        "--dry-run", is_flag=True, help="Only say what would happen. Exit status 3 on conflicts."
-    )(f)
 
 
 def _head_before(lake: Lake, target: str, result: MergeResult) -> str:
@@ -45,7 +35,7 @@ def _nothing_to_do(screen: Screen, text: str) -> str:
 
 @command(
     "merge",
-    prints="Merge",
+    prints=MergeResult,
     examples="""
 $ penstock merge dev --into main --dry-run
 $ penstock merge dev --into main -m 'land the returns'
@@ -58,26 +48,15 @@ $ penstock merge fix --take fix=sales.orders
 @click.option(
     "--into", metavar="BRANCH", shell_complete=complete_branch, help="The target. [the default branch]"
 )
-@dry_run_option
-@take_option
-@sides_options
-@default_option
-@message_option
-@if_head_option("the target")
-@key_option
 @pass_call
+@side_options()
+@request_options("the target")
 def merge(
     call: Call,
     source: str,
     into: str | None,
-    dry_run: bool,
-    takes: tuple[str, ...],
-    theirs: tuple[str, ...],
-    ours: tuple[str, ...],
-    default: str,
-    message: str | None,
-    if_head: str | None,
-    idempotency_key: str | None,
+    sides: SideOptions,
+    request: RequestOptions,
 ) -> None:
     """Bring what SOURCE has and the target has not, by one commit: all tables at once, or none.
 
@@ -88,19 +67,19 @@ def merge(
     """
     lake = call.open()
     target = lake.branch(into).name
-    keys = taken(takes, theirs, ours, source, target)
+    keys = sides.choices(source, target)
 
     def bring(preview: bool) -> MergeResult:
         return lake.merge(
             source,
             target,
-            message=message,
+            message=request.message,
             author=call.who,
             keys=keys,
-            default=default,
-            if_head=if_head,
+            default=sides.default,
+            if_head=request.if_head,
             dry_run=preview,
-            idempotency_key=idempotency_key,
+            idempotency_key=request.idempotency_key,
         )
 
     def count(result: MergeResult) -> int:
@@ -127,12 +106,12 @@ def merge(
         return ways
 
     merging = Bringing(call, lake, source, target, bring)
-    merging.run(dry_run, count=count, done=done, ways_out=ways_out)
+    merging.run(request.dry_run, count=count, done=done, ways_out=ways_out)
 
 
 @command(
     "transplant",
-    prints="Merge",
+    prints=MergeResult,
     examples="""
 $ penstock transplant hotfix~1..hotfix --onto main --dry-run
 $ penstock transplant hotfix
@@ -142,26 +121,15 @@ $ penstock transplant hotfix
 @click.option(
     "--onto", metavar="BRANCH", shell_complete=complete_branch, help="The target. [the default branch]"
 )
-@dry_run_option
-@take_option
-@sides_options
-@default_option
-@message_option
-@if_head_option("the target")
-@key_option
 @pass_call
+@side_options()
+@request_options("the target")
 def transplant(
     call: Call,
     commits: str,
     onto: str | None,
-    dry_run: bool,
-    takes: tuple[str, ...],
-    theirs: tuple[str, ...],
-    ours: tuple[str, ...],
-    default: str,
-    message: str | None,
-    if_head: str | None,
-    idempotency_key: str | None,
+    sides: SideOptions,
+    request: RequestOptions,
 ) -> None:
     """Repeat commits on a branch, each as a commit of its own; all of them at one instant, or none.
 
@@ -170,18 +138,18 @@ def transplant(
     """
     lake = call.open()
     target = lake.branch(onto).name
-    keys = taken(takes, theirs, ours, commits, target)
+    keys = sides.choices(commits, target)
 
     def bring(preview: bool) -> MergeResult:
         return lake.transplant(
             commits,
             target,
-            message=message or "",
+            message=request.message or "",
             keys=keys,
-            default=default,
-            if_head=if_head,
+            default=sides.default,
+            if_head=request.if_head,
             dry_run=preview,
-            idempotency_key=idempotency_key,
+            idempotency_key=request.idempotency_key,
         )
 
     def done(screen: Screen, result: MergeResult) -> str:
@@ -196,7 +164,7 @@ def transplant(
 
     bringing = Bringing(call, lake, commits, target, bring, revision=last, base=fork)
     bringing.run(
-        dry_run,
+        request.dry_run,
         count=lambda result: len(result.commits) if result.applied else None,
         done=done,
         ways_out=bringing.ways_out,
@@ -205,31 +173,22 @@ def transplant(
 
 @command(
     "rebase",
-    prints="Merge",
+    prints=MergeResult,
     examples="$ penstock rebase feature/returns --onto main --dry-run\n$ penstock rebase feature/returns",
 )
 @click.argument("branch", shell_complete=complete_branch)
 @click.option(
     "--onto", metavar="REVISION", shell_complete=complete_revision, help="The new base. [the default branch]"
 )
-@dry_run_option
-@take_option
-@sides_options
-@default_option
-@if_head_option("BRANCH")
-@key_option
 @pass_call
+@side_options()
+@request_options("BRANCH", message=False)
 def rebase(
     call: Call,
     branch: str,
     onto: str | None,
-    dry_run: bool,
-    takes: tuple[str, ...],
-    theirs: tuple[str, ...],
-    ours: tuple[str, ...],
-    default: str,
-    if_head: str | None,
-    idempotency_key: str | None,
+    sides: SideOptions,
+    request: RequestOptions,
 ) -> None:
     """Repeat the own commits of BRANCH on a new base, and move BRANCH there.
 
@@ -237,17 +196,17 @@ def rebase(
     """
     lake = call.open()
     base = lake.default_branch if onto is None else onto
-    keys = taken(takes, theirs, ours, branch, base)
+    keys = sides.choices(branch, base)
 
     def bring(preview: bool) -> MergeResult:
         return lake.rebase(
             branch,
             base,
             keys=keys,
-            default=default,
-            if_head=if_head,
+            default=sides.default,
+            if_head=request.if_head,
             dry_run=preview,
-            idempotency_key=idempotency_key,
+            idempotency_key=request.idempotency_key,
         )
 
     def done(screen: Screen, result: MergeResult) -> str:
@@ -261,7 +220,7 @@ def rebase(
 
     bringing = Bringing(call, lake, branch, base, bring)
     bringing.run(
-        dry_run,
+        request.dry_run,
         count=lambda result: len(result.commits) if result.applied else None,
         done=done,
         ways_out=bringing.ways_out,
@@ -270,31 +229,22 @@ def rebase(
 
 @command(
     "revert",
-    prints="Merge",
+    prints=MergeResult,
     examples="$ penstock revert main --dry-run\n$ penstock revert main --on main -m 'that was wrong'",
 )
 @click.argument("commit", metavar="COMMIT", shell_complete=complete_revision)
 @click.option(
     "--on", metavar="BRANCH", shell_complete=complete_branch, help="Where to undo it. [the default branch]"
 )
-@dry_run_option
-@take_option
-@sides_options
-@message_option
-@if_head_option("the branch")
-@key_option
 @pass_call
+@side_options(default=False)
+@request_options("the branch")
 def revert(
     call: Call,
     commit: str,
     on: str | None,
-    dry_run: bool,
-    takes: tuple[str, ...],
-    theirs: tuple[str, ...],
-    ours: tuple[str, ...],
-    message: str | None,
-    if_head: str | None,
-    idempotency_key: str | None,
+    sides: SideOptions,
+    request: RequestOptions,
 ) -> None:
     """Undo on a branch what COMMIT did, by a new commit. Nothing is removed from history.
 
@@ -307,19 +257,19 @@ def revert(
     found, via = _commit_on(lake, commit, branch)
     # Resolved once: a revision such as 'main' names another commit as soon as this one has landed. Under a
     # key it is sent as it is written, so that a repetition is known again.
-    undone = pinned(found, via) if idempotency_key is None else commit
-    keys = taken(takes, theirs, ours, commit if commit != branch else short(found), branch)
+    undone = pinned(found, via) if request.idempotency_key is None else commit
+    keys = sides.choices(commit if commit != branch else short(found), branch)
 
     def bring(preview: bool) -> MergeResult:
         return lake.revert(
             undone,
             branch,
-            message=message,
+            message=request.message,
             author=call.who,
             keys=keys,
-            if_head=if_head,
+            if_head=request.if_head,
             dry_run=preview,
-            idempotency_key=idempotency_key,
+            idempotency_key=request.idempotency_key,
         )
 
     def done(screen: Screen, result: MergeResult) -> str:
@@ -341,7 +291,7 @@ def revert(
         base=parent,
     )
     bringing.run(
-        dry_run,
+        request.dry_run,
         count=lambda _: None,
         done=done,
         ways_out=bringing.ways_out,

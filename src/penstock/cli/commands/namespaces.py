@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from penstock.cli.answers import ChangedCommit, Page
 from penstock.cli.call import Call, pass_call
 from penstock.cli.commands.tables import LIST_LIMIT, list_entries, say_committed
 from penstock.cli.completions import complete_key
@@ -20,13 +21,14 @@ from penstock.cli.rendering.columns import Cell
 from penstock.cli.rendering.contents import fields
 from penstock.cli.rendering.screen import printable
 from penstock.errors import InvalidRequest, KeyNotFound
+from penstock.lake.answers import Entry
 from penstock.model.content import AnyContent, Namespace
 from penstock.model.keys import Key
 
 
 @group(
     "namespace",
-    prints="Entries",
+    prints=Page[Entry],
     examples="$ penstock namespace\n$ penstock namespace create sales.europe --property owner=ada",
 )
 @click.pass_context
@@ -47,7 +49,7 @@ def _list(call: Call, prefix: str | None, ref: str | None, limit: int, after: st
     list_entries(call, "namespaces", lambda one: isinstance(one, Namespace), row, prefix, ref, limit, after)
 
 
-@namespace.command("list", prints="Entries", examples="$ penstock namespace list sales --ref main~1")
+@namespace.command("list", prints=Page[Entry], examples="$ penstock namespace list sales --ref main~1")
 @click.argument("prefix", required=False, metavar="[PREFIX]", shell_complete=complete_key)
 @ref_option
 @limit_option(LIST_LIMIT)
@@ -60,7 +62,7 @@ def namespace_list(call: Call, prefix: str | None, ref: str | None, limit: int, 
 
 @namespace.command(
     "create",
-    prints="ChangedCommit",
+    prints=ChangedCommit,
     examples="$ penstock namespace create marketing --property owner=ada --property tier=gold",
 )
 @key_argument
@@ -96,7 +98,7 @@ def _pairs(properties: tuple[str, ...]) -> dict[str, str]:
     return pairs
 
 
-@namespace.command("delete", prints="ChangedCommit", examples="$ penstock namespace delete marketing")
+@namespace.command("delete", prints=ChangedCommit, examples="$ penstock namespace delete marketing")
 @key_argument
 @branch_option
 @message_option

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import click
 
-from penstock.cli.audit_shapes import Published as PublishedShape
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_branch
 from penstock.cli.declaration import command, key_option, message_option
@@ -30,7 +29,7 @@ def _expected(ctx: click.Context, param: click.Parameter, values: tuple[str, ...
 
 @command(
     "publish",
-    prints="Published",
+    prints=Published,
     examples="""
 $ penstock branch create checked
 $ penstock publish checked --expect 'amounts=select * from web.orders where amount < 0'
@@ -76,7 +75,7 @@ def publish(
         author=call.who,
         idempotency_key=idempotency_key,
     )
-    call.answer(lambda: PublishedShape.of(found), lambda screen: _told(screen, found))
+    call.answer(lambda: found, lambda screen: _told(screen, found))
 
 
 def _told(screen: Screen, found: Published) -> Iterator[str]:

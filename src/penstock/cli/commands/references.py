@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from penstock.cli import shapes
+from penstock.cli.answers import Page
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_branch, complete_revision, complete_tag
 from penstock.cli.declaration import command, group, if_head_option, key_option, limit_option
@@ -40,9 +40,7 @@ def _list(call: Call, kind: Kind, prefix: str, limit: int, after: str) -> None:
     page, more = found[:limit], len(found) > limit
     following = page[-1].name if more else None
     call.answer(
-        lambda: shapes.References(
-            references=tuple(shapes.Reference.of(one, lake.default_branch) for one in page), next=following
-        ),
+        lambda: Page.of(page, following),
         lambda screen: _listing(screen, lake, kind, page, following),
     )
 
@@ -71,10 +69,10 @@ def _row(screen: Screen, lake: Lake, one: Reference) -> list[Cell | str]:
     ]
 
 
-def _said(call: Call, lake: Lake, one: Reference, what: str) -> None:
+def _said(call: Call, one: Reference, what: str) -> None:
     where = "empty" if one.id == EMPTY_COMMIT_ID else f"at {short(one.id)}"
     call.answer(
-        lambda: shapes.Reference.of(one, lake.default_branch),
+        lambda: one,
         lambda screen: [f"{what} {one.kind.value} {screen.paint(one.name, 'name')} {where}"],
     )
 
@@ -82,7 +80,7 @@ def _said(call: Call, lake: Lake, one: Reference, what: str) -> None:
 def _create(call: Call, kind: Kind, name: str, at: str | None, key: str | None) -> None:
     lake = call.open()
     asked = CreateReference(name=name, kind=kind, at=at, who=lake.author, idempotency_key=key)
-    _said(call, lake, lake.do(asked), "created")
+    _said(call, lake.do(asked), "created")
 
 
 def _assign(call: Call, kind: Kind, name: str, to: str, expected: str | None, key: str | None) -> None:
@@ -90,14 +88,15 @@ def _assign(call: Call, kind: Kind, name: str, to: str, expected: str | None, ke
     asked = AssignReference(
         name=name, kind=kind, to=to, expected=expected, who=lake.author, idempotency_key=key
     )
-    _said(call, lake, lake.do(asked), "assigned")
+    _said(call, lake.do(asked), "assigned")
 
 
 def _delete(call: Call, kind: Kind, name: str, expected: str | None, key: str | None) -> None:
     lake = call.open()
-    lake.do(DeleteReference(name=name, kind=kind, expected=expected, who=lake.author, idempotency_key=key))
+    asked = DeleteReference(name=name, kind=kind, expected=expected, who=lake.author, idempotency_key=key)
+    deleted = lake.do(asked)
     call.answer(
-        lambda: shapes.DeletedReference(name=name, deleted=True),
+        lambda: deleted,
         lambda screen: [
             f"deleted {kind.value} {screen.paint(name, 'name')}",
             f"  What happened to it can still be read: penstock reflog {name}",
@@ -127,7 +126,7 @@ to_option = click.option(
 
 @group(
     "branch",
-    prints="References",
+    prints=Page[Reference],
     examples="$ penstock branch\n$ penstock branch create feature/orders",
 )
 @click.pass_context
@@ -142,7 +141,9 @@ def branch(ctx: click.Context) -> None:
 
 
 @branch.command(
-    "list", prints="References", examples="$ penstock branch list\n$ penstock branch list feature/ --limit 10"
+    "list",
+    prints=Page[Reference],
+    examples="$ penstock branch list\n$ penstock branch list feature/ --limit 10",
 )
 @prefix_argument
 @limit_option(LIST_LIMIT)
@@ -155,7 +156,7 @@ def branch_list(call: Call, prefix: str, limit: int, after: str) -> None:
 
 @branch.command(
     "create",
-    prints="Reference",
+    prints=Reference,
     examples="$ penstock branch create feature/returns\n$ penstock branch create old --at main~1",
 )
 @click.argument("name")
@@ -171,7 +172,7 @@ def branch_create(call: Call, name: str, at: str | None, idempotency_key: str | 
 
 
 @branch.command(
-    "assign", prints="Reference", examples="$ penstock branch assign old --to main --if-head main~1"
+    "assign", prints=Reference, examples="$ penstock branch assign old --to main --if-head main~1"
 )
 @click.argument("name", shell_complete=complete_branch)
 @to_option
@@ -186,7 +187,7 @@ def branch_assign(call: Call, name: str, to: str, if_head: str | None, idempoten
     _assign(call, Kind.BRANCH, name, to, if_head, idempotency_key)
 
 
-@branch.command("delete", prints="DeletedReference", examples="$ penstock branch delete old")
+@branch.command("delete", prints=Reference, examples="$ penstock branch delete old")
 @click.argument("name", shell_complete=complete_branch)
 @if_head_option("the branch")
 @key_option
@@ -199,7 +200,7 @@ def branch_delete(call: Call, name: str, if_head: str | None, idempotency_key: s
 # -- tags --------------------------------------------------------------------------------------------------
 
 
-@group("tag", prints="References", examples="$ penstock tag create v1\n$ penstock tag")
+@group("tag", prints=Page[Reference], examples="$ penstock tag create v1\n$ penstock tag")
 @click.pass_context
 def tag(ctx: click.Context) -> None:
     """List, create, assign and delete tags.
@@ -210,7 +211,7 @@ def tag(ctx: click.Context) -> None:
         _list(ctx.ensure_object(Call), Kind.TAG, "", LIST_LIMIT, "")
 
 
-@tag.command("list", prints="References", examples="$ penstock tag list v")
+@tag.command("list", prints=Page[Reference], examples="$ penstock tag list v")
 @prefix_argument
 @limit_option(LIST_LIMIT)
 @after_option
@@ -220,7 +221,7 @@ def tag_list(call: Call, prefix: str, limit: int, after: str) -> None:
     _list(call, Kind.TAG, prefix, limit, after)
 
 
-@tag.command("create", prints="Reference", examples="$ penstock tag create before-returns --at main~1")
+@tag.command("create", prints=Reference, examples="$ penstock tag create before-returns --at main~1")
 @click.argument("name")
 @at_option
 @key_option
@@ -230,7 +231,7 @@ def tag_create(call: Call, name: str, at: str | None, idempotency_key: str | Non
     _create(call, Kind.TAG, name, at, idempotency_key)
 
 
-@tag.command("assign", prints="Reference", examples="$ penstock tag assign before-returns --to main")
+@tag.command("assign", prints=Reference, examples="$ penstock tag assign before-returns --to main")
 @click.argument("name", shell_complete=complete_tag)
 @to_option
 @if_head_option("the tag")
@@ -241,7 +242,7 @@ def tag_assign(call: Call, name: str, to: str, if_head: str | None, idempotency_
     _assign(call, Kind.TAG, name, to, if_head, idempotency_key)
 
 
-@tag.command("delete", prints="DeletedReference", examples="$ penstock tag delete before-returns")
+@tag.command("delete", prints=Reference, examples="$ penstock tag delete before-returns")
 @click.argument("name", shell_complete=complete_tag)
 @if_head_option("the tag")
 @key_option
@@ -256,7 +257,7 @@ def tag_delete(call: Call, name: str, if_head: str | None, idempotency_key: str 
 
 @command(
     "reflog",
-    prints="RefLog",
+    prints=Page[LogLine | str],
     examples="""
 $ penstock reflog
 $ penstock reflog dev --limit 5
@@ -278,15 +279,13 @@ def reflog(call: Call, name: str | None, limit: int, deleted: bool) -> None:
     if deleted:
         gone = lake.deleted()
         call.answer(
-            lambda: shapes.DeletedNames(deleted=tuple(gone)),
+            lambda: Page.of(gone),
             lambda _: gone or ["no deleted branches or tags"],
         )
         return
     lines = lake.reflog(name, limit=limit)
     call.answer(
-        lambda: shapes.RefLog(
-            name=name or lake.default_branch, events=tuple(shapes.Event.of(line) for line in lines)
-        ),
+        lambda: Page.of(lines),
         lambda screen: columns(screen, [_event(screen, line) for line in lines]),
     )
 

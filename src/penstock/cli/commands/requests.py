@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 import click
 
-from penstock.cli import shapes
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import branch_option, command
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen
 from penstock.errors import NotFound
+from penstock.lake.answers import Landing
 from penstock.lake.calls import GetOutcome
 
 
 @command(
     "outcome",
-    prints="Outcome",
+    prints=Landing | None,
     examples="""
 $ penstock put sales.orders --type iceberg metadata_location=s3://bucket/orders/v9.json --key load-9
 $ penstock outcome load-9
@@ -52,13 +52,7 @@ def outcome(call: Call, key: str, branch: str | None, who: str | None) -> None:
             yield f"applied to {name} as {', '.join(screen.paint(short(one), 'id') for one in commits)}"
 
     call.answer(
-        lambda: shapes.Outcome(
-            key=key,
-            branch=name,
-            applied=found is not None,
-            commits=commits,
-            head=found.head if found is not None else None,
-        ),
+        lambda: found,
         text,
     )
     if found is None:

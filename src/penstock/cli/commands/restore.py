@@ -10,9 +10,9 @@ import click
 
 from penstock.cli.bringing import Bringing
 from penstock.cli.call import Call, pass_call
-from penstock.cli.commands.merges import dry_run_option
 from penstock.cli.completions import complete_branch, complete_key, complete_revision
-from penstock.cli.declaration import command, if_head_option, key_option, message_option
+from penstock.cli.declaration import command
+from penstock.cli.option_groups import RequestOptions, request_options
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.via import if_readable, pinned, reference_in
@@ -41,7 +41,7 @@ class Point(NamedTuple):
 
 @command(
     "restore",
-    prints="Merge",
+    prints=MergeResult,
     examples="""
 $ penstock restore sales.orders --to main~1 --dry-run
 $ penstock restore --namespace sales --to main~1
@@ -74,11 +74,8 @@ $ penstock restore --all --to main~2 --dry-run
 @click.option(
     "--branch", metavar="BRANCH", shell_complete=complete_branch, help="Where. [the default branch]"
 )
-@dry_run_option
-@message_option
-@if_head_option("the branch")
-@key_option
 @pass_call
+@request_options("the branch")
 def restore(
     call: Call,
     keys: tuple[str, ...],
@@ -87,10 +84,7 @@ def restore(
     everything: bool,
     leave: tuple[str, ...],
     branch: str | None,
-    dry_run: bool,
-    message: str | None,
-    if_head: str | None,
-    idempotency_key: str | None,
+    request: RequestOptions,
 ) -> None:
     """Set tables to what they were, by one new commit. Nothing is removed from history.
 
@@ -104,7 +98,7 @@ def restore(
     name = lake.branch(branch).name
     point = _point(lake, to, name, is_one_table=len(keys) == 1)
     revision = point.revision
-    if revision is not None and idempotency_key is None:
+    if revision is not None and request.idempotency_key is None:
         # Resolved once, so that it names the same commit however often it is sent.
         revision = pinned(lake.resolve(revision), reference_in(revision))
 
@@ -117,11 +111,11 @@ def restore(
             all=everything,
             leave=leave,
             branch=name,
-            message=message,
+            message=request.message,
             author=call.who,
-            if_head=if_head,
+            if_head=request.if_head,
             dry_run=preview,
-            idempotency_key=idempotency_key,
+            idempotency_key=request.idempotency_key,
         )
 
     def done(screen: Screen, result: MergeResult) -> str:
@@ -146,7 +140,7 @@ def restore(
         revision=name,
         outcome=_outcome,
     )
-    restoring.run(dry_run, count=lambda _: None, done=done, ways_out=ways_out)
+    restoring.run(request.dry_run, count=lambda _: None, done=done, ways_out=ways_out)
 
 
 def _point(lake: Lake, text: str, branch: str, *, is_one_table: bool) -> Point:

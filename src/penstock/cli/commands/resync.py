@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import click
 
-from penstock.cli import shapes
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_key
 from penstock.cli.declaration import command
@@ -19,7 +18,7 @@ from penstock.lake.resync_calls import Resynced, ResyncedTable
 
 @command(
     "resync",
-    prints="Resynced",
+    prints=Resynced,
     examples="""
 $ penstock resync web.orders --dry-run
 $ penstock resync web.orders
@@ -56,9 +55,7 @@ def resync(call: Call, keys: tuple[str, ...], every: bool, leave_own: bool, dry_
         dry_run=dry_run,
     )
     call.answer(
-        lambda: shapes.Resynced(
-            dry_run=dry_run, in_sync=done.in_sync, tables=tuple(map(shapes.ResyncedTable.of, done.tables))
-        ),
+        lambda: done,
         lambda screen: _text(screen, done),
     )
     if any(one.problem for one in done.tables):

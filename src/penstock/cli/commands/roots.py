@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import click
 
-from penstock.cli import shapes
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import group
 from penstock.cli.rendering.columns import Cell, Row, columns
@@ -14,13 +13,14 @@ from penstock.cli.rendering.screen import Screen, printable
 from penstock.lake.answers import About
 from penstock.lake.calls import ChangeRoots
 from penstock.lake.root_maps import MappedRoots, map_root, unmap_root
+from penstock.storage.moved_roots import MovedRoot
 
 missing_ok_option = click.option(
     "--missing-ok", is_flag=True, help="Do it though files of tables are not there."
 )
 
 
-@group("root", prints="Roots", examples="$ penstock root add s3://bucket/sales\n$ penstock root")
+@group("root", prints=About, examples="$ penstock root add s3://bucket/sales\n$ penstock root")
 @click.pass_context
 def root(ctx: click.Context) -> None:
     """List, add and remove the places where tables may be.
@@ -33,14 +33,14 @@ def root(ctx: click.Context) -> None:
         _say(call, call.open().about)
 
 
-@root.command("list", prints="Roots", examples="$ penstock root list")
+@root.command("list", prints=About, examples="$ penstock root list")
 @pass_call
 def root_list(call: Call) -> None:
     """List the places where tables may be."""
     _say(call, call.open().about)
 
 
-@root.command("add", prints="Roots", examples="$ penstock root add s3://bucket/exports s3://bucket/archive")
+@root.command("add", prints=About, examples="$ penstock root add s3://bucket/exports s3://bucket/archive")
 @click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
 @pass_call
 def root_add(call: Call, locations: tuple[str, ...]) -> None:
@@ -48,7 +48,7 @@ def root_add(call: Call, locations: tuple[str, ...]) -> None:
     _say(call, call.open().do(ChangeRoots(add=locations)))
 
 
-@root.command("remove", prints="Roots", examples="$ penstock root remove s3://bucket/archive")
+@root.command("remove", prints=About, examples="$ penstock root remove s3://bucket/archive")
 @click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
 @pass_call
 def root_remove(call: Call, locations: tuple[str, ...]) -> None:
@@ -56,7 +56,7 @@ def root_remove(call: Call, locations: tuple[str, ...]) -> None:
     _say(call, call.open().do(ChangeRoots(remove=locations)))
 
 
-@root.command("map", prints="MappedRoots", examples="$ penstock root map s3://lake s3://lake-eu")
+@root.command("map", prints=MappedRoots, examples="$ penstock root map s3://lake s3://lake-eu")
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
 @missing_ok_option
@@ -74,7 +74,7 @@ def root_map(call: Call, old: str, new: str, missing_ok: bool) -> None:
     _say_mapped(call, map_root(_source(call), old, new, allow_missing=missing_ok, author=call.who))
 
 
-@root.command("unmap", prints="MappedRoots", examples="$ penstock root unmap s3://lake-eu")
+@root.command("unmap", prints=MappedRoots, examples="$ penstock root unmap s3://lake-eu")
 @click.argument("location", metavar="LOCATION")
 @missing_ok_option
 @pass_call
@@ -93,7 +93,7 @@ def _source(call: Call) -> str:
 
 
 def _say_mapped(call: Call, made: MappedRoots) -> None:
-    call.answer(lambda: shapes.MappedRoots.of(made), lambda screen: _mapped(screen, made))
+    call.answer(lambda: made, lambda screen: _mapped(screen, made))
 
 
 def _mapped(screen: Screen, made: MappedRoots) -> Iterator[str]:
@@ -108,7 +108,7 @@ def _mapped(screen: Screen, made: MappedRoots) -> Iterator[str]:
 
 
 def _say(call: Call, about: About) -> None:
-    call.answer(lambda: shapes.Roots.of(about), lambda screen: _listing(screen, about))
+    call.answer(lambda: about, lambda screen: _listing(screen, about))
 
 
 def _listing(screen: Screen, about: About) -> Iterator[str]:
@@ -119,5 +119,11 @@ def _listing(screen: Screen, about: About) -> Iterator[str]:
         for place in about.roots
     ]
     yield from columns(screen, rows)
-    for one in shapes.MovedRoot.all_of(about.moved_roots):
-        yield f"files below {printable(one.old)} are at {printable(one.new)}"
+    yield from moved_files(about.moved_roots)
+
+
+def moved_files(moved_roots: Iterable[MovedRoot]) -> Iterator[str]:
+    """Where files are that were moved; nothing of those that are back."""
+    for root in moved_roots:
+        if root.old != root.new:
+            yield f"files below {printable(root.old)} are at {printable(root.new)}"

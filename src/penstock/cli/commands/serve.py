@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
 import click
 import msgspec
 
-from penstock.cli import shapes
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command
 from penstock.cli.rendering.screen import Screen
@@ -71,9 +70,20 @@ def _limit_options(f: F) -> F:
     return f
 
 
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that answers requests."""
+
+    lake: str
+    """The lake that it serves, without secrets."""
+    url: str
+    """Where it is."""
+    workers: int
+    """How many processes serve."""
+
+
 @command(
     "serve",
-    prints="Server",
+    prints=Server,
     examples="""
 $ penstock serve --dev --port 0 &
 $ penstock serve --lake ./lake --port 0 --workers 2 --request-timeout-s 60 &
@@ -207,8 +217,8 @@ def _range(name: str) -> str:
 def _announce(call: Call, place: str, url: str, serving: Serving) -> None:
     """Say that it serves, in one line: whoever waits for it reads a line, since the output goes on."""
     if call.json:
-        shape = shapes.Server(lake=place, url=url, workers=serving.workers)
-        print(msgspec.json.encode(shape).decode(), flush=True)
+        answer = Server(lake=place, url=url, workers=serving.workers)
+        print(msgspec.json.encode(answer).decode(), flush=True)
         return
     everywhere = " to every network of this machine, here" if serving.host in ("0.0.0.0", "::") else ""
     where = Screen.of(sys.stdout).paint(url, "strong")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from penstock.cli import contents, shapes
+from penstock.cli import contents
+from penstock.cli.answers import ChangedCommit, Page
 from penstock.cli.call import Call, pass_call
 from penstock.cli.commands.references import names_at
 from penstock.cli.completions import complete_key
@@ -29,6 +30,7 @@ from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.via import changes_of, if_readable
 from penstock.errors import InvalidContent
+from penstock.lake.answers import Entry
 from penstock.lake.lake import Lake
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent, Namespace
@@ -40,7 +42,7 @@ CONTENT_FILE_MAX_BYTES = 64 * 1024 * 1024
 
 @command(
     "tables",
-    prints="Entries",
+    prints=Page[Entry],
     examples="""
 $ penstock tables
 $ penstock tables sales --ref main~1
@@ -71,8 +73,7 @@ def list_entries(
     after: str | None,
 ) -> None:
     """Answer with a page of what is at a commit."""
-    lake = call.open()
-    snapshot = lake.at(ref)
+    snapshot = call.open().at(ref)
     entries = (entry for entry in snapshot.entries(prefix, after=after) if wanted(entry[1]))
     found = list(islice(entries, limit + 1))
     page = found[:limit]
@@ -86,12 +87,7 @@ def list_entries(
             yield screen.spell(f"… more with --after {printable(following)}")
 
     call.answer(
-        lambda: shapes.Entries(
-            ref=ref or lake.default_branch,
-            commit=snapshot.id,
-            entries=tuple(shapes.Entry.of(key, content) for key, content in page),
-            next=following,
-        ),
+        lambda: Page.of((Entry(key, content) for key, content in page), following),
         text,
     )
 
@@ -104,16 +100,16 @@ def say_committed(call: Call, lake: Lake, commit: Commit, branch: str) -> None:
         yield f"committed {screen.paint(short(commit.id), 'id')} to {screen.paint(branch, 'name')}"
         yield from changes(screen, made or [])
 
-    def shape() -> shapes.ChangedCommit:
+    def details() -> ChangedCommit:
         names = if_readable(lambda: names_at(lake)) or {}
-        return shapes.ChangedCommit.build(commit, made, names.get(commit.id, ()))
+        return ChangedCommit.build(commit, made, names.get(commit.id, ()))
 
-    call.answer(shape, text)
+    call.answer(details, text)
 
 
 @command(
     "put",
-    prints="ChangedCommit",
+    prints=ChangedCommit,
     examples="""
 $ penstock put sales.orders --type iceberg metadata_location=s3://bucket/orders/v1.json
 $ penstock put sales.orders --type iceberg metadata_location=s3://bucket/orders/v2.json --base main -m load
@@ -197,7 +193,7 @@ def _checked(data: bytes) -> bytes:
 
 @command(
     "delete",
-    prints="ChangedCommit",
+    prints=ChangedCommit,
     examples="$ penstock delete sales.old -m 'not needed any more'",
 )
 @key_argument

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 import click
+import msgspec
 
-from penstock.cli import shapes
+from penstock.cli.answers import Page
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import group
 from penstock.cli.rendering.columns import Cell, Row, columns
@@ -20,9 +21,21 @@ from penstock.model.names import parse_time
 from penstock.model.tokens import Token
 
 
+class NewToken(Token, frozen=True, kw_only=True):
+    """A token that was just created."""
+
+    token: str
+    """The token itself, which is not shown again."""
+
+
+def _without_hash(token: Token) -> Token:
+    """A token as it is printed: output ends up in logs, where not even a hash of a secret has to be."""
+    return msgspec.structs.replace(token, secret_hash=b"")
+
+
 @group(
     "token",
-    prints="Tokens",
+    prints=Page[Token],
     examples="$ penstock token create etl --grant read --grant 'write:dev/*'\n$ penstock token",
 )
 @click.pass_context
@@ -36,7 +49,7 @@ def token(ctx: click.Context) -> None:
         _list(ctx.ensure_object(Call))
 
 
-@token.command("list", prints="Tokens", examples="$ penstock token list")
+@token.command("list", prints=Page[Token], examples="$ penstock token list")
 @pass_call
 def token_list(call: Call) -> None:
     """List tokens: whom they are for and what they allow. Nobody can show their secrets."""
@@ -45,7 +58,7 @@ def token_list(call: Call) -> None:
 
 def _list(call: Call) -> None:
     found = sorted(call.open().tokens(), key=lambda one: (one.name, one.created))
-    call.answer(lambda: shapes.Tokens.of(found), lambda screen: _listing(screen, found))
+    call.answer(lambda: Page.of(map(_without_hash, found)), lambda screen: _listing(screen, found))
 
 
 def _listing(screen: Screen, found: Sequence[Token]) -> Iterator[str]:
@@ -74,7 +87,7 @@ def _end(screen: Screen, one: Token) -> Cell:
 
 @token.command(
     "create",
-    prints="NewToken",
+    prints=NewToken,
     examples="""
 $ penstock token create dashboards --grant read:main --expires 90d
 $ penstock token create sales-job --grant 'read:main:sales.*' --grant 'write:dev/*:sales.*'
@@ -117,7 +130,7 @@ def token_create(
     if replaces is not None:
         call.note(f"revoke the old token when nobody uses it any more: penstock token revoke {replaces}")
     call.note("keep this token now; it is not shown again. Clients take it from PENSTOCK_TOKEN")
-    call.answer(lambda: shapes.NewToken.build(made, text), lambda _: [text])
+    call.answer(lambda: NewToken(**msgspec.structs.asdict(_without_hash(made)), token=text), lambda _: [text])
 
 
 def _moment(text: str) -> datetime:
@@ -134,7 +147,7 @@ def _moment(text: str) -> datetime:
         ) from None
 
 
-@token.command("revoke", prints="Token", examples="$ penstock token revoke dashboards")
+@token.command("revoke", prints=Token, examples="$ penstock token revoke dashboards")
 @click.argument("which", metavar="TOKEN")
 @pass_call
 def token_revoke(call: Call, which: str) -> None:
@@ -145,7 +158,7 @@ def token_revoke(call: Call, which: str) -> None:
     lake = call.open()
     gone = lake.revoke_token(_id(lake, which))
     call.answer(
-        lambda: shapes.Token.of(gone),
+        lambda: _without_hash(gone),
         lambda screen: [
             f"revoked token {screen.paint(gone.id, 'id')} of {screen.paint(printable(gone.name), 'name')}"
         ],

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import click
+import msgspec
 
+from penstock.cli.answers import Page
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_branch, offering
 from penstock.cli.declaration import group
@@ -16,7 +18,6 @@ from penstock.cli.rendering.contents import changes
 from penstock.cli.rendering.history import short, title
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import ago
-from penstock.cli.shapes import Transaction, TransactionDetails, Transactions
 from penstock.errors import (
     ConflictError,
     RequestError,
@@ -25,7 +26,7 @@ from penstock.errors import (
 )
 from penstock.lake.answers import Difference
 from penstock.lake.lake import Lake
-from penstock.lake.transactions.answers import TransactionInfo
+from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded
 from penstock.lake.transactions.calls import GetTransaction
 from penstock.lake.transactions.steps import changes_of, steps_of
 from penstock.model.commits import Commit
@@ -40,7 +41,16 @@ SHOWN_MAX = 20
 _STYLES = {TransactionState.COMMITTED: "good", TransactionState.ABORTED: "bad"}
 
 
-@group("tx", prints="Transactions", examples="$ penstock tx")
+class TransactionDetails(TransactionInfo, frozen=True, kw_only=True):
+    """A transaction, with what it has done."""
+
+    steps: tuple[Commit, ...]
+    """The commits that were made in it, newest first; none of one that was aborted."""
+    changes: tuple[Difference, ...]
+    """What it changes, or has changed where it landed."""
+
+
+@group("tx", prints=Page[TransactionInfo], examples="$ penstock tx")
 @click.pass_context
 def tx(ctx: click.Context) -> None:
     """List, show, commit and abort transactions.
@@ -54,7 +64,7 @@ def tx(ctx: click.Context) -> None:
 
 @tx.command(
     "list",
-    prints="Transactions",
+    prints=Page[TransactionInfo],
     examples="""
 $ penstock tx list
 $ penstock tx list --all --target main
@@ -80,7 +90,7 @@ def _ids(lake: Lake, start: str) -> list[str]:
 
 @tx.command(
     "show",
-    prints="TransactionDetails",
+    prints=TransactionDetails,
     examples="""
 $ python -c "import penstock; penstock.open('lake').transaction(id='3f2a9c10' * 4)"
 $ penstock tx show 3f2a9c10
@@ -97,14 +107,16 @@ def tx_show(call: Call, id: str) -> None:  # noqa: A002
     info = lake.do(GetTransaction(id=_transaction(lake, id), reads=True))
     steps, changed = steps_of(lake, info), changes_of(lake, info)
     call.answer(
-        lambda: TransactionDetails.build(info, steps, changed),
+        lambda: TransactionDetails(
+            **msgspec.structs.asdict(info), steps=tuple(steps), changes=tuple(changed)
+        ),
         lambda screen: chain(_shown(screen, info), _done(screen, info, steps, changed)),
     )
 
 
 @tx.command(
     "commit",
-    prints="Transaction",
+    prints=TransactionLanded,
     examples="""
 $ penstock tx commit 3f2a9c10
 """,
@@ -120,17 +132,17 @@ def tx_commit(call: Call, id: str, message: str | None) -> None:  # noqa: A002
     lake = call.open()
     found = lake.find_transaction(_transaction(lake, id))
     try:
-        info = found.land(message).info
+        landed = found.land(message)
     except (ConflictError, RequestError) as refused:
         if not isinstance(refused, TransactionOver) and found.info.state is TransactionState.ABORTED:
             refused.message += f"\n  {ABORTED.format(id=found.id[:ID_CHARS])}"
         raise
-    call.answer(lambda: Transaction.of(info), lambda screen: _shown(screen, info))
+    call.answer(lambda: landed, lambda screen: _shown(screen, landed.info))
 
 
 @tx.command(
     "abort",
-    prints="Transactions",
+    prints=Page[TransactionInfo],
     examples="""
 $ penstock tx abort --late
 """,
@@ -176,7 +188,7 @@ def _transaction(lake: Lake, text: str) -> str:
 
 def _say(call: Call, found: Sequence[TransactionInfo]) -> None:
     call.answer(
-        lambda: Transactions(transactions=tuple(map(Transaction.of, found))),
+        lambda: Page.of(found),
         lambda screen: _listing(screen, found),
     )
 

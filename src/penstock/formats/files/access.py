@@ -27,7 +27,7 @@ from penstock.formats.files.lake.calls import (
 )
 from penstock.formats.files.lake.care_calls import SweepFiles
 from penstock.lake import calls
-from penstock.lake.embedded import first
+from penstock.lake.handling import first
 from penstock.model.keys import Key
 from penstock.model.tokens import Role
 from penstock.server.access import writing

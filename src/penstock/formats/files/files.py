@@ -23,6 +23,8 @@ from penstock.model.encoding import ObjectId, decoder, digest, encode
 from penstock.model.keys import Key
 from penstock.model.objects import EMPTY_ROOT
 
+USAGE: Final = "a table of files, which has no rows of its own: its files are in .files"
+"""What is said of a table to who takes it for one of another format."""
 PATH_MAX_BYTES: Final = 1024
 ADDRESS_MAX_BYTES: Final = 1400
 CHECKSUM_MAX_CHARS: Final = 200

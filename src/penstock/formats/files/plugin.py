@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import PenstockError
 from penstock.formats.files.checking import FilesCheck
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import state_of
+from penstock.formats.files.files import USAGE, state_of
 from penstock.formats.files.format import FilesFormat
 from penstock.formats.files.intents import NAME
 from penstock.formats.files.lake.calls import CALLS
@@ -41,7 +41,7 @@ class FilesPlugin(FormatPlugin):
     name = NAME
     content_type = FilesTable.content_type
     calls = (*CALLS, *CARE_CALLS)
-    usage = "a table of files, which has no rows of its own: its files are in .files"
+    usage = USAGE
     sweep_call = SweepFiles
 
     @cached_property

@@ -17,6 +17,10 @@ from penstock.model.encoding import ObjectId, digest
 LINES: Final = "_penstock/"
 OWNER: Final = f"{LINES}owner.json"
 """The file that names the lake which decides the table's versions."""
+USAGE: Final = (
+    "a Lance table: use to_lance() or lake.lance(), and format='lance' in penstock.spark's read and write"
+)
+"""What is said of a table to who takes it for one of another format."""
 STAGING: Final = "_staging/"
 MERGE: Final = "merge"
 """How the names begin under which merges stage manifests, below that."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.calls import CALLS
 from penstock.formats.lance.lake.installed import require_lance
-from penstock.formats.lance.names import OWNER
+from penstock.formats.lance.names import OWNER, USAGE
 from penstock.formats.plugin import Flaws, NeededFolder, PublishingPlugin, Rows, RowSource, WorkerTable
 from penstock.kernel.format import Format
 from penstock.kernel.fsck import Damage
@@ -40,9 +40,7 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
     name = "lance"
     content_type = LanceTable.content_type
     calls = CALLS
-    usage = (
-        "a Lance table: use to_lance() or lake.lance(), and format='lance' in penstock.spark's read and write"
-    )
+    usage = USAGE
     folder_notes = (OWNER,)
 
     @cached_property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Collection
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -18,7 +18,6 @@ from penstock.kernel.objects import Objects
 from penstock.lake.audits.asking import Found, ask
 from penstock.lake.audits.queries import Query
 from penstock.lake.audits.rows import TableRows, no_rows, proposed_table
-from penstock.lake.embedded import Embedded
 from penstock.lake.plugins import find_plugin
 from penstock.model.content import AnyContent
 from penstock.model.decoders import json_decoder, msgpack_decoder
@@ -29,6 +28,9 @@ from penstock.processes.pool import ProcessPool
 from penstock.storage.moved_roots import MovedRoot, MovedRoots
 from penstock.storage.places import Places
 from penstock.stores.port import Store
+
+if TYPE_CHECKING:
+    from penstock.lake.embedded import Embedded
 
 FUNCTION: Final = "penstock.lake.audits.row_work:run"
 MEMORY_SHARE: Final = 2

@@ -63,7 +63,7 @@ def proposed_table(lake: Embedded, proposal: Proposal, key: Key) -> tuple[AnyCon
     content = proposal.get(key)
     if content is None:
         raise KeyNotFound(f"there would be no '{key}' on '{proposal.branch}'", key=str(key))
-    if (plugin := lake.managing(content)) is None:
+    if (plugin := lake.find_plugin(content)) is None:
         raise no_rows(key, content)
     return content, plugin
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from heapq import merge
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import msgspec
@@ -17,7 +17,7 @@ from penstock.kernel.conflict import content_of
 from penstock.kernel.state import prefix_end
 from penstock.kernel.transactions import Known, Transactions
 from penstock.lake.call import Call, Said
-from penstock.lake.embedded import Embedded, commit_meta, first
+from penstock.lake.handling import commit_meta, first
 from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded
 from penstock.lake.transactions.calls import (
     AbortTransaction,
@@ -35,6 +35,9 @@ from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
 from penstock.model.reads import Read
 from penstock.model.transactions import TEXT_MAX_CHARS, Transaction, check_transaction_id
+
+if TYPE_CHECKING:
+    from penstock.lake.embedded import Embedded
 
 logger = logging.getLogger("penstock")
 

@@ -9,18 +9,9 @@ import click
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import branch_option, command, group, ref_option
 from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.shapes import Shape
+from penstock.model.commits import Commit
 from penstock.model.keys import Key
-from penstock_journal.calls import AppendLines, ReadJournal
-
-
-class Appended(Shape, frozen=True, kw_only=True):
-    commit: str
-
-
-class Lines(Shape, frozen=True, kw_only=True):
-    version: int
-    lines: tuple[str, ...]
+from penstock_journal.calls import AppendLines, Journal, ReadJournal
 
 
 @group("journal", examples="$ penstock journal append diary 'It rained.'\n$ penstock journal show diary")
@@ -28,7 +19,7 @@ def journal() -> None:
     """Write and read journals."""
 
 
-@command("append")
+@command("append", prints=Commit)
 @click.argument("key")
 @click.argument("text")
 @branch_option
@@ -36,10 +27,10 @@ def journal() -> None:
 def append(call: Call, key: str, text: str, branch: str | None) -> None:
     """Add a line to a journal."""
     commit = call.open().do(AppendLines(key=Key.parse(key), lines=(text,), branch=branch))
-    call.answer(lambda: Appended(commit=commit.id), lambda _: [f"appended to {printable(key)}"])
+    call.answer(lambda: commit, lambda _: [f"appended to {printable(key)}"])
 
 
-@command("show")
+@command("show", prints=Journal)
 @click.argument("key")
 @ref_option
 @pass_call
@@ -50,7 +41,7 @@ def show(call: Call, key: str, ref: str | None) -> None:
     def text(_: Screen) -> Iterator[str]:
         yield from map(printable, found.lines)
 
-    call.answer(lambda: Lines(version=found.version, lines=found.lines), text)
+    call.answer(lambda: found, text)
 
 
 journal.add_command(append)

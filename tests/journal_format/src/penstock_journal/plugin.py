@@ -11,7 +11,7 @@ from penstock.formats.plugin import Flaws, FormatPlugin, Rows, WorkerTable
 from penstock.kernel.objects import Objects
 from penstock.lake.asked import asked
 from penstock.lake.call import Call
-from penstock.lake.embedded import commit_meta
+from penstock.lake.handling import commit_meta
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key

@@ -29,7 +29,8 @@ class JournalCli(FormatCli):
 
 def _check_texts(lake: Lake) -> Finding:
     assert isinstance(lake.catalogue, Embedded)
-    missing = [key for key, _ in lake.catalogue.plugin(JournalPlugin).texts.missing()]
+    plugin = next(one for one in lake.catalogue.plugins if isinstance(one, JournalPlugin))
+    missing = [key for key, _ in plugin.texts.missing()]
     if missing:
         return Finding("warning", f"not published: {', '.join(missing)}", "open the lake to publish them")
     return Finding("ok", "the newest version of every journal is published")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from penstock.cli import shapes
+from penstock.cli.answers import Page
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_key
 from penstock.cli.declaration import (
@@ -23,12 +23,13 @@ from penstock.cli.rendering.times import counted
 from penstock.errors import PenstockError
 from penstock.formats.delta.cli.reading import delta_cat, delta_log
 from penstock.formats.delta.cli.recovery import delta_recover
-from penstock.formats.delta.lake.answers import TableMade, TableStatus, WrittenFile
+from penstock.formats.delta.lake.answers import CleanedLog, TableMade, TableStatus, WrittenFile
+from penstock.lake.answers import Ratified
 
 
 @group(
     "delta",
-    prints="DeltaStatuses",
+    prints=Page[TableStatus],
     examples="$ penstock delta",
 )
 @click.pass_context
@@ -54,7 +55,7 @@ sole_writer_option = click.option(
 
 @delta.command(
     "create",
-    prints="DeltaTable",
+    prints=TableMade,
     examples="""
 $ penstock delta create web.orders day:date customer:string amount:double --partition-by day
 $ penstock delta create web.visits page:string seconds:double --location ./lake/warehouse/visits
@@ -122,7 +123,7 @@ def _properties(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-@delta.command("release", prints="DeltaTable", examples="$ penstock delta release web.visits")
+@delta.command("release", prints=TableMade, examples="$ penstock delta release web.visits")
 @key_argument
 @message_option
 @key_option
@@ -140,7 +141,7 @@ def delta_release(call: Call, key: str, message: str | None, idempotency_key: st
 
 @delta.command(
     "adopt",
-    prints="DeltaTable",
+    prints=TableMade,
     examples="$ penstock delta adopt ./lake/warehouse/visits --table web.visits",
 )
 @click.argument("path", metavar="PATH")
@@ -189,14 +190,14 @@ def _say_made(call: Call, made: TableMade, done: str) -> None:
             yield f"{done} {name} with version {made.version} (commit {commit})"
         yield f"  {place}"
 
-    call.answer(lambda: shapes.DeltaTable.of(made), text)
+    call.answer(lambda: made, text)
 
 
 # -- publishing --------------------------------------------------------------------------------------------
 
 
 @delta.command(
-    "status", prints="DeltaStatuses", examples="$ penstock delta status\n$ penstock delta status --json"
+    "status", prints=Page[TableStatus], examples="$ penstock delta status\n$ penstock delta status --json"
 )
 @click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
 @pass_call
@@ -207,7 +208,7 @@ def delta_status(call: Call, key: str | None) -> None:
 
 def _say_status(call: Call, found: Sequence[TableStatus]) -> None:
     call.answer(
-        lambda: shapes.DeltaStatuses(tables=tuple(map(shapes.DeltaStatus.of, found))),
+        lambda: Page.of(found),
         lambda screen: _statuses(screen, found),
     )
 
@@ -229,7 +230,7 @@ def _statuses(screen: Screen, found: Sequence[TableStatus]) -> Iterator[str]:
 
 @delta.command(
     "publish",
-    prints="DeltaPublished",
+    prints=Page[TableStatus],
     examples="$ penstock delta publish\n$ penstock delta publish web.orders",
 )
 @click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
@@ -247,7 +248,7 @@ def delta_publish(call: Call, key: str | None) -> None:
         problems = [one for _, one in lake.delta.publish_each() if isinstance(one, PenstockError)]
     found = lake.delta.status(key)
     call.answer(
-        lambda: shapes.DeltaPublished(tables=tuple(map(shapes.DeltaStatus.of, found))),
+        lambda: Page.of(found),
         lambda screen: _statuses(screen, found),
     )
     for one in problems[1:]:
@@ -259,7 +260,7 @@ def delta_publish(call: Call, key: str | None) -> None:
 # -- looking after the log ---------------------------------------------------------------------------------
 
 
-@delta.command("checkpoint", prints="DeltaFile", examples="$ penstock delta checkpoint web.orders")
+@delta.command("checkpoint", prints=WrittenFile, examples="$ penstock delta checkpoint web.orders")
 @key_argument
 @pass_call
 def delta_checkpoint(call: Call, key: str) -> None:
@@ -267,7 +268,7 @@ def delta_checkpoint(call: Call, key: str) -> None:
     _say_written(call, call.open().delta.checkpoint(key), "there is a checkpoint of")
 
 
-@delta.command("compact-log", prints="DeltaFile", examples="$ penstock delta compact-log web.orders")
+@delta.command("compact-log", prints=WrittenFile, examples="$ penstock delta compact-log web.orders")
 @key_argument
 @click.option(
     "--first", type=int, metavar="VERSION", help="Begin with this one. [the one after the newest checkpoint]"
@@ -283,12 +284,10 @@ def _say_written(call: Call, written: WrittenFile, nothing: str) -> None:
     def text(_: Screen) -> Iterator[str]:
         yield f"wrote {written.name}" if written.name else f"{nothing} version {written.version}"
 
-    call.answer(
-        lambda: shapes.DeltaFile(key=str(written.key), version=written.version, name=written.name), text
-    )
+    call.answer(lambda: written, text)
 
 
-@delta.command("repair", prints="DeltaRepaired", examples="$ penstock delta repair web.orders")
+@delta.command("repair", prints=Ratified | None, examples="$ penstock delta repair web.orders")
 @key_argument
 @branch_option
 @message_option
@@ -310,11 +309,10 @@ def delta_repair(call: Call, key: str, branch: str | None, message: str | None) 
             commit = screen.paint(short(done.commit.id), "id")
             yield f"repaired {name} with version {done.version} (commit {commit})"
 
-    version = None if done is None else done.version
-    call.answer(lambda: shapes.DeltaRepaired(key=key, version=version), text)
+    call.answer(lambda: done, text)
 
 
-@delta.command("clean-log", prints="DeltaCleaned", examples="$ penstock delta clean-log web.orders --dry-run")
+@delta.command("clean-log", prints=CleanedLog, examples="$ penstock delta clean-log web.orders --dry-run")
 @key_argument
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @pass_call
@@ -331,7 +329,7 @@ def delta_clean_log(call: Call, key: str, dry_run: bool) -> None:
         yield f"{word} {counted(len(cleaned.names), 'file')} of {screen.paint(printable(key), 'strong')}"
         yield from (f"  {printable(name)}" for name in cleaned.names)
 
-    call.answer(lambda: shapes.DeltaCleaned(key=str(cleaned.key), names=cleaned.names, dry_run=dry_run), text)
+    call.answer(lambda: cleaned, text)
 
 
 delta.add_command(delta_log)

@@ -6,19 +6,34 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
+import msgspec
 
-from penstock.cli import shapes
+from penstock.cli.answers import Page
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command, key_argument, limit_option, ref_option
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import ago
+from penstock.formats.delta.lake.snapshot import PastVersion
 
 LOG_LIMIT = 20
 ROWS_LIMIT = 20
 
 
-@command("log", prints="DeltaLog", examples="$ penstock delta log web.orders")
+class DeltaRows(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of a Delta table."""
+
+    key: str
+    """The key."""
+    version: int
+    """The version that was read."""
+    columns: tuple[str, ...]
+    """The names of the columns."""
+    rows: tuple[dict[str, Any], ...]
+    """The rows, each by column. What JSON has no word for is text."""
+
+
+@command("log", prints=Page[PastVersion], examples="$ penstock delta log web.orders")
 @key_argument
 @ref_option
 @limit_option(LOG_LIMIT)
@@ -40,12 +55,12 @@ def delta_log(call: Call, key: str, ref: str | None, limit: int) -> None:
         ]
         yield from columns(screen, rows, flexible=1)
 
-    call.answer(lambda: shapes.DeltaLog(key=key, versions=tuple(map(shapes.DeltaVersion.of, found))), text)
+    call.answer(lambda: Page.of(found), text)
 
 
 @command(
     "cat",
-    prints="DeltaRows",
+    prints=DeltaRows,
     examples="""
 $ penstock delta cat web.orders
 $ penstock delta cat web.orders --where 'amount > 10' --columns day,amount
@@ -74,7 +89,7 @@ def delta_cat(
     reader = snapshot.to_batches(chosen, where)
     header, rows = tuple(reader.schema.names), _first_rows(reader, limit)
     call.answer(
-        lambda: shapes.DeltaRows(
+        lambda: DeltaRows(
             key=key,
             version=snapshot.version,
             columns=header,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from penstock.cli import shapes
+from penstock.cli.answers import Page
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_key
 from penstock.cli.declaration import command
@@ -20,7 +20,7 @@ from penstock.model.keys import Key
 
 @command(
     "recover",
-    prints="DeltaRecovery",
+    prints=Page[RecoveredTable],
     examples="""
 $ penstock root add ./lake/warehouse --lake ./other
 $ penstock delta recover ./lake/warehouse/visits --any --prefix web --lake ./other
@@ -83,17 +83,7 @@ def _named_lake(path: str) -> str:
 
 
 def _say_recovered(call: Call, found: Sequence[RecoveredTable]) -> None:
-    def shape() -> shapes.DeltaRecovery:
-        return shapes.DeltaRecovery(
-            tables=tuple(
-                shapes.DeltaRecovered(
-                    key=str(one.key), location=one.location, version=one.version, doubtful=one.doubtful
-                )
-                for one in found
-            )
-        )
-
-    call.answer(shape, lambda screen: _recovered(screen, found))
+    call.answer(lambda: Page.of(found), lambda screen: _recovered(screen, found))
 
 
 def _recovered(screen: Screen, found: Sequence[RecoveredTable]) -> Iterator[str]:

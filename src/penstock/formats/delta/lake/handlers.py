@@ -44,7 +44,7 @@ from penstock.kernel.table_horizons import find_horizon
 from penstock.lake.answers import Ratified, RatifiedTable
 from penstock.lake.asked import asked
 from penstock.lake.call import Call, Said
-from penstock.lake.embedded import Embedded, commit_meta, first
+from penstock.lake.handling import commit_meta, first
 from penstock.lake.table_places import check_apart, check_new_place
 from penstock.lake.table_writing import EXISTS
 from penstock.model.commits import Commit
@@ -56,6 +56,7 @@ from penstock.storage.locations import normalise
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.parts import DeltaParts
+    from penstock.lake.embedded import Embedded
 
 
 VERSION_MAX: Final = 2**63 - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 from uuid import UUID
 
 from penstock.errors import InvalidRequest, PenstockError, Unavailable
@@ -44,6 +44,7 @@ from penstock.formats.delta.protocol.clustering import CLUSTERING, cluster_by, f
 from penstock.formats.rows.schema import parse_schema
 from penstock.lake import calls
 from penstock.lake.answers import Ratified
+from penstock.lake.call import WriteOptions
 from penstock.lake.row_input import ROWS, rows_of, schema_text
 from penstock.lake.table import Table
 from penstock.model.keys import Key
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from penstock.lake.lake import Lake
 
 
-class Wanted(TypedDict, total=False):
+class NewTable(WriteOptions, total=False):
     """What can be said of a table that is to be created."""
 
     partition_by: str | Sequence[str] | None
@@ -64,9 +65,6 @@ class Wanted(TypedDict, total=False):
     location: str | os.PathLike[str] | None
     sole_writer: bool
     branch: str | None
-    message: str | None
-    author: str | None
-    idempotency_key: str | None
 
 
 class DeltaTables:
@@ -81,48 +79,26 @@ class DeltaTables:
         *,
         schema: Any = None,
         data: Any = None,
-        partition_by: str | Sequence[str] | None = None,
-        cluster_by: str | Sequence[str] | None = None,
-        properties: Mapping[str, str] | None = None,
-        description: str = "",
-        location: str | os.PathLike[str] | None = None,
-        sole_writer: bool = False,
-        branch: str | None = None,
-        message: str | None = None,
-        author: str | None = None,
-        idempotency_key: str | None = None,
+        **wanted: Unpack[NewTable],
     ) -> Table:
         """Create a table, at a place of its own or at a ``location``, with ``data`` in it if that is given.
 
         ``schema`` is Arrow's, or Delta's as a value or as JSON; without it, the one of ``data``. Table and
-        data come in one commit, as the table's first version: nobody sees it without them. A table that is
-        not partitioned may be clustered by some columns: engines that cluster files do that by them.
+        data come in one commit, as the table's first version: nobody sees it without them. ``NewTable`` has
+        what else can be said: ``partition_by``, ``properties``, ``location``, ``branch`` and others.
         """
         rows = None if data is None else rows_of(data)
         text = schema_text(rows if schema is None else schema)
-        call = self._creation(
-            key,
-            text,
-            partition_by=partition_by,
-            cluster_by=cluster_by,
-            properties=properties,
-            description=description,
-            location=location,
-            sole_writer=sole_writer,
-            branch=branch,
-            message=message,
-            author=author,
-            idempotency_key=idempotency_key,
-        )
+        call = self._creation(key, text, **wanted)
         if rows is None:
             made = self._lake.do(call)
         else:
             _check_fit(rows, text)
             self._lake.begin_write()
             made = create_with(self._lake, call, rows)
-        return self._lake.table(made.key, branch)
+        return self._lake.table(made.key, call.branch)
 
-    def create_filled(self, key: str | Key, data: Any, **wanted: Unpack[Wanted]) -> TableMade:
+    def create_filled(self, key: str | Key, data: Any, **wanted: Unpack[NewTable]) -> TableMade:
         """Create a table with rows in it, and tell which commit did; takes what ``create`` takes."""
         rows = rows_of(data)
         text = schema_text(rows)
@@ -130,14 +106,16 @@ class DeltaTables:
         self._lake.begin_write()
         return create_with(self._lake, self._creation(key, text, **wanted), rows)
 
-    def create_empty(self, key: str | Key, schema: Any, **wanted: Unpack[Wanted]) -> TableMade:
+    def create_empty(self, key: str | Key, schema: Any, **wanted: Unpack[NewTable]) -> TableMade:
         """Create a table with nothing in it, and tell which commit did; takes what ``create`` takes.
 
         Under an ``idempotency_key`` that is the first one, however often it is asked for.
         """
         return self._lake.do(self._creation(key, schema_text(schema), **wanted))
 
-    def _creation(self, key: str | Key, schema: str, **wanted: Unpack[Wanted]) -> CreateTable:
+    def _creation(self, key: str | Key, schema: str, **wanted: Unpack[NewTable]) -> CreateTable:
+        if unknown := wanted.keys() - NewTable.__annotations__.keys():
+            raise TypeError(f"a table is not created with {', '.join(map(repr, sorted(unknown)))}")
         partition_by, location = wanted.get("partition_by") or (), wanted.get("location")
         columns = wanted.get("cluster_by") or ()
         actions, features = _clustered(schema, (columns,) if isinstance(columns, str) else columns)

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING
 
 import click
+import msgspec
 
+from penstock.cli.answers import Page
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command, group, limit_option, ref_option
 from penstock.cli.rendering.columns import Cell, Row, columns
@@ -18,20 +20,11 @@ from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import ago, counted, iso, size
 from penstock.formats.files.cli.fetching import files_export, files_get
 from penstock.formats.files.cli.places import complete_path, files_at, missing, place_of
-from penstock.formats.files.cli.shapes import (
-    FileBytes,
-    FilesAmount,
-    FilesAmounts,
-    FilesListing,
-    FilesTable,
-    FilesTables,
-    StoredFile,
-)
 from penstock.formats.files.cli.writing import files_cp, files_mv, files_put, files_rm
-from penstock.formats.files.content import FilesTable as FilesContent
-from penstock.formats.files.files import is_managed, state_of
-from penstock.formats.files.lake.answers import FileEntry, FilesTotal
-from penstock.formats.files.lake.calls import ListFiles
+from penstock.formats.files.content import FilesTable
+from penstock.formats.files.files import is_managed
+from penstock.formats.files.lake.answers import FileEntry, FilesAbout, FilesTotal
+from penstock.formats.files.lake.calls import GetFilesTable, ListFiles
 from penstock.formats.files.lake.paths import FilesPath
 from penstock.lake.calls import Resolve
 
@@ -43,9 +36,31 @@ CHUNK_BYTES = 1024 * 1024
 _RANGE = re.compile(r"(-?\d*):(-?\d*)")
 
 
+class FileBytes(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes of a file."""
+
+    key: str
+    """The key."""
+    path: str
+    """In the table."""
+    start: int
+    """The first byte that is here."""
+    size: int
+    """How many bytes are here."""
+    base64: str
+    """The bytes."""
+
+
+class FilesAmount(FilesTotal, frozen=True, kw_only=True):
+    """How much there is in a table, folder or file."""
+
+    path: str
+    """In the table; of a folder with a slash at its end, empty for the whole table."""
+
+
 @group(
     "files",
-    prints="FilesTables",
+    prints=Page[FilesAbout],
     examples="""
 $ echo day,amount > mon.csv
 $ penstock files put mon.csv raw.visits/day=1/
@@ -67,48 +82,31 @@ def files(ctx: click.Context) -> None:
 
 def _tables(call: Call) -> None:
     lake = call.open()
-    found = [
-        (str(key), state_of(content))
-        for key, content in lake.at().entries()
-        if isinstance(content, FilesContent) and is_managed(content)
-    ]
+    at = lake.at()
+    keys = [key for key, one in at.entries() if isinstance(one, FilesTable) and is_managed(one)]
+    found = [lake.do(GetFilesTable(key=key, at=at.id, via=at.via)) for key in keys]
 
     def text(screen: Screen) -> Iterator[str]:
         if not found:
             yield "no tables of files"
         rows: list[Row] = [
             [
-                Cell(printable(key), "strong"),
-                counted(state.files, "file"),
-                size(state.size),
-                printable(state.layout.format),
-                Cell(printable(", ".join(state.layout.partition_by)), "dim"),
+                Cell(printable(str(table.key)), "strong"),
+                counted(table.files, "file"),
+                size(table.size),
+                printable(table.layout.format),
+                Cell(printable(", ".join(table.layout.partition_by)), "dim"),
             ]
-            for key, state in found
+            for table in found
         ]
         yield from columns(screen, rows, flexible=0)
 
-    call.answer(
-        lambda: FilesTables(
-            ref=lake.default_branch,
-            tables=tuple(
-                FilesTable(
-                    table=key,
-                    files=state.files,
-                    size=state.size,
-                    format=state.layout.format,
-                    partition_by=state.layout.partition_by,
-                )
-                for key, state in found
-            ),
-        ),
-        text,
-    )
+    call.answer(lambda: Page.of(found), text)
 
 
 @command(
     "ls",
-    prints="FilesListing",
+    prints=Page[FileEntry],
     examples="""
 $ penstock files ls raw.visits
 $ penstock files ls -r raw.visits --ref main
@@ -145,13 +143,7 @@ def files_ls(call: Call, place: str, recursive: bool, ref: str | None, limit: in
             yield screen.spell(f"… more with --after {printable(following)}")
 
     call.answer(
-        lambda: FilesListing(
-            table=str(where.key),
-            ref=ref or lake.default_branch,
-            path=where.path,
-            files=tuple(map(StoredFile.of, page)),
-            next=following,
-        ),
+        lambda: Page.of(page, following),
         text,
     )
 
@@ -172,7 +164,7 @@ def _file(table: Files, where: FilesPath, ref: str | None) -> FileEntry:
     return table.stat(where.path)
 
 
-@command("stat", prints="StoredFile", examples="$ penstock files stat raw.visits/day=1/mon.csv")
+@command("stat", prints=FileEntry, examples="$ penstock files stat raw.visits/day=1/mon.csv")
 @click.argument("place", metavar="TABLE/PATH", shell_complete=complete_path)
 @ref_option
 @pass_call
@@ -191,7 +183,7 @@ def files_stat(call: Call, place: str, ref: str | None) -> None:
         ]
         yield from columns(screen, rows)
 
-    call.answer(lambda: StoredFile.of(found), text)
+    call.answer(lambda: found, text)
 
 
 def _range(ctx: click.Context, param: click.Parameter, value: str | None) -> slice:
@@ -203,7 +195,7 @@ def _range(ctx: click.Context, param: click.Parameter, value: str | None) -> sli
 
 @command(
     "cat",
-    prints="FileBytes",
+    prints=FileBytes,
     examples="""
 $ penstock files cat raw.visits/day=1/mon.csv
 $ penstock files cat raw.visits/day=1/mon.csv --range 0:3
@@ -234,7 +226,7 @@ def files_cat(call: Call, place: str, ref: str | None, part: slice) -> None:
         data = file.read(max(0, end - start))
     call.answer(
         lambda: FileBytes(
-            table=str(where.key),
+            key=str(where.key),
             path=where.path,
             start=start,
             size=len(data),
@@ -254,7 +246,7 @@ def _pour(file: IO[bytes], left: int) -> None:
 
 @command(
     "du",
-    prints="FilesAmounts",
+    prints=Page[FilesAmount],
     examples="""
 $ penstock files du raw.visits
 $ penstock files du raw.visits --folders
@@ -271,16 +263,16 @@ def files_du(call: Call, place: str, ref: str | None, folders: bool) -> None:
     below = [one.path for one in table.folder(where.prefix) if one.is_folder] if folders else []
     found, whole = [(path, table.total(path)) for path in below], table.total(where.prefix)
     if where.path and not whole.files:
-        _say_amounts(call, where, ref or lake.default_branch, [_single(_file(table, where, ref))])
+        _say_amounts(call, where, [_single(_file(table, where, ref))])
     else:
-        _say_amounts(call, where, ref or lake.default_branch, [*found, (where.prefix, whole)])
+        _say_amounts(call, where, [*found, (where.prefix, whole)])
 
 
 def _single(file: FileEntry) -> tuple[str, FilesTotal]:
     return file.path, FilesTotal(files=1, size=file.size)
 
 
-def _say_amounts(call: Call, where: FilesPath, ref: str, found: Sequence[tuple[str, FilesTotal]]) -> None:
+def _say_amounts(call: Call, where: FilesPath, found: Sequence[tuple[str, FilesTotal]]) -> None:
     def text(screen: Screen) -> Iterator[str]:
         rows: list[Row] = [
             [size(total.size), counted(total.files, "file"), Cell(printable(f"{where.key}/{path}"), "strong")]
@@ -289,11 +281,7 @@ def _say_amounts(call: Call, where: FilesPath, ref: str, found: Sequence[tuple[s
         yield from columns(screen, rows, flexible=-1)
 
     call.answer(
-        lambda: FilesAmounts(
-            table=str(where.key),
-            ref=ref,
-            amounts=tuple(FilesAmount(path=path, files=one.files, size=one.size) for path, one in found),
-        ),
+        lambda: Page.of(FilesAmount(path=path, files=one.files, size=one.size) for path, one in found),
         text,
     )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command, ref_option
@@ -15,7 +16,6 @@ from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import counted, size
 from penstock.errors import InvalidRequest
 from penstock.formats.files.cli.places import complete_path, files_at, missing, place_of
-from penstock.formats.files.cli.shapes import FilesFetched
 from penstock.formats.files.lake.answers import FilesTotal
 from penstock.formats.files.lake.paths import FilesPath
 
@@ -23,9 +23,24 @@ if TYPE_CHECKING:
     from penstock.formats.files.lake.table import Files
 
 
+class FilesFetched(msgspec.Struct, frozen=True, kw_only=True):
+    """Files that were written to this machine's disk."""
+
+    key: str
+    """The key."""
+    ref: str
+    """The revision that they are of."""
+    to: str
+    """The file or directory that has them now."""
+    files: int
+    """How many."""
+    size: int
+    """Of all of them, in bytes."""
+
+
 @command(
     "get",
-    prints="FilesFetched",
+    prints=FilesFetched,
     examples="""
 $ penstock files get raw.visits/day=2/mon.csv copy.csv
 $ penstock files get -r raw.visits/day=2/ second
@@ -62,7 +77,7 @@ def files_get(call: Call, place: str, target: Path | None, recursive: bool, ref:
 
 @command(
     "export",
-    prints="FilesFetched",
+    prints=FilesFetched,
     examples="$ penstock files export raw.visits exported --ref main~1",
 )
 @click.argument("place", metavar="TABLE[/PATH]", shell_complete=complete_path)
@@ -94,7 +109,7 @@ def _say(call: Call, where: FilesPath, to: Path, total: FilesTotal, ref: str) ->
 
     call.answer(
         lambda: FilesFetched(
-            table=str(where.key), ref=ref, to=str(to.absolute()), files=total.files, size=total.size
+            key=str(where.key), ref=ref, to=str(to.absolute()), files=total.files, size=total.size
         ),
         text,
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from penstock.cli.answers import Page
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_branch, complete_key, offering
 from penstock.cli.declaration import group
@@ -15,7 +16,6 @@ from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import ago
 from penstock.errors import JobNotFound
-from penstock.formats.files.cli.shapes import Job, Jobs
 from penstock.formats.files.lake.answers import JobInfo
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
@@ -23,7 +23,7 @@ from penstock.model.jobs import JobState
 _STYLES = {JobState.COMMITTED: "good", JobState.ABORTED: "bad"}
 
 
-@group("jobs", prints="Jobs", examples="$ penstock jobs")
+@group("jobs", prints=Page[JobInfo], examples="$ penstock jobs")
 @click.pass_context
 def jobs(ctx: click.Context) -> None:
     """List and abort jobs that write tables of files.
@@ -37,7 +37,7 @@ def jobs(ctx: click.Context) -> None:
 
 @jobs.command(
     "list",
-    prints="Jobs",
+    prints=Page[JobInfo],
     examples="""
 $ penstock jobs list
 $ penstock jobs list --all --table raw.visits --branch main
@@ -62,7 +62,7 @@ def _ids(lake: Lake, start: str) -> list[str]:
 
 @jobs.command(
     "abort",
-    prints="Jobs",
+    prints=Page[JobInfo],
     examples="""
 $ penstock jobs abort --late
 """,
@@ -99,7 +99,7 @@ def _job(lake: Lake, start: str) -> str:
 
 
 def _say(call: Call, found: Sequence[JobInfo]) -> None:
-    call.answer(lambda: Jobs(jobs=tuple(map(Job.of, found))), lambda screen: _listing(screen, found))
+    call.answer(lambda: Page.of(found), lambda screen: _listing(screen, found))
 
 
 def _listing(screen: Screen, found: Sequence[JobInfo]) -> Iterator[str]:

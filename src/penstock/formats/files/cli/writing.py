@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_revision
@@ -20,7 +21,6 @@ from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import counted
 from penstock.errors import InvalidRequest, KeyNotFound
 from penstock.formats.files.cli.places import complete_path, files_at, missing, place_of
-from penstock.formats.files.cli.shapes import FilesChange
 from penstock.formats.files.lake.answers import FileEntry, FilesWritten
 from penstock.formats.files.lake.calls import CopiedFile
 from penstock.formats.files.lake.paths import FilesPath
@@ -33,9 +33,44 @@ SHOWN_MAX = 20
 STANDARD_INPUT = "-"
 
 
+class FilesChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command changed in a table of files, or would change."""
+
+    key: str
+    """The key."""
+    branch: str
+    """The branch."""
+    commit: str | None
+    """The commit that did it; nothing for a dry run."""
+    put: tuple[str, ...]
+    """Paths that have new files."""
+    removed: tuple[str, ...]
+    """Paths and folders, these with a slash at their end, that are gone."""
+    dry_run: bool
+    """Whether nothing was changed in fact."""
+
+    @classmethod
+    def of(
+        cls,
+        key: str,
+        branch: str,
+        written: FilesWritten | None,
+        put: Sequence[str] = (),
+        removed: Sequence[str] = (),
+    ) -> FilesChange:
+        return cls(
+            key=key,
+            branch=branch,
+            commit=None if written is None or written.commit is None else written.commit.id,
+            put=tuple(put),
+            removed=tuple(removed),
+            dry_run=written is None,
+        )
+
+
 @command(
     "put",
-    prints="FilesChange",
+    prints=FilesChange,
     examples="""
 $ penstock files put mon.csv raw.visits/day=1/
 $ mkdir -p out/day=2 && cp mon.csv out/day=2/
@@ -156,7 +191,7 @@ def _unreadable(problem: OSError) -> None:
 
 @command(
     "cp",
-    prints="FilesChange",
+    prints=FilesChange,
     examples="""
 $ penstock files cp raw.visits/day=2/mon.csv raw.visits/day=3/mon.csv
 $ penstock files cp -r raw.visits/day=2/ raw.archive/
@@ -206,7 +241,7 @@ def files_cp(
 
 @command(
     "mv",
-    prints="FilesChange",
+    prints=FilesChange,
     examples="""
 $ penstock files mv raw.visits/day=3/mon.csv raw.visits/day=4/mon.csv
 $ penstock files mv -r raw.visits/day=4/ raw.visits/day=5/
@@ -264,7 +299,7 @@ def _pairs(
 
 @command(
     "rm",
-    prints="FilesChange",
+    prints=FilesChange,
     examples="""
 $ penstock files rm raw.visits/_NOTE
 $ penstock files rm -r raw.visits/day=5/ --dry-run

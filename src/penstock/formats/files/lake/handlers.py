@@ -36,7 +36,8 @@ from penstock.kernel.state import prefix_end
 from penstock.kernel.table_horizons import find_horizon
 from penstock.lake.asked import asked
 from penstock.lake.call import Call
-from penstock.lake.embedded import Embedded, commit_meta, first, inside
+from penstock.lake.embedded import Embedded
+from penstock.lake.handling import commit_meta, first, inside
 from penstock.model.decoders import msgpack_decoder
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -44,6 +45,7 @@ from penstock.model.operations import Change
 from penstock.model.references import Kind
 
 if TYPE_CHECKING:
+    from penstock.lake.embedded import Embedded
     from penstock.storage.places import Places
 
 LIST_MAX_BYTES: Final = 512 * 1024 * 1024

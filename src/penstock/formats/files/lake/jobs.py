@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
 from penstock.errors import (
@@ -38,7 +38,7 @@ from penstock.kernel.bring import MergeOptions
 from penstock.kernel.rows import live
 from penstock.lake.asked import asked
 from penstock.lake.call import Call
-from penstock.lake.embedded import Embedded, first
+from penstock.lake.handling import first
 from penstock.model.commits import Commit, CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.jobs import (
@@ -52,6 +52,9 @@ from penstock.model.jobs import (
 )
 from penstock.model.operations import Change
 from penstock.model.references import Kind
+
+if TYPE_CHECKING:
+    from penstock.lake.embedded import Embedded
 
 logger = logging.getLogger("penstock")
 

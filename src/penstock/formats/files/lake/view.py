@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.errors import InvalidRequest, NotManaged
-from penstock.formats.files.files import is_managed
+from penstock.formats.files.files import USAGE, is_managed
 from penstock.formats.files.lake.answers import FilesWritten
 from penstock.lake.table_writing import RowWrite, no_rows_written, other_format
 from penstock.lake.write_jobs import SaveMode
@@ -83,7 +83,4 @@ class FilesView:
 
     def _no_rows(self) -> NotManaged:
         key = self._table.key
-        return NotManaged(
-            f"'{key}' is a table of files, which has no rows of its own: its files are in .files",
-            key=str(key),
-        )
+        return NotManaged(f"'{key}' is {USAGE}", key=str(key))

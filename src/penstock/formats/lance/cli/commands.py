@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
+import msgspec
 
+from penstock.cli.answers import Page
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_key
 from penstock.cli.declaration import (
@@ -23,22 +25,8 @@ from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.statuses import StatusLine, statuses
 from penstock.cli.rendering.times import ago, counted, size
-from penstock.formats.lance.cli.shapes import (
-    LanceExport,
-    LanceImport,
-    LanceMoved,
-    LanceOwnBranch,
-    LanceOwnTag,
-    LanceStatuses,
-    LanceTable,
-    LanceTables,
-    LanceTableStatus,
-    LanceTableVersion,
-    LanceVersions,
-    LanceWhole,
-)
-from penstock.formats.lance.content import LanceTable as LanceContent
-from penstock.formats.lance.lake.answers import LanceAbout, LanceStatus, LanceVersion
+from penstock.formats.lance.content import LanceTable
+from penstock.formats.lance.lake.answers import LanceAbout, LanceBranch, LanceStatus, LanceTag, LanceVersion
 from penstock.formats.lance.lake.calls import (
     GetLanceStatus,
     GetLanceTable,
@@ -47,6 +35,8 @@ from penstock.formats.lance.lake.calls import (
     ListLanceVersions,
     PromoteLance,
 )
+from penstock.formats.lance.lake.exporting import Exported
+from penstock.formats.lance.lake.importing import Imported
 from penstock.formats.lance.state import is_managed
 from penstock.lake.calls import Resolve
 from penstock.model.keys import Key
@@ -54,9 +44,18 @@ from penstock.model.keys import Key
 VERSIONS_LIMIT = 100
 
 
+class LanceDetails(LanceAbout, frozen=True, kw_only=True):
+    """A Lance table, with Lance's own branches and tags of it."""
+
+    branches: tuple[LanceBranch, ...]
+    """By name."""
+    tags: tuple[LanceTag, ...]
+    """By name."""
+
+
 @group(
     "lance",
-    prints="LanceTables",
+    prints=Page[LanceAbout],
     examples="""
 $ penstock lance
 $ penstock lance list --ref main
@@ -78,7 +77,7 @@ def lance(ctx: click.Context) -> None:
 
 @lance.command(
     "list",
-    prints="LanceTables",
+    prints=Page[LanceAbout],
     examples="""
 $ python -c "import lance; lance.write_dataset([{'id': 1}], 'lake/warehouse/old/a.lance')"
 $ penstock lance import ./lake/warehouse/old --into archive
@@ -95,10 +94,10 @@ def lance_list(call: Call, ref: str | None) -> None:
 def _list(call: Call, ref: str | None) -> None:
     lake = call.open()
     at = lake.at(ref)
-    keys = [key for key, one in at.entries() if isinstance(one, LanceContent) and is_managed(one)]
+    keys = [key for key, one in at.entries() if isinstance(one, LanceTable) and is_managed(one)]
     found = [lake.do(GetLanceTable(key=key, at=at.id, via=at.via)) for key in keys]
     call.answer(
-        lambda: LanceTables(ref=ref or lake.default_branch, tables=tuple(map(LanceTable.of, found))),
+        lambda: Page.of(found),
         lambda screen: _tables(screen, found),
     )
 
@@ -123,7 +122,7 @@ def _number(version: int | None) -> str:
     return "declared" if version is None else f"v{version}"
 
 
-@lance.command("show", prints="LanceWhole", examples="$ penstock lance show archive.a")
+@lance.command("show", prints=LanceDetails, examples="$ penstock lance show archive.a")
 @key_argument
 @ref_option
 @pass_call
@@ -150,21 +149,15 @@ def lance_show(call: Call, key: str, ref: str | None) -> None:
         yield screen.paint(printable(str(about.key)), "strong")
         yield from columns(screen, [row for row in rows if row[1]], indent="  ", flexible=-1)
 
-    def shape() -> LanceWhole:
-        whole = LanceTable.of(about)
-        return LanceWhole(
-            **{name: getattr(whole, name) for name in LanceTable.__struct_fields__},
-            ref=ref or lake.default_branch,
-            branches=tuple(map(LanceOwnBranch.of, branches)),
-            tags=tuple(map(LanceOwnTag.of, tags)),
-        )
+    def details() -> LanceDetails:
+        return LanceDetails(**msgspec.structs.asdict(about), branches=tuple(branches), tags=tuple(tags))
 
-    call.answer(shape, text)
+    call.answer(details, text)
 
 
 @lance.command(
     "versions",
-    prints="LanceVersions",
+    prints=Page[LanceVersion],
     examples="$ penstock lance versions archive.a -n 10",
 )
 @key_argument
@@ -193,13 +186,7 @@ def lance_versions(call: Call, key: str, ref: str | None, branch: str, below: in
             yield screen.paint(f"  more with --below {following}", "dim")
 
     call.answer(
-        lambda: LanceVersions(
-            table=key,
-            ref=ref or lake.default_branch,
-            branch=branch,
-            versions=tuple(map(LanceTableVersion.of, found)),
-            next=following,
-        ),
+        lambda: Page.of(found, None if following is None else str(following)),
         text,
     )
 
@@ -214,7 +201,7 @@ def _version(screen: Screen, one: LanceVersion) -> Row:
 
 @lance.command(
     "status",
-    prints="LanceStatuses",
+    prints=Page[LanceStatus],
     examples="$ penstock lance status\n$ penstock lance status archive.a --json",
 )
 @click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
@@ -228,12 +215,10 @@ def lance_status(call: Call, key: str | None) -> None:
     """
     lake = call.open()
     at = lake.at()
-    tables = [
-        one for one, content in at.entries() if isinstance(content, LanceContent) and is_managed(content)
-    ]
+    tables = [one for one, content in at.entries() if isinstance(content, LanceTable) and is_managed(content)]
     found = [lake.do(GetLanceStatus(key=one)) for one in (tables if key is None else (Key.parse(key),))]
     call.answer(
-        lambda: LanceStatuses(tables=tuple(map(LanceTableStatus.of, found))),
+        lambda: Page.of(found),
         lambda screen: _statuses(screen, found),
     )
 
@@ -251,7 +236,7 @@ def _statuses(screen: Screen, found: Sequence[LanceStatus]) -> Iterator[str]:
     return statuses(screen, lines, "no Lance tables")
 
 
-@lance.command("promote", prints="LanceTables", examples="$ penstock lance promote archive.a")
+@lance.command("promote", prints=Page[LanceAbout], examples="$ penstock lance promote archive.a")
 @click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
 @branch_option
 @pass_call
@@ -263,9 +248,7 @@ def lance_promote(call: Call, key: str | None, branch: str | None) -> None:
     """
     lake = call.open(catch_up=True)
     at = lake.at(branch)
-    tables = [
-        one for one, content in at.entries() if isinstance(content, LanceContent) and is_managed(content)
-    ]
+    tables = [one for one, content in at.entries() if isinstance(content, LanceTable) and is_managed(content)]
     chosen = tables if key is None else [Key.parse(key)]
     found = []
     for one in chosen:
@@ -273,7 +256,7 @@ def lance_promote(call: Call, key: str | None, branch: str | None) -> None:
         if key is not None or (not about.is_private and about.version is not None):
             found.append(lake.do(PromoteLance(key=one, branch=branch)))
     call.answer(
-        lambda: LanceTables(ref=branch or lake.default_branch, tables=tuple(map(LanceTable.of, found))),
+        lambda: Page.of(found),
         lambda screen: _tables(screen, found) if found else iter(["nothing to promote"]),
     )
 
@@ -285,7 +268,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what wou
 
 @lance.command(
     "import",
-    prints="LanceImport",
+    prints=Imported,
     examples="$ penstock lance import ./lake/warehouse/old --into again --dry-run",
 )
 @click.argument("root", metavar="ROOT")
@@ -335,19 +318,14 @@ def lance_import(
         yield from columns(screen, rows, indent="  ", flexible=-1)
 
     call.answer(
-        lambda: LanceImport(
-            root=done.root,
-            tables=tuple(LanceMoved(table=str(one.key), location=one.location) for one in done.tables),
-            commit=done.commit,
-            dry_run=done.dry_run,
-        ),
+        lambda: done,
         text,
     )
 
 
 @lance.command(
     "export",
-    prints="LanceExport",
+    prints=Exported,
     examples="$ penstock lance export ./lake/warehouse --dry-run",
 )
 @click.argument("root", metavar="ROOT")
@@ -378,12 +356,6 @@ def lance_export(call: Call, root: str, ref: str | None, dry_run: bool) -> None:
         yield from columns(screen, rows, indent="  ", flexible=-1)
 
     call.answer(
-        lambda: LanceExport(
-            root=done.root,
-            ref=done.ref,
-            tables=tuple(LanceMoved(table=str(one.key), location=one.folder) for one in done.tables),
-            unchanged=done.unchanged,
-            dry_run=done.dry_run,
-        ),
+        lambda: done,
         text,
     )

@@ -44,7 +44,7 @@ from penstock.formats.lance.state import Version, is_managed
 from penstock.kernel.batch import Outcome
 from penstock.lake.asked import asked
 from penstock.lake.call import Call
-from penstock.lake.embedded import Embedded, commit_meta, first
+from penstock.lake.handling import commit_meta, first
 from penstock.model.clock import utc
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
@@ -53,6 +53,7 @@ from penstock.model.transactions import PREFIX
 
 if TYPE_CHECKING:
     from penstock.formats.lance.lake.parts import LanceParts
+    from penstock.lake.embedded import Embedded
 
 logger = logging.getLogger("penstock")
 

@@ -21,7 +21,6 @@ from penstock.formats.lance.lake.notes import note_intended, note_not_intended
 from penstock.kernel.known_tables import NewId
 from penstock.kernel.ledger import LEDGER, find_table
 from penstock.kernel.state import prefix_end
-from penstock.lake.embedded import Embedded
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
@@ -30,6 +29,7 @@ from penstock.storage.places import Place
 
 if TYPE_CHECKING:
     from penstock.formats.lance.lake.parts import LanceParts
+    from penstock.lake.embedded import Embedded
 
 logger = logging.getLogger("penstock")
 

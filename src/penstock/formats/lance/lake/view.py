@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import InvalidRequest, VersionNotFound
+from penstock.errors import InvalidRequest, NotManaged, VersionNotFound
 from penstock.formats.lance.lake.calls import GetLanceTable
 from penstock.formats.lance.lake.installed import require_lance
+from penstock.formats.lance.names import USAGE
 from penstock.formats.lance.state import is_managed
 from penstock.lake.answers import Ratified
 from penstock.lake.table_writing import (
@@ -64,11 +65,7 @@ class LanceView:
         idempotency_key: str | None,
     ) -> Ratified:
         if partitions is not None or where is not None:
-            raise InvalidRequest(
-                f"'{self._table.key}' is a Lance table, and these have no partitions: leave out 'partitions' "
-                "and 'where'",
-                table=str(self._table.key),
-            )
+            raise NotManaged(f"'{self._table.key}' is {USAGE}", key=str(self._table.key))
         return self._write(data, "overwrite", said, idempotency_key)
 
     def _write(self, data: Any, mode: str, said: Said, idempotency_key: str | None) -> Ratified:

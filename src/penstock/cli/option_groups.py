@@ -1,0 +1,58 @@
+"""Options that commands share, handed to them as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from penstock.cli.declaration import if_head_option, key_option, message_option
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def gather(name: str, kind: type[Any]) -> Callable[[F], Callable[..., Any]]:
+    """Hand options to a command as one dataclass, under a name: those that its fields are named by.
+
+    It stands below the options. A field whose option the command does not have keeps its default.
+    """
+    names = [field.name for field in fields(kind)]
+
+    def decorate(f: F) -> Callable[..., Any]:
+        @wraps(f)
+        def command(*args: Any, **given: Any) -> Any:
+            chosen = {name: given.pop(name) for name in names if name in given}
+            return f(*args, **given, **{name: kind(**chosen)})
+
+        return command
+
+    return decorate
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOptions:
+    """How a request is sent that moves a branch."""
+
+    dry_run: bool
+    if_head: str | None
+    idempotency_key: str | None
+    message: str | None = None
+
+
+def request_options(branch: str, *, message: bool = True) -> Callable[[F], Callable[..., Any]]:
+    """The options of ``RequestOptions``, as ``request``; ``branch`` is what is called so that is moved."""
+
+    def decorate(f: F) -> Callable[..., Any]:
+        command = if_head_option(branch)(key_option(gather("request", RequestOptions)(f)))
+        return dry_run_option(message_option(command) if message else command)
+
+    return decorate
+
+
+def dry_run_option(f: F) -> F:
+    return click.option(
+        "--dry-run", is_flag=True, help="Only say what would happen. Exit status 3 on conflicts."
+    )(f)
