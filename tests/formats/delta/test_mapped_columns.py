@@ -255,6 +255,7 @@ def test_what_cannot_be_renamed_or_dropped_is_told(lake: Lake) -> None:
     ("change", "words"),
     [
         ({MODE: "id"}, "cannot become 'id'"),
+        ({MODE: "both"}, "must be one of"),
         ({MODE: "none"}, "notes a physical name"),
         ({MAX_ID: "3"}, "never falls"),
     ],
@@ -265,6 +266,13 @@ def test_a_commit_that_breaks_the_mapping_is_refused(lake: Lake, change: dict[st
     broken = msgspec.structs.replace(about, configuration={**about.configuration, **change})
     with pytest.raises(InvalidContent, match=words):
         table.commit(1, [broken])
+    with pytest.raises(InvalidContent, match="the schema cannot be understood"):
+        table.commit(1, [msgspec.structs.replace(about, schema_string="{}")])
+
+
+def test_a_mode_that_there_is_none_of_is_refused(lake: Lake) -> None:
+    with pytest.raises(InvalidContent, match="must be one of"):
+        lake.delta.create(KEY, schema=SCHEMA, properties={MODE: "both"})
 
 
 def test_columns_keep_their_physical_names_and_ids(lake: Lake) -> None:
