@@ -234,14 +234,10 @@ class Embedded:
 
         One that was dropped is known by its type alone: less is stored of it.
         """
-
-        def is_meant(plugin: FormatPlugin) -> bool:
-            return plugin.manages(content) or (was_dropped and plugin.has_type(content))
-
-        own = next(filter(is_meant, self.loaded_plugins), None)
-        if own is not None or not is_foreign(content):
-            return own
-        return next(filter(is_meant, self.plugins), None)
+        for plugin in self.plugins if is_foreign(content) else self.loaded_plugins:
+            if plugin.manages(content) or (was_dropped and plugin.has_type(content)):
+                return plugin
+        return None
 
     @property
     def plugins(self) -> tuple[FormatPlugin, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -255,6 +256,7 @@ def test_what_cannot_be_renamed_or_dropped_is_told(lake: Lake) -> None:
     ("change", "words"),
     [
         ({MODE: "id"}, "cannot become 'id'"),
+        ({MODE: "both"}, "must be one of"),
         ({MODE: "none"}, "notes a physical name"),
         ({MAX_ID: "3"}, "never falls"),
     ],
@@ -265,6 +267,13 @@ def test_a_commit_that_breaks_the_mapping_is_refused(lake: Lake, change: dict[st
     broken = msgspec.structs.replace(about, configuration={**about.configuration, **change})
     with pytest.raises(InvalidContent, match=words):
         table.commit(1, [broken])
+    with pytest.raises(InvalidContent, match="the schema cannot be understood"):
+        table.commit(1, [msgspec.structs.replace(about, schema_string="{}")])
+
+
+def test_a_mode_that_there_is_none_of_is_refused(lake: Lake) -> None:
+    with pytest.raises(InvalidContent, match="must be one of"):
+        lake.delta.create(KEY, schema=SCHEMA, properties={MODE: "both"})
 
 
 def test_columns_keep_their_physical_names_and_ids(lake: Lake) -> None:
@@ -320,3 +329,91 @@ def test_a_version_whose_partition_columns_had_other_names_does_not_come_back(
         adopted.restore(version=0)
     adopted.restore(version=1)
     assert adopted.to_arrow().num_rows == 0
+
+
+# -- random histories --------------------------------------------------------------------------------------
+
+
+class Model:
+    """A table as plain values: rows by columns that stay what they are, whatever they are called."""
+
+    def __init__(self, dice: Random) -> None:
+        self.dice = dice
+        self.columns = {"id": 0, "day": 1}
+        self.rows: list[dict[int, object]] = []
+
+    def copy(self) -> Model:
+        other = Model(self.dice)
+        other.columns, other.rows = dict(self.columns), [*self.rows]
+        return other
+
+    def make(self, number: int) -> pa.Table:
+        """Some rows with values in some columns; the model has them, too."""
+        day = self.dice.choice(["mon", "tue"])
+        row: dict[str, object] = {"id": number, "day": day}
+        for name, key in self.columns.items():
+            if key > 1 and self.dice.random() < 0.7:
+                row[name] = number * 1000 + key
+        self.rows.append({self.columns[name]: value for name, value in row.items()})
+        return pa.Table.from_pylist([row])
+
+    def shown(self) -> list[dict[str, object]]:
+        made = ({name: row.get(key) for name, key in self.columns.items()} for row in self.rows)
+        return sorted(made, key=lambda row: int(str(row["id"])))
+
+
+def change(lake: Lake, model: Model, branch: str, number: int, *, may_rename: bool = True) -> None:
+    """One random thing that happens to a branch."""
+    dice, table = model.dice, lake.table(KEY, branch)
+    own = [name for name, key in model.columns.items() if key > 1]
+    match dice.choice(["append", "append", "overwrite", "add", "rename", "drop"]):
+        case "overwrite" if may_rename:
+            rows = model.make(number)
+            day = model.rows[-1][1]
+            model.rows = [row for row in model.rows[:-1] if row[1] != day] + model.rows[-1:]
+            table.overwrite(rows, partitions={"day": day})
+        case "add":
+            lake.delta.add_columns(KEY, pa.schema([(f"c{number}", pa.int64())]), branch=branch)
+            model.columns[f"c{number}"] = number + 2
+        case "rename" if own and may_rename:
+            old = dice.choice(own)
+            lake.delta.rename_column(KEY, old, f"r{number}", branch=branch)
+            renamed = {f"r{number}" if name == old else name: key for name, key in model.columns.items()}
+            model.columns = renamed
+        case "drop" if own and may_rename:
+            gone = dice.choice(own)
+            lake.delta.drop_column(KEY, gone, branch=branch)
+            del model.columns[gone]
+        case _:
+            table.append(model.make(number))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", range(3))
+def test_random_histories_of_mapped_columns_are_those_of_plain_values(
+    lake: Lake, duckdb: Any, mode: str, seed: int
+) -> None:
+    dice = Random(seed)
+    model = Model(dice)
+    schema = pa.schema([("id", pa.int64()), ("day", pa.string())])
+    table = lake.delta.create(KEY, schema=schema, partition_by="day", properties={MODE: mode})
+    for number in range(0, 60, 6):
+        for step in range(2):
+            change(lake, model, "main", number + step)
+        name, base = f"dev{number}", model.copy()
+        dev = lake.branch(name).create()
+        theirs = model.copy()
+        for step in range(2, 4):
+            change(lake, theirs, name, number + step, may_rename=False)
+        both_add = theirs.columns.keys() - base.columns.keys()
+        before = model.copy()
+        table.append(model.make(number + 4))
+        if mode == "name":
+            change(lake, model, "main", number + 5, may_rename=False)
+        assert before.columns.items() <= model.columns.items()
+        dev.merge_into("main")
+        model.rows += theirs.rows[len(base.rows) :]
+        model.columns |= {one: theirs.columns[one] for one in theirs.columns if one in both_add}
+        found = sorted(table.to_arrow().to_pylist(), key=lambda row: int(row["id"]))
+        assert found == model.shown()
+    check_readers(table, duckdb)

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from penstock.formats.delta.errors import InvalidLog
+from penstock.formats.delta.errors import InvalidLog, MalformedAction
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.rows.schema import (
     ArrayType,
@@ -94,6 +94,8 @@ def assign_columns(metadata: Metadata) -> Metadata:
     """Metadata in which every column that notes no id and physical name has new ones, if columns are mapped;
     without such notes, if they are not."""
     schema = parse_schema(metadata.schema_string)
+    if metadata.configuration.get(MODE, "none").lower() not in tuple(Mapping):
+        return metadata  # which is refused for that
     if mapping_of(metadata) is Mapping.NONE:
         plain = _changed(schema, _without_notes)
         return metadata if plain == schema else replace(metadata, schema_string=write_schema(plain))
@@ -156,11 +158,15 @@ def mapping_faults(metadata: Metadata, schema: StructType) -> Iterator[str]:
 
 
 def mapping_changes(before: Metadata, after: Metadata) -> Iterator[str]:
-    """What a writer may not do to the mapping of a table's columns."""
-    was, becomes = mapping_of(before), mapping_of(after)
-    old = {one.metadata.get(ID): one for one in parse_schema(before.schema_string).walk()}
-    new = parse_schema(after.schema_string)
-    if was is Mapping.NONE and becomes is Mapping.NONE:
+    """What a writer may not do to the mapping of a table's columns, as far as it can be understood: what is
+    wrong with metadata in itself is told elsewhere."""
+    try:
+        was, becomes = mapping_of(before), mapping_of(after)
+        if was is Mapping.NONE and becomes is Mapping.NONE:
+            return
+        old = {one.metadata.get(ID): one for one in parse_schema(before.schema_string).walk()}
+        new = parse_schema(after.schema_string)
+    except (InvalidLog, MalformedAction):
         return
     if was is not becomes and (was is not Mapping.NONE or becomes is not Mapping.NAME):
         yield f"the property '{MODE}' cannot become '{becomes}' where it is '{was}'"
