@@ -89,6 +89,7 @@ def test_journals_are_written_merged_checked_and_swept(journals: Penstock, tmp_p
 
 def test_journals_behind_a_server_for_those_who_may(journals: Penstock, tmp_path: Path) -> None:
     journals("journal", "append", "sales.diary", "opened")
+    journals("expect", "add", "no snow", "SELECT * FROM sales.diary WHERE line = 'snow'")
     writer, reader = (
         journals.json("token", "create", name, "--grant", grant)["token"]
         for name, grant in (("writer", "write"), ("reader", "read"))
@@ -102,6 +103,7 @@ def test_journals_behind_a_server_for_those_who_may(journals: Penstock, tmp_path
         assert reads("journal", "show", "sales.diary").split("\n")[:2] == ["opened", "far away"]
         assert "may not" in reads("journal", "append", "sales.diary", "no", status=6)
         assert "v2" in reads("tables")
+        assert "no snow" in writes("journal", "append", "sales.diary", "snow", status=3)
         texts(tmp_path)[-1].unlink()
     with program(tmp_path, "--lake", journals.lake, environment={"PYTHONPATH": journals.env["PYTHONPATH"]}):
         assert texts(tmp_path)[-1].read_text() == "opened\nfar away\n", "a server catches up when it starts"

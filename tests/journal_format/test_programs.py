@@ -69,7 +69,7 @@ def test_without_the_package_a_table_is_refused_by_name_and_kept_whole(tmp_path:
         for refused in (lambda: rows_at(lake.table("diary")), lambda: lake.table("diary").to_arrow()):
             with pytest.raises(NotManaged, match="diary"):
                 refused()
-        with pytest.raises(FormatUnavailable, match=r"(?s)'diary'.*'journal'.*Install the Python package"):
+        with pytest.raises(FormatUnavailable, match=r"(?s)'journal'.*'diary'.*Install the Python package"):
             lake.commit([Change(lake.table("diary").key, "journal", b"")])
         lake.sweep()
         lake.do(SweepTables(remove_data=True, limit=None))

@@ -475,10 +475,6 @@ def reading(
     return read_both
 
 
-def _describe_unknown(what: str) -> PenstockError:
-    return InvalidRequest(f"{what}, and there is no such format")
-
-
 class Formats:
     """The formats that a kernel knows, and the branch whose tables they publish."""
 
@@ -488,7 +484,7 @@ class Formats:
         self.find_others: Callable[[], Sequence[Format]] | None = None
         """Finds the formats of other packages. It is asked once, for the first change or table that is of no
         format that is known."""
-        self.describe_unknown: Callable[[str], PenstockError] = _describe_unknown
+        self.describe_unknown: Callable[[str], PenstockError] = InvalidRequest
         """What is said where a format is needed that is not there."""
         self._finding = RLock()
         self._find_horizon: Callable[[UUID], TableHorizon | None] | None = None
@@ -536,8 +532,7 @@ class Formats:
 
     def unknown(self, name: str, key: Key) -> PenstockError:
         """What is said of a change that names a format which is not there."""
-        what = f"'{key}' is to be changed as a table of the format '{name}'"
-        return self.describe_unknown(what)
+        return self.describe_unknown(f"there is no format '{name}' to change '{key}' with")
 
     def managing(self, *contents: AnyContent | None) -> Format | None:
         """The format that manages the first of some contents that any does."""
