@@ -584,6 +584,12 @@ class OutOfSync(AdministratorError):
     http_status = 409
 
 
+class FormatUnavailable(AdministratorError):
+    """A table is of a format that is not installed here, or whose package cannot be loaded."""
+
+    code = "format_unavailable"
+
+
 class UnsupportedFormat(AdministratorError):
     """The lake was written in a format that this version of Penstock does not know."""
 

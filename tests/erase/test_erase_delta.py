@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from threading import current_thread, main_thread
 from typing import Any
 from uuid import uuid4
 
@@ -27,13 +26,10 @@ from penstock.errors import (
 from penstock.formats.delta.branch_log.replacing import removal
 from penstock.formats.delta.lake.erase import DeltaErasure
 from penstock.formats.delta.protocol.actions import Cdc, DeletionVector
-from penstock.kernel.revert import RevertRequest
 from penstock.kernel.settings import Settings
 from penstock.lake.erase import Erase, Settled
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.storage.places import Place
-from penstock.stores.sqlite import SqliteStore
 from tests.erase.tables import MARKER, alone, people, where_is
 from tests.formats.delta.rows import inline_vector, vector_data, vector_file_data, z85
 from tests.sweep.tables import LateClock
@@ -345,78 +341,6 @@ def test_an_erase_waits_for_the_grace_period_says_until_when_and_ends_after_it(t
         )
         assert where_is(path) == []
         assert rows_of(lake.table("t")) == LEFT
-
-
-STEPS: dict[str, tuple[Any, str]] = {
-    "files are rewritten": (DeltaErasure, "rewrite"),
-    "it is noted": (Erase, "_begin"),
-    "the first version is committed": (DeltaErasure, "settle"),
-    "the horizon is set": (Erase, "_set"),
-    "the log is cut": (DeltaErasure, "cut"),
-    "data files are swept": (DeltaErasure, "sweep"),
-    "the database is scrubbed": (SqliteStore, "scrub"),
-    "a deletion of files": (Place, "delete"),
-    "a version is committed": (DeltaErasure, "_commit_nothing"),
-}
-
-
-class Crash(BaseException):
-    """The process dies here."""
-
-
-@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", STEPS)
-def test_a_crash_at_any_step_is_taken_up_by_the_next_run(
-    lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, step: str, is_done: bool
-) -> None:
-    with_vectors("file")(lake)
-    lake.finish_background(20)
-    lake.close()
-    owner, name = STEPS[step]
-    real = getattr(owner, name)
-    crashed: list[str] = []
-
-    def crashing(*given: Any, **named: Any) -> Any:
-        if crashed or current_thread() is not main_thread():  # what is published meanwhile is no step
-            return real(*given, **named)
-        crashed.append(name)
-        if is_done:
-            real(*given, **named)
-        raise Crash
-
-    with alone(path) as other:
-        monkeypatch.setattr(owner, name, crashing)
-        with pytest.raises(Crash):
-            other.erase("t")
-        assert rows_of(other.table("t")) == LEFT
-    with alone(path) as other:
-        assert other.erase("t").finished
-        assert where_is(path) == []
-        assert rows_of(other.table("t")) == LEFT
-        assert other.fsck().damages == ()
-
-
-def test_a_revert_that_was_prepared_before_the_erase_is_refused_at_its_turn(
-    lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = lake.create_table("t", data=people())
-    without_marker(table)
-    deletion = lake.branch().head
-    prepare = RevertRequest.prepare
-    raced: list[bool] = []
-
-    def racing(request: RevertRequest, reference: Any) -> None:
-        prepare(request, reference)
-        if not raced:
-            raced.append(True)
-            with alone(path) as other:
-                assert other.erase("t").finished
-
-    monkeypatch.setattr(RevertRequest, "prepare", racing)
-    with pytest.raises(MergeConflict, match="erased"):
-        lake.revert(deletion, "main")
-    assert where_is(path) == []
-    assert rows_of(lake.table("t")) == LEFT
 
 
 def test_a_revert_is_refused_while_an_erase_is_about_to_begin(

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import penstock
-from penstock.errors import EraseRefused, HistoryExpired, MergeConflict
-from penstock.formats.files.lake.erase import FilesErasure
-from penstock.kernel.revert import RevertRequest
-from penstock.lake.erase import Erase
+from penstock.errors import EraseRefused, HistoryExpired
 from penstock.lake.lake import Lake
-from penstock.stores.sqlite import SqliteStore
 from tests.erase.tables import MARKER, alone, where_is
 from tests.sweep.tables import LateClock
 
@@ -129,61 +123,3 @@ def test_references_hold_it_and_let_go_when_told(deleted: Lake, path: Path) -> N
         lake.rebase("dev")
         assert content(lake, "dev") == {**KEPT, "own.csv": b"own"}
         assert lake.fsck().damages == ()
-
-
-STEPS: dict[str, tuple[Any, str]] = {
-    "it is noted": (Erase, "_begin"),
-    "the mark is committed": (FilesErasure, "settle"),
-    "the horizon is set": (Erase, "_set"),
-    "files are swept": (FilesErasure, "sweep"),
-    "the database is scrubbed": (SqliteStore, "scrub"),
-}
-
-
-class Crash(BaseException):
-    """The process dies here."""
-
-
-@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", STEPS)
-def test_a_crash_at_any_step_is_taken_up_by_the_next_run(
-    deleted: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, step: str, is_done: bool
-) -> None:
-    deleted.close()
-    owner, name = STEPS[step]
-    real: Callable[..., Any] = getattr(owner, name)
-
-    def crashing(*given: Any, **named: Any) -> Any:
-        monkeypatch.undo()
-        if is_done:
-            real(*given, **named)
-        raise Crash
-
-    with alone(path) as lake:
-        monkeypatch.setattr(owner, name, crashing)
-        with pytest.raises(Crash):
-            lake.erase("t")
-    with alone(path) as lake:
-        assert lake.erase("t").finished
-        assert where_is(path) == []
-        assert content(lake) == KEPT
-        assert lake.fsck().damages == ()
-
-
-def test_a_revert_that_was_prepared_before_the_erase_is_refused_at_its_turn(
-    deleted: Lake, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    deletion = deleted.branch().head
-    prepare = RevertRequest.prepare
-
-    def racing(request: RevertRequest, reference: Any) -> None:
-        prepare(request, reference)
-        monkeypatch.undo()
-        with alone(path) as other:
-            assert other.erase("t").finished
-
-    monkeypatch.setattr(RevertRequest, "prepare", racing)
-    with pytest.raises(MergeConflict, match="erased"):
-        deleted.revert(deletion, "main")
-    assert where_is(path) == []
-    assert content(deleted) == KEPT

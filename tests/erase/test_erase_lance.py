@@ -16,11 +16,7 @@ from lance_namespace import TableVersionNotFoundError
 import penstock
 from penstock.errors import EraseRefused, HistoryExpired, MergeConflict, UnsupportedFeature
 from penstock.formats.lance.lake.erase import LanceErasure
-from penstock.formats.lance.lake.rewriting import Rewriting
-from penstock.kernel.revert import RevertRequest
-from penstock.lake.erase import Erase
 from penstock.lake.lake import Lake
-from penstock.stores.sqlite import SqliteStore
 from tests.erase.tables import ALONE, alone, where_is
 from tests.sweep.tables import LateClock
 
@@ -347,76 +343,6 @@ def test_it_waits_for_the_grace_period_and_ends_after_it(tmp_path: Path) -> None
         assert where_is(path, MARKER) == []
         assert rows_of(lake) == [*LEFT, {"id": 4, "name": "new"}]
         assert lake.fsck().damages == ()
-
-
-STEPS: dict[str, tuple[Any, str]] = {
-    "fragments are written anew": (Rewriting, "compact"),
-    "an index is made anew": (Rewriting, "make_index"),
-    "it is noted": (Erase, "_begin"),
-    "the first version is committed": (LanceErasure, "settle"),
-    "the horizon is set": (Erase, "_set"),
-    "it is promoted": (LanceErasure, "cut"),
-    "files are swept": (LanceErasure, "sweep"),
-    "the database is scrubbed": (SqliteStore, "scrub"),
-    "it is noted that it has ended": (Erase, "_note_run"),
-}
-
-
-class Crash(BaseException):
-    """The process dies here."""
-
-
-@pytest.mark.parametrize(
-    "is_done", [pytest.param(False, marks=pytest.mark.verify), True], ids=["before", "after"]
-)
-@pytest.mark.parametrize("step", STEPS)
-def test_a_crash_at_any_step_is_taken_up_by_the_next_run(
-    lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, step: str, is_done: bool
-) -> None:
-    write(lake, rows(), mode="create").create_scalar_index("name", "BTREE")
-    opened(lake).delete("id = 2")
-    lake.close()
-    owner, name = STEPS[step]
-    real: Callable[..., Any] = getattr(owner, name)
-
-    def crashing(*given: Any, **named: Any) -> Any:
-        monkeypatch.undo()
-        if is_done:
-            real(*given, **named)
-        raise Crash
-
-    with alone(path) as lake:
-        monkeypatch.setattr(owner, name, crashing)
-        with pytest.raises(Crash):
-            lake.erase("t")
-    with alone(path) as lake:
-        assert lake.erase("t").finished
-        assert where_is(path, MARKER) == []
-        assert rows_of(lake) == LEFT
-        assert lake.fsck().damages == ()
-
-
-def test_a_revert_that_was_prepared_before_the_erase_is_refused_at_its_turn(
-    lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    deleted(lake)
-    lake.finish_background(20)
-    deletion = lake.branch().head
-    prepare = RevertRequest.prepare
-
-    def racing(request: RevertRequest, reference: Any) -> None:
-        prepare(request, reference)
-        monkeypatch.undo()
-        with alone(path) as other:
-            other.erase("t")
-
-    monkeypatch.setattr(RevertRequest, "prepare", racing)
-    with pytest.raises(MergeConflict, match="erased"):
-        lake.revert(deletion, "main")
-    with alone(path) as other:
-        assert other.erase("t").finished
-    assert where_is(path, MARKER) == []
-    assert rows_of(lake) == LEFT
 
 
 def test_a_restore_by_lance_itself_of_an_erased_version_is_refused(lake: Lake, path: Path) -> None:

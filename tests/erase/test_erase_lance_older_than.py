@@ -17,17 +17,18 @@ import penstock
 from penstock.errors import EraseRefused, HistoryExpired, MergeConflict, PenstockError, VersionNotFound
 from penstock.formats.lance import format as lance_format
 from penstock.formats.lance.lake.erase import LanceErasure
+from penstock.formats.lance.lake.rewriting import Rewriting
 from penstock.kernel.revert import RevertRequest
 from penstock.lake.backup import backup_lake, forget_backups
 from penstock.lake.erase import Erase
 from penstock.lake.lake import Lake
+from penstock.stores.sqlite import SqliteStore
+from penstock.testing.format_contract import Crash
 from tests.erase.tables import alone, where_is
 from tests.erase.test_erase_lance import (
     KINDS,
     LEFT,
     MARKER,
-    STEPS,
-    Crash,
     location_of,
     make,
     opened,
@@ -542,7 +543,15 @@ def test_lances_own_branches_and_earlier_tags_hold_it_and_so_do_clones(
 
 
 ALL_STEPS: dict[str, tuple[Any, str]] = {
-    **STEPS,
+    "fragments are written anew": (Rewriting, "compact"),
+    "an index is made anew": (Rewriting, "make_index"),
+    "it is noted": (Erase, "_begin"),
+    "the first version is committed": (LanceErasure, "settle"),
+    "the horizon is set": (Erase, "_set"),
+    "it is promoted": (LanceErasure, "cut"),
+    "files are swept": (LanceErasure, "sweep"),
+    "the database is scrubbed": (SqliteStore, "scrub"),
+    "it is noted that it has ended": (Erase, "_note_run"),
     "branches have had their turns": (Erase, "_pass_turns"),
 }
 QUICK_STEPS = {*[*ALL_STEPS][2::4]}

@@ -24,6 +24,7 @@ from penstock.errors import (
     InvalidRequest,
     MergeConflict,
 )
+from penstock.formats.delta.lake.erase import DeltaErasure
 from penstock.formats.delta.protocol.names import LOG, ClassicName, PartName
 from penstock.kernel.revert import RevertRequest
 from penstock.kernel.table_horizons import all_horizons
@@ -32,12 +33,13 @@ from penstock.lake.erase import Erase
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.names import moment
+from penstock.storage.places import Place
+from penstock.stores.sqlite import SqliteStore
+from penstock.testing.format_contract import Crash
 from tests.erase.tables import MARKER, alone, people, where_is
 from tests.erase.test_erase_delta import (
     KINDS,
     LEFT,
-    STEPS,
-    Crash,
     delete_by_vector,
     rows_of,
     without_marker,
@@ -397,6 +399,19 @@ def test_a_backup_from_after_the_moment_has_earlier_history_and_a_later_one_has_
 
 
 # -- crashes and races -------------------------------------------------------------------------------------
+
+
+STEPS: dict[str, tuple[Any, str]] = {
+    "files are rewritten": (DeltaErasure, "rewrite"),
+    "it is noted": (Erase, "_begin"),
+    "the first version is committed": (DeltaErasure, "settle"),
+    "the horizon is set": (Erase, "_set"),
+    "the log is cut": (DeltaErasure, "cut"),
+    "data files are swept": (DeltaErasure, "sweep"),
+    "the database is scrubbed": (SqliteStore, "scrub"),
+    "a deletion of files": (Place, "delete"),
+    "a version is committed": (DeltaErasure, "_commit_nothing"),
+}
 
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])

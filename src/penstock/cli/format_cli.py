@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
-from penstock.formats.registry import load, table_formats
+from penstock.formats.registry import find_declared, other_formats, table_formats
 from penstock.lake.plugins import find_plugin
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class FormatCli:
 @cache
 def format_clis() -> tuple[FormatCli, ...]:
     """The part of every format for the command line, all of them loaded."""
-    return tuple(_load(declared.name) for declared in table_formats())
+    return tuple(_load(declared.name) for declared in (*table_formats(), *other_formats().formats))
 
 
 def find_format_cli(content: Content | None) -> FormatCli | None:
@@ -84,5 +84,7 @@ def find_format_cli(content: Content | None) -> FormatCli | None:
 
 @cache
 def _load(name: str) -> FormatCli:
-    part: FormatCli = load(next(declared.cli for declared in table_formats() if declared.name == name))()
+    declared = find_declared(lambda declared: declared.name == name)
+    assert declared is not None, name
+    part: FormatCli = declared.load(declared.cli)()
     return part

@@ -15,12 +15,15 @@ from penstock.cli.call import Call
 from penstock.cli.declaration import Group
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.errors import PenstockError
-from penstock.formats.registry import Command, load, table_formats
+from penstock.formats.registry import Command, find_declared, load, other_formats, table_formats
 
 
 def _command(path: str, summary: str) -> Command:
     return Command(f"penstock.cli.commands.{path}", summary)
 
+
+FORMATS: Final = "Tables of a format"
+"""The title above commands of formats."""
 
 SECTIONS: Final[dict[str, Mapping[str, Command]]] = {
     "Begin": {
@@ -39,9 +42,7 @@ SECTIONS: Final[dict[str, Mapping[str, Command]]] = {
         "namespace": _command("namespaces:namespace", "List, create and delete namespaces."),
         "tx": _command("tx:tx", "List, show, commit and abort transactions."),
     },
-    "Tables of a format": {
-        name: command for declared in table_formats() for name, command in declared.commands.items()
-    },
+    FORMATS: {name: command for declared in table_formats() for name, command in declared.commands.items()},
     "Branch and merge": {
         "branch": _command("references:branch", "List, create, assign and delete branches."),
         "tag": _command("references:tag", "List, create, assign and delete tags."),
@@ -109,13 +110,17 @@ class Root(Group):
     """``penstock`` itself. Commands are loaded when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(COMMANDS)
+        return [*COMMANDS, *_other_commands()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in COMMANDS:
+        if cmd_name in COMMANDS:
+            command: click.Command = load(COMMANDS[cmd_name].path)
+            return command
+        declared = find_declared(lambda declared: cmd_name in declared.commands)
+        if declared is None:
             return None
-        command: click.Command = load(COMMANDS[cmd_name].path)
-        return command
+        of_format: click.Command = declared.load(declared.commands[cmd_name].path)
+        return of_format
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -125,7 +130,10 @@ class Root(Group):
         except click.UsageError as wrong:
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], COMMANDS, n=1)
+            near = get_close_matches(args[0], [*COMMANDS, *_other_commands()], n=1)
+            problems = "".join(f"\n  {problem}" for problem in other_formats().problems)
+            if not near and problems:
+                raise click.UsageError(f"there is no command '{args[0]}'{problems}", ctx) from wrong
             if not near:
                 raise
             raise click.UsageError(
@@ -133,7 +141,8 @@ class Root(Group):
             ) from wrong
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        for title, section in SECTIONS.items():
+        sections = {**SECTIONS, FORMATS: {**SECTIONS[FORMATS], **_other_commands()}}
+        for title, section in sections.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(10), command.summary) for name, command in section.items()])
 
@@ -175,6 +184,13 @@ class Root(Group):
         except Exception as error:  # noqa: BLE001 - this is where people are spared tracebacks
             return _report(error, call, call.json or "--json" in args)
         return 0
+
+
+def _other_commands() -> dict[str, Command]:
+    """The commands that formats of other packages bring."""
+    return {
+        name: command for declared in other_formats().formats for name, command in declared.commands.items()
+    }
 
 
 def _require_text(args: list[str]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from penstock.errors import EraseRefused
 from penstock.kernel.format import Format
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent, ManagedTable
@@ -177,8 +178,8 @@ class FormatPlugin:
 
     name: ClassVar[str]
     """How changes name the format."""
-    content_type: ClassVar[type[ManagedTable]]
-    """What a lake stores of a table of the format."""
+    content_type: ClassVar[str]
+    """The name of the type of content that a table of the format has."""
     calls: ClassVar[tuple[type[Call[Any]], ...]] = ()
     """The calls that the format answers."""
     usage: ClassVar[str]
@@ -200,14 +201,14 @@ class FormatPlugin:
         return self._find_lake()
 
     @classmethod
-    def has_type(cls, content: AnyContent | ManagedTable | None) -> bool:
+    def has_type(cls, content: AnyContent | None) -> bool:
         """Whether a content is a table of this format, also one that the lake only points at or dropped."""
-        return isinstance(content, cls.content_type)
+        return content is not None and content.type == cls.content_type
 
     @classmethod
-    def manages(cls, content: AnyContent | ManagedTable | None) -> bool:
-        """Whether a content is a table of this format that the lake keeps."""
-        return isinstance(content, cls.content_type) and content.state != b""
+    def manages(cls, content: AnyContent | None) -> bool:
+        """Whether a content is a table of this format that the lake keeps, and not one it only points at."""
+        return cls.has_type(content) and not (isinstance(content, ManagedTable) and content.state == b"")
 
     @property
     def rules(self) -> Format:
@@ -267,11 +268,19 @@ class FormatPlugin:
 
     def erasure(self, call: EraseTable) -> Erasure:
         """The format's half of an erase of a table of the default branch."""
-        raise NotImplementedError
+        raise self.refuse_erase(call)
 
-    def dropped_erasure(self, call: EraseTable, content: Any) -> Erasure:
+    def dropped_erasure(self, call: EraseTable, content: Any) -> Erasure:  # noqa: ARG002
         """The same for a table that was dropped there, as it was then."""
-        raise NotImplementedError
+        raise self.refuse_erase(call)
+
+    def refuse_erase(self, call: EraseTable) -> EraseRefused:
+        """What is said where the format cannot erase."""
+        return EraseRefused(
+            f"'{call.key}' is a {self.content_type}, and the format '{self.name}' cannot erase rows\n"
+            "  Delete the rows, let the history that has them expire ('penstock horizon'), and sweep.",
+            table=str(call.key),
+        )
 
     # -- resync --------------------------------------------------------------------------------------------
 

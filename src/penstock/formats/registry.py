@@ -2,19 +2,28 @@
 
 What is shared asks here and never names a format. A part is given as an entry point is, by ``module:name``,
 so that nothing of a format is loaded before it is needed: a command that needs no table imports none.
+
+Formats of other packages are found by entry points of the group ``penstock.formats``, each of which leads to
+a ``TableFormat``. To read entry points takes longer than a short command, so they are only looked for when no
+format of Penstock's knows a name, a command, a type of content or a call, and when a server starts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from penstock.errors import FormatUnavailable
 
 if TYPE_CHECKING:
     from penstock.model.content import Content
 
+GROUP: Final = "penstock.formats"
+"""The group of entry points by which packages bring formats."""
+PACKAGE: Final = "penstock"
 BUILT_IN: Final = (
     "penstock.formats.delta:FORMAT",
     "penstock.formats.files:FORMAT",
@@ -44,7 +53,7 @@ class TableFormat:
     """The rule of each of its calls: a mapping from the call's class, as in ``penstock.server.access``."""
     table_view: str
     """What a program does with a table: a ``penstock.formats.plugin.TableView``, made of a ``Table``."""
-    row_formats: tuple[str, ...]
+    row_formats: tuple[str, ...] = ()
     """What ``format`` may be where rows are written to a table of the format."""
     members: Mapping[str, str] = field(default_factory=dict)
     """What a lake and its tables have that no other format answers, by names such as ``lake.delta``."""
@@ -65,23 +74,119 @@ class TableFormat:
     """Modules that processes which read rows import before they are given work."""
     apis: tuple[str, ...] = ()
     """Further APIs by which a server offers tables of the format: each a ``penstock.server.routes.Api``."""
+    package: str = PACKAGE
+    """The Python package that brings the format, with its version; filled in where it is found."""
+
+    def load(self, path: str) -> Any:
+        """A part of the format. ``FormatUnavailable`` names the package, if it is not Penstock's own."""
+        if self.package == PACKAGE:
+            return load(path)
+        try:
+            return load(path)
+        except Exception as problem:
+            raise FormatUnavailable(_describe_failure(self.name, self.package, problem)) from problem
+
+
+class OtherFormats(NamedTuple):
+    """Formats of other packages, as they are installed here."""
+
+    formats: tuple[TableFormat, ...] = ()
+    problems: tuple[str, ...] = ()
+    """A sentence for each that cannot be used. It names the package."""
 
 
 @cache
 def table_formats() -> tuple[TableFormat, ...]:
-    """All formats. Nothing of them is loaded but their declarations."""
+    """The formats of Penstock. Nothing of them is loaded but their declarations."""
     return tuple(load(path) for path in BUILT_IN)
 
 
-def load_member(name: str) -> Any:
-    """What a format declares for a member of a lake or a table, such as ``lake.delta``."""
-    return load(next(one.members[name] for one in table_formats() if name in one.members))
+@cache
+def other_formats() -> OtherFormats:
+    """The formats of other packages, with their plugins loaded. One that cannot be loaded stops no other."""
+    from importlib.metadata import entry_points
+
+    formats: list[TableFormat] = []
+    problems: list[str] = []
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        package = entry.dist.name + " " + entry.dist.version if entry.dist is not None else entry.value
+        try:
+            declared = replace(entry.load(), package=package)
+            _check_declaration(declared, (*table_formats(), *formats))
+            declared.load(declared.plugin)
+        except FormatUnavailable as problem:
+            problems.append(problem.message)
+        except Exception as problem:  # noqa: BLE001 - other people's code runs here, and any error is possible
+            problems.append(_describe_failure(entry.name, package, problem))
+        else:
+            formats.append(declared)
+    return OtherFormats(tuple(formats), tuple(problems))
+
+
+def usable_formats() -> OtherFormats:
+    """The formats of other packages of which a server can load every part that it needs."""
+    formats, problems = [], list(other_formats().problems)
+    for declared in other_formats().formats:
+        try:
+            for path in (declared.access_rules, declared.routes, *declared.apis):
+                if path:
+                    declared.load(path)
+        except FormatUnavailable as problem:
+            problems.append(problem.message)
+        else:
+            formats.append(declared)
+    return OtherFormats(tuple(formats), tuple(problems))
+
+
+def find_declared(is_meant: Callable[[TableFormat], bool]) -> TableFormat | None:
+    """The format that is meant. Those of other packages are looked for if it is none of Penstock's."""
+    own = next(filter(is_meant, table_formats()), None)
+    return own if own is not None else next(filter(is_meant, other_formats().formats), None)
+
+
+def not_installed(what: str) -> FormatUnavailable:
+    """What is said where a format is needed that no installed package has. ``what`` names the need."""
+    problems = "".join(f"\n  {problem}" for problem in other_formats().problems)
+    return FormatUnavailable(
+        f"{what}, and no package that is installed here brings that format\n"
+        "  Install the Python package of the format in this environment; where a server answers, in the "
+        f"server's, and start the server again.{problems}"
+    )
+
+
+def _check_declaration(declared: TableFormat, others: Sequence[TableFormat]) -> None:
+    """``FormatUnavailable`` if a package declares what another format has, or what only Penstock may."""
+    if declared.content:
+        raise FormatUnavailable(
+            f"the table format '{declared.name}' of the package {declared.package} is left out: its contents "
+            "must be stored as Unknown, because only Penstock gives types of content numbers of their own"
+        )
+    for other in others:
+        same = {declared.name, declared.content_type, *declared.commands} & {
+            *(other.name, other.content_type),
+            *other.commands,
+        }
+        if same:
+            raise FormatUnavailable(
+                f"the table format '{declared.name}' of the package {declared.package} is left out: "
+                f"'{min(same)}' is taken by the format '{other.name}' of {other.package}"
+            )
+
+
+def _describe_failure(name: str, package: str, problem: Exception) -> str:
+    why = f"{type(problem).__name__}: {problem}".replace("\n", " ")
+    return f"the table format '{name}' of the package {package} cannot be loaded: {why}"
 
 
 def content_types() -> tuple[type[Content], ...]:
     """The types of content that formats bring, in the order of their numbers."""
     brought = (load(declared.content) for declared in table_formats() if declared.content)
     return tuple(sorted(brought, key=lambda kind: kind.__struct_config__.tag))
+
+
+def load_member(name: str) -> Any:
+    """What a format declares for a member of a lake or a table, such as ``lake.delta``."""
+    return load(next(one.members[name] for one in table_formats() if name in one.members))
 
 
 def load(path: str) -> Any:

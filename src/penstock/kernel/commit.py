@@ -279,7 +279,7 @@ class _Base:
 def _named(formats: Formats, change: Change) -> Format:
     found = formats.named(change.format)
     if found is None:
-        raise InvalidRequest(f"there is no format {change.format!r} to change '{change.key}' with")
+        raise formats.unknown(change.format, change.key)
     return found
 
 

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from penstock.errors import InvalidContent
+from penstock.errors import InvalidContent, InvalidRequest, PenstockError
 from penstock.kernel.objects import Objects
-from penstock.model.content import AnyContent
+from penstock.model.content import AnyContent, Unknown
 from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.keys import Key
 from penstock.model.merges import ChangeSummary, MergeMode
@@ -474,12 +475,23 @@ def reading(
     return read_both
 
 
+def _describe_unknown(what: str) -> PenstockError:
+    return InvalidRequest(f"{what}, and there is no such format")
+
+
 class Formats:
     """The formats that a kernel knows, and the branch whose tables they publish."""
 
     def __init__(self, formats: Sequence[Format] = (), default_branch: str = "main") -> None:
         self._by_name = {one.name: one for one in formats}
         self.all = tuple(self._by_name.values())
+        self.find_others: Callable[[], Sequence[Format]] | None = None
+        """Finds the formats of other packages. It is asked once, for the first change or table that is of no
+        format that is known."""
+        self.describe_unknown: Callable[[str], PenstockError] = _describe_unknown
+        """What is said where a format is needed that is not there."""
+        self._finding = RLock()
+        self._find_horizon: Callable[[UUID], TableHorizon | None] | None = None
         self.default_branch = default_branch
         self.horizons: Callable[[], TableHorizons] | None = None
         """Reads the horizons of tables that were erased. A kernel sets it."""
@@ -491,6 +503,12 @@ class Formats:
 
     def is_default(self, branch: str) -> bool:
         return branch == self.default_branch
+
+    def find_horizons_by(self, find: Callable[[UUID], TableHorizon | None]) -> None:
+        """Tell every format how to look up from where on the history of a table exists."""
+        self._find_horizon = find
+        for one in self.all:
+            one.find_horizon = find
 
     def horizons_at_turn(self) -> TableHorizons | None:
         """The horizons as they are at the turn of a branch other than the default one.
@@ -512,7 +530,14 @@ class Formats:
         self._horizon_looks += 1
 
     def named(self, name: str) -> Format | None:
+        if name not in self._by_name:
+            self._add_others()
         return self._by_name.get(name)
+
+    def unknown(self, name: str, key: Key) -> PenstockError:
+        """What is said of a change that names a format which is not there."""
+        what = f"'{key}' is to be changed as a table of the format '{name}'"
+        return self.describe_unknown(what)
 
     def managing(self, *contents: AnyContent | None) -> Format | None:
         """The format that manages the first of some contents that any does."""
@@ -521,4 +546,15 @@ class Formats:
                 for one in self.all:
                     if one.manages(content):
                         return one
-        return None
+        is_foreign = any(isinstance(content, Unknown) and content.type_name for content in contents)
+        return self.managing(*contents) if is_foreign and self._add_others() else None
+
+    def _add_others(self) -> bool:
+        """Whether formats of other packages have come to be known by this."""
+        with self._finding:
+            find, self.find_others = self.find_others, None
+            for one in () if find is None else find():
+                one.find_horizon = self._find_horizon
+                self._by_name.setdefault(one.name, one)
+            count, self.all = len(self.all), tuple(self._by_name.values())
+            return len(self.all) > count

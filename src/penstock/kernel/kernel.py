@@ -107,8 +107,7 @@ class Kernel:
         self.settings = settings or Settings()
         self.formats = Formats(formats, default_branch)
         self.formats.horizons = lambda: TableHorizons.read(store, self.formats)
-        for one in self.formats.all:
-            one.find_horizon = partial(find_horizon, store)
+        self.formats.find_horizons_by(partial(find_horizon, store))
         self.objects = Objects(store, self.settings.cache_max_bytes)
         self.history = History(self.objects, self._expired)
         self.graces = Graces(self._lake_graces, self.settings, clock)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -14,6 +15,9 @@ from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 from penstock.model.objects import LogEntry
 from penstock.storage.moved_roots import MovedRoot
+
+NAMES_MAX: Final = 100
+"""How many removed files are named."""
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,6 +200,24 @@ class ErasedTable(msgspec.Struct, frozen=True, kw_only=True):
     """What still holds rows, or may, and what becomes of it: one sentence each."""
     dry_run: bool = False
     """Whether nothing was changed."""
+
+
+def join_swept(swept: Sequence[SweptFiles]) -> SweptFiles:
+    """What sweeps of several formats found and did, as one."""
+    first, *others = swept
+    for one in others:
+        counts = {
+            field: getattr(first, field) + getattr(one, field)
+            for field in first.__struct_fields__
+            if type(getattr(first, field)) is int
+        }
+        first = msgspec.structs.replace(
+            first,
+            names=(*first.names, *one.names)[:NAMES_MAX],
+            problem="\n".join(filter(None, (first.problem, one.problem))),
+            **counts,
+        )
+    return first
 
 
 class SweptFiles(msgspec.Struct, frozen=True, kw_only=True):

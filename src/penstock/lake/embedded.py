@@ -24,6 +24,7 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.formats.plugin import FormatPlugin
+from penstock.formats.registry import not_installed
 from penstock.kernel import tokens
 from penstock.kernel.batch import Outcome
 from penstock.kernel.bring import MergeOptions
@@ -63,7 +64,7 @@ from penstock.lake.audits.engine import LakeEngine
 from penstock.lake.handling import commit_meta, first, inside
 from penstock.lake.log import Filter, LogPages, changes_of, differences, matching, not_in_log, ranges
 from penstock.lake.outcomes import as_left
-from penstock.lake.plugins import make_plugins
+from penstock.lake.plugins import is_foreign, make_plugins, other_plugin_types, plugin_types
 from penstock.lake.restore import restore_message, restore_scope
 from penstock.lake.resync_calls import Resync, Resynced, describe_ahead
 from penstock.lake.transactions import calls as transaction_calls
@@ -107,7 +108,11 @@ class Embedded:
         self, kernel: Kernel, description: Description, plugins: Sequence[FormatPlugin] | None = None
     ) -> None:
         self.kernel = kernel
-        self.plugins = make_plugins(lambda: self) if plugins is None else tuple(plugins)
+        self.loaded_plugins = make_plugins(lambda: self) if plugins is None else tuple(plugins)
+        """Those of Penstock, and those of other packages once anything was asked of one."""
+        self._has_other_plugins = self._is_caught_up = False
+        kernel.formats.describe_unknown = not_installed
+        kernel.formats.find_others = lambda: [one.rules for one in self.add_other_plugins()]
         self.warehouse = description.warehouse
         self.id, self._default_branch = description.id, description.default_branch
         self._roots = _roots(description)
@@ -116,7 +121,6 @@ class Embedded:
         self._transaction_ways: TransactionAnswers | None = None
         self.engine = kernel.checks.engine = LakeEngine(self)
         self._making = RLock()
-        self._own_formats = frozenset(one.name for one in self.plugins)
         self._states = lru_cache(STATES_KEPT)(kernel.state)
         self._log_pages = LogPages()
         self._ways: dict[type[calls.Call[Any]], Callable[[Any], Any]] = {
@@ -217,25 +221,57 @@ class Embedded:
             from penstock.lake.audits.embedded import ExpectationAnswers
 
             return ExpectationAnswers(self.kernel).ways[type(call)]
-        plugin = next(one for one in self.plugins if type(call) in one.calls)
+        plugin = self._find(lambda one: type(call) in one.calls)
+        if plugin is None:
+            raise not_installed(f"the lake is asked for {type(call).__name__}")
         return plugin.handlers[type(call)]
 
     def _long_handler(self, call: calls.Call[Any]) -> Callable[[Any, Progress], Any] | None:
         """What answers a call of a format that tells how far it is; ``None`` for calls of the lake itself."""
-        handlers = (one.long_handlers.get(type(call)) for one in self.plugins)
-        return next((one for one in handlers if one is not None), None)
+        if type(call) in (calls.EraseTable, calls.Fsck, Resync):
+            return None
+        plugin = self._find(lambda one: type(call) in one.long_handlers)
+        return None if plugin is None else plugin.long_handlers[type(call)]
 
-    def find_plugin(
-        self, content: AnyContent | ManagedTable | None, *, was_dropped: bool = False
-    ) -> FormatPlugin | None:
+    def find_plugin(self, content: AnyContent | None, *, was_dropped: bool = False) -> FormatPlugin | None:
         """The plugin whose table a content is; ``None`` if it is no table that a format keeps.
 
         One that was dropped is known by its type alone: less is stored of it.
         """
-        for plugin in self.plugins:
-            if plugin.manages(content) or (was_dropped and plugin.has_type(content)):
-                return plugin
-        return None
+
+        def is_meant(plugin: FormatPlugin) -> bool:
+            return plugin.manages(content) or (was_dropped and plugin.has_type(content))
+
+        own = next(filter(is_meant, self.loaded_plugins), None)
+        if own is not None or not is_foreign(content):
+            return own
+        return next(filter(is_meant, self.plugins), None)
+
+    @property
+    def plugins(self) -> tuple[FormatPlugin, ...]:
+        """The plugins of all formats that are installed here, also of other packages."""
+        self.add_other_plugins()
+        return self.loaded_plugins
+
+    def _is_of_plugin(self, change: Change) -> bool:
+        return self._find(lambda one: one.name == change.format) is not None
+
+    def _find(self, is_meant: Callable[[FormatPlugin], bool]) -> FormatPlugin | None:
+        """A plugin. Other packages are looked through if it is none that is loaded."""
+        own = next(filter(is_meant, self.loaded_plugins), None)
+        return own if own is not None else next(filter(is_meant, self.plugins), None)
+
+    def add_other_plugins(self) -> tuple[FormatPlugin, ...]:
+        """Make the plugins of other packages, once, and return them."""
+        with self._making:
+            if not self._has_other_plugins:
+                self._has_other_plugins = True
+                others = tuple(plugin(lambda: self) for plugin in other_plugin_types())
+                self.loaded_plugins += others
+                if self._is_caught_up:
+                    self._catch_up(others)
+            own = plugin_types()
+            return tuple(one for one in self.loaded_plugins if type(one) not in own)
 
     # -- tables that formats manage ------------------------------------------------------------------------
 
@@ -308,11 +344,15 @@ class Embedded:
         A lake that is damaged, in whatever way, or has no default branch can be opened all the same: to be
         mended. ``fsck`` tells what is wrong with it.
         """
+        self._is_caught_up = True
+        self._catch_up(self.loaded_plugins)
+
+    def _catch_up(self, plugins: Sequence[FormatPlugin]) -> None:
         if self.kernel.store.is_read_only:
             return
         try:
             if self._has_tables():
-                for plugin in self.plugins:
+                for plugin in plugins:
                     plugin.catch_up()
         except ReferenceNotFound:
             pass
@@ -325,7 +365,7 @@ class Embedded:
         """Wait for the publisher, the promoter and checkpoints. See ``Lake.finish_background``."""
         ends_s = monotonic() + timeout_s
         left: dict[str, PenstockError | None] = {}
-        for plugin in self.plugins:
+        for plugin in self.loaded_plugins:
             left |= plugin.finish(max(0.0, ends_s - monotonic()))
         for problem in left.values():
             if isinstance(problem, AdministratorError):
@@ -336,7 +376,7 @@ class Embedded:
 
     def measure(self) -> None:
         """Tell the meter what grows old by itself: versions of tables that wait to be published."""
-        for plugin in self.plugins:
+        for plugin in self.loaded_plugins:
             plugin.measure()
 
     def _has_tables(self) -> bool:
@@ -387,7 +427,7 @@ class Embedded:
         The store stays open, for a caller that has it for other purposes too.
         """
         ends_s = monotonic() + self.kernel.settings.publish_close_s
-        for plugin in self.plugins:
+        for plugin in self.loaded_plugins:
             plugin.close(max(0.0, ends_s - monotonic()))
         if self._opened is not None:
             self._opened.close()
@@ -662,7 +702,7 @@ class Embedded:
         for operation in call.operations:
             if isinstance(operation, Put):
                 self._check_location(operation.content)
-            elif isinstance(operation, Change) and operation.format in self._own_formats:
+            elif isinstance(operation, Change) and self._is_of_plugin(operation):
                 raise InvalidRequest(
                     f"'{operation.key}': changes of {operation.format} tables are asked for by calls of "
                     "their own, such as lake.delta.commit and table.files.put make"
@@ -718,7 +758,7 @@ class Embedded:
         wait_s = self.kernel.settings.publish_wait_s
         if branch == self._default_branch and wait_s > 0:
             tables = tuple(landed)
-            for plugin in self.plugins:
+            for plugin in self.loaded_plugins:
                 plugin.await_published(tables, wait_s)
 
     def _transplant(self, call: calls.Transplant) -> MergeResult:

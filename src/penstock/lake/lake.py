@@ -19,13 +19,23 @@ from penstock.kernel.fsck import Checked
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.sweep import Swept
 from penstock.lake import calls
-from penstock.lake.answers import About, Comparison, Difference, ErasedTable, LogLine, SweptFiles, SweptTable
+from penstock.lake.answers import (
+    About,
+    Comparison,
+    Difference,
+    ErasedTable,
+    LogLine,
+    SweptFiles,
+    SweptTable,
+    join_swept,
+)
 from penstock.lake.audits.calls import AddExpectation, ListExpectations, RemoveExpectation
 from penstock.lake.call import WriteOptions, write_fields
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.embedded import Embedded
 from penstock.lake.empty_place import EmptyPlace
+from penstock.lake.plugins import sweep_calls
 from penstock.lake.resync_calls import Resync, Resynced
 from penstock.lake.table import Table
 from penstock.lake.transactions.answers import TransactionInfo
@@ -925,14 +935,14 @@ class Lake:
     def sweep_files(
         self, *, remove_data: bool = False, dry_run: bool = False, progress: Progress = silent
     ) -> SweptFiles:
-        """Remove files of tables of files that nothing needs, and what jobs left that are over.
+        """Remove files that tables of a format share and nothing needs, and what jobs left that are over.
 
         Files go only with ``remove_data``: those that no kept commit names and that are older than the
         setting ``data_grace_days``, or whose job was aborted an hour ago. If anything cannot be read that may
         name one, all stay, and the answer says why.
         """
-        call: Call[SweptFiles] = load_member("lake.sweep_files")(remove_data=remove_data, dry_run=dry_run)
-        return self.do(call, progress)
+        swept = [self.do(kind(remove_data=remove_data, dry_run=dry_run), progress) for kind in sweep_calls()]
+        return join_swept(swept)
 
     def resync(
         self,

@@ -4,39 +4,66 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.formats.plugin import FormatPlugin
-from penstock.formats.registry import TableFormat, load, table_formats
-from penstock.model.content import AnyContent
+from penstock.formats.registry import TableFormat, find_declared, load, other_formats, table_formats
+from penstock.model.content import AnyContent, ManagedTable, Unknown
 
 if TYPE_CHECKING:
+    from penstock.lake.call import Call
     from penstock.lake.embedded import Embedded
 
 
 @cache
 def plugin_types() -> tuple[type[FormatPlugin], ...]:
-    """The plugin of each format. Nothing else of the formats is loaded."""
+    """The plugin of each format of Penstock. Nothing else of the formats is loaded."""
     return tuple(load(declared.plugin) for declared in table_formats())
 
 
+@cache
+def other_plugin_types() -> tuple[type[FormatPlugin], ...]:
+    """The plugin of each format of another package."""
+    return tuple(declared.load(declared.plugin) for declared in other_formats().formats)
+
+
 def make_plugins(find_lake: Callable[[], Embedded]) -> tuple[FormatPlugin, ...]:
-    """A plugin of each format, for a lake that is about to be opened."""
+    """A plugin of each format of Penstock, for a lake that is about to be opened."""
     return tuple(plugin(find_lake) for plugin in plugin_types())
 
 
 def find_plugin(content: AnyContent | None) -> type[FormatPlugin] | None:
     """The format of a table that a lake keeps; ``None`` for whatever else a key may hold."""
-    return next((plugin for plugin in plugin_types() if plugin.manages(content)), None)
+    own = next((plugin for plugin in plugin_types() if plugin.manages(content)), None)
+    if own is not None or not is_foreign(content):
+        return own
+    return next((plugin for plugin in other_plugin_types() if plugin.manages(content)), None)
+
+
+def is_foreign(content: AnyContent | None) -> bool:
+    """Whether a content may be a table of a format of another package."""
+    return isinstance(content, Unknown) and content.type_name != ""
+
+
+def other_calls() -> tuple[type[Call[Any]], ...]:
+    """The calls that formats of other packages answer."""
+    return tuple(kind for plugin in other_plugin_types() for kind in plugin.calls)
+
+
+def sweep_calls() -> tuple[type[Any], ...]:
+    """The calls that sweep files which tables of a format share."""
+    every = (*plugin_types(), *other_plugin_types())
+    return tuple(plugin.sweep_call for plugin in every if plugin.sweep_call is not None)
 
 
 def describe_usage(content: AnyContent | None) -> str:
     """What a table is and how it is used, also of one that a key only points at; empty for anything else."""
-    usages = (plugin.usage for plugin in plugin_types() if plugin.has_type(content))
-    return next(usages, "")
+    declared = find_format(content)
+    return "" if declared is None else declared.load(declared.plugin).usage
 
 
 def find_format(content: AnyContent | None) -> TableFormat | None:
     """The format of a table, also of one that a key only points at; ``None`` for anything else."""
-    formats = zip(table_formats(), plugin_types(), strict=True)
-    return next((declared for declared, plugin in formats if plugin.has_type(content)), None)
+    if content is None or not (isinstance(content, ManagedTable) or is_foreign(content)):
+        return None
+    return find_declared(lambda declared: declared.content_type == content.type)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
-from penstock.formats.registry import TableFormat, load, load_member, table_formats
+from penstock.formats.registry import TableFormat, load_member, table_formats
 from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.lake import calls
 from penstock.lake.answers import Ratified
@@ -334,5 +334,5 @@ class Table:
 
 
 def _make_view(table: Table, declared: TableFormat) -> TableView:
-    view: TableView = load(declared.table_view)(table)
+    view: TableView = declared.load(declared.table_view)(table)
     return view

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.errors import CommitConflict, InvalidRequest, NotManaged
-from penstock.formats.registry import TableFormat, load, table_formats
+from penstock.formats.registry import TableFormat, find_declared, other_formats, table_formats
 from penstock.lake.call import Said
 from penstock.lake.calls import GetContents
 from penstock.lake.plugins import find_format
@@ -65,7 +65,7 @@ def write(
     else:
         declared = _format_of(table.key, there)
     rows = RowWrite(data, chosen, wanted, by, said, idempotency_key, there)
-    return load(declared.table_view)(table).write(rows)
+    return declared.load(declared.table_view)(table).write(rows)
 
 
 def find_content(table: Table) -> AnyContent | None:
@@ -89,16 +89,17 @@ def _columns(partition_by: str | Sequence[str] | None) -> tuple[str, ...] | None
 
 def _row_format(format: str) -> str:  # noqa: A002
     wanted = str(format).lower()
-    known = [name for declared in table_formats() for name in declared.row_formats]
-    if wanted not in known:
+    if find_declared(lambda declared: wanted in declared.row_formats) is None:
+        formats = (*table_formats(), *other_formats().formats)
+        known = [name for declared in formats for name in declared.row_formats]
         raise InvalidRequest(f"rows are written as {', '.join(known)} here, and not as {format!r}; Spark may")
     return wanted
 
 
 def _format_for(wanted: str | None) -> TableFormat:
     """The table format for rows that are to be written in some way; the first one is the default."""
-    formats = table_formats()
-    return formats[0] if wanted is None else next(one for one in formats if wanted in one.row_formats)
+    declared = None if wanted is None else find_declared(lambda one: wanted in one.row_formats)
+    return table_formats()[0] if declared is None else declared
 
 
 def _format_of(key: Key, there: AnyContent) -> TableFormat:

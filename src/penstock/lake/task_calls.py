@@ -13,6 +13,7 @@ from penstock.errors import PenstockError
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.calls import CALLS, Call, Write
 from penstock.lake.catalogue import Catalogue
+from penstock.lake.plugins import other_calls
 from penstock.lake.transactions.calls import AbortTransaction, BeginTransaction, CommitTransaction
 from penstock.model.transactions import PREFIX
 from penstock.processes.child import Task
@@ -56,7 +57,7 @@ class CallAnswers:
 
     def __call__(self, question: bytes) -> bytes:
         name, _, data = question.partition(b"\0")
-        kind = _KINDS[name]
+        kind = _KINDS.get(name) or next(one for one in other_calls() if one.__name__.encode() == name)
         try:
             call = json.decode(data, kind)
             answer = self._catalogue.do(call)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from penstock.errors import InvalidRequest, PenstockError
-from penstock.formats.registry import load, table_formats
+from penstock.formats.registry import TableFormat, load, table_formats
 from penstock.kernel.settings import Settings
 from penstock.lake.answers import About
 from penstock.lake.calls import CALLS, Call, Write
@@ -99,6 +99,17 @@ def _within(call: Call[Any], limits: Limits) -> Call[Any]:
 
 def _error(error: PenstockError, headers: Mapping[str, str]) -> Answer:
     return Answer(status=error.http_status, body=encode_error(error, headers.get("x-request-id", "")))
+
+
+def native_api(others: Sequence[TableFormat]) -> Api:
+    """The API with the calls and routes of formats of other packages."""
+    plugins = [declared.load(declared.plugin) for declared in others]
+    calls = [_route(kind) for plugin in plugins for kind in plugin.calls]
+    routes = [route for declared in others if declared.routes for route in declared.load(declared.routes)]
+    imports = [name for declared in others for name in declared.server_imports]
+    return msgspec.structs.replace(
+        NATIVE, routes=(*NATIVE.routes, *calls, *routes), imports=(*NATIVE.imports, *imports)
+    )
 
 
 NATIVE: Final = Api(

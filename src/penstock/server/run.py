@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import uvicorn
 
 from penstock.errors import InvalidRequest
-from penstock.formats.registry import load, table_formats
+from penstock.formats.registry import table_formats, usable_formats
 from penstock.kernel.settings import Settings
 from penstock.lake.calls import GetAbout, ListTokens
 from penstock.lake.catalogue import Catalogue
@@ -174,13 +174,18 @@ def _no_tokens(lake: Lake) -> str:
     )
 
 
-def all_apis() -> tuple[Api, ...]:
-    """The APIs that a lake is offered through."""
-    from penstock.server.native import NATIVE
+def all_apis(log: Log | None = None) -> tuple[Api, ...]:
+    """The APIs that a lake is offered through. What cannot be used of other packages is logged."""
+    from penstock.server.native import native_api
     from penstock.server.nessie.v1 import V1
     from penstock.server.nessie.v2 import V2
 
-    return (NATIVE, V2, V1, *(load(api) for declared in table_formats() for api in declared.apis))
+    usable, problems = usable_formats()
+    if log is not None:
+        for problem in problems:
+            log.say(Level.WARNING, problem)
+    further = (declared.load(api) for declared in (*table_formats(), *usable) for api in declared.apis)
+    return (native_api(usable), V2, V1, *further)
 
 
 class Service:
@@ -203,7 +208,7 @@ class Service:
             any_name = not is_loopback(serving.host)
             gate = OwnPages(OpenGate(any_location=serving.is_dev), any_name=any_name)
         self.readiness = Readiness(catalogue)
-        self._apis = apis = all_apis() if apis is None else apis
+        self._apis = apis = all_apis(self.log) if apis is None else apis
         own = server_api(apis, self.readiness, gate, partial(_figures, catalogue, figures))
         self.application = Application(
             catalogue,
@@ -216,6 +221,7 @@ class Service:
         )
         if isinstance(catalogue, Embedded):
             catalogue.engine.pool = self.application.pool
+            catalogue.add_other_plugins()  # they catch up now, and not when the first request needs one
         self.sockets = Sockets(serving.limits, self.log, figures.meter)
         config = uvicorn.Config(
             self.application,

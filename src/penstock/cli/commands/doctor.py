@@ -24,6 +24,7 @@ from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import ago, counted, iso, size
 from penstock.cli.via import commit_of
 from penstock.errors import Denied, PenstockError
+from penstock.formats.registry import other_formats
 from penstock.kernel.format import blob
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
@@ -173,9 +174,18 @@ def _default_branch(lake: Lake) -> Finding:
     return Finding("ok", f"{lake.default_branch}")
 
 
+def _formats(_: Lake) -> Finding:
+    return Finding(
+        "warning",
+        "; ".join(other_formats().problems),
+        "repair or remove the package; tables of other formats are not concerned",
+    )
+
+
 def _looks(lake: Lake) -> list[DoctorCheck]:
     """What to look at, and how."""
     tables = [check for format_cli in format_clis() for check in format_cli.doctor_checks(lake)]
+    tables += [("formats", _formats)] if other_formats().problems else []
     if not lake.is_embedded:
         return [("server", _server), ("clock", _clock), ("default branch", _default_branch), *tables]
     roots = [("warehouse" if root == lake.warehouse else "root", partial(_root, root)) for root in lake.roots]

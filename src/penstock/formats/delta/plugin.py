@@ -36,7 +36,7 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
     """Versions that were ratified are published to the logs of their tables."""
 
     name = "delta"
-    content_type = DeltaTable
+    content_type = DeltaTable.content_type
     calls = CALLS
     usage = "a Delta table: use lake.table(…)"
     record_folders = (LOG.rstrip("/"),)

@@ -19,7 +19,6 @@ FORMAT: Final = TableFormat(
         "lake.abort_job": "penstock.formats.files.lake.calls:AbortJob",
         "lake.files_system": "penstock.formats.files.lake.members:open_files_system",
         "lake.jobs": "penstock.formats.files.lake.calls:ListJobs",
-        "lake.sweep_files": "penstock.formats.files.lake.care_calls:SweepFiles",
         "merge.folder": "penstock.formats.files.lake.paths:check_folder",
         "proposed.files": "penstock.formats.files.lake.proposed_files:find_proposed_files",
         "table.files": "penstock.formats.files.lake.table:Files",

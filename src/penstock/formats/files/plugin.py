@@ -39,7 +39,7 @@ class FilesPlugin(FormatPlugin):
     """Nothing is left to be done once a commit has landed: readers ask the lake for files."""
 
     name = NAME
-    content_type = FilesTable
+    content_type = FilesTable.content_type
     calls = (*CALLS, *CARE_CALLS)
     usage = USAGE
     sweep_call = SweepFiles

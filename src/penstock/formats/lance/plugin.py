@@ -38,7 +38,7 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
     """Versions that landed are promoted to where every reader of Lance looks."""
 
     name = "lance"
-    content_type = LanceTable
+    content_type = LanceTable.content_type
     calls = CALLS
     usage = USAGE
     folder_notes = (OWNER,)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import KeyNotFound, NotManaged
 from penstock.formats.plugin import FormatPlugin
-from penstock.lake.plugins import find_plugin
+from penstock.formats.registry import not_installed
+from penstock.lake.plugins import find_plugin, is_foreign
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 
@@ -76,6 +77,8 @@ def rows_at(table: Table) -> TableRows:
 
 def no_rows(key: Key, content: AnyContent) -> NotManaged:
     """What is said of a content whose rows cannot be read."""
+    if is_foreign(content):
+        return NotManaged(not_installed(f"'{key}' is a {content.type}").message, table=str(key))
     return NotManaged(
         f"'{key}' is a {content.type} whose rows the lake does not read: only those of Delta, Lance and file "
         "tables that it keeps",

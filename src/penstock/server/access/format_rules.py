@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
 from typing import Any, TypeAlias
 
-from penstock.formats.registry import load, table_formats
+from penstock.errors import FormatUnavailable
+from penstock.formats.registry import load, other_formats, table_formats
 from penstock.lake.call import Call
 from penstock.server.access.rights import Rights
 
@@ -18,4 +21,17 @@ def format_rules() -> dict[type[Call[Any]], AccessRule]:
     rules: dict[type[Call[Any]], AccessRule] = {}
     for declared in table_formats():
         rules |= load(declared.access_rules)
+    return rules
+
+
+@cache
+def other_rules() -> dict[type[Call[Any]], AccessRule]:
+    """The rule of every call that a format of another package answers.
+
+    A package whose rules cannot be loaded has none: its calls are denied.
+    """
+    rules: dict[type[Call[Any]], AccessRule] = {}
+    for declared in other_formats().formats:
+        with suppress(FormatUnavailable):  # a server tells of it when it starts
+            rules |= declared.load(declared.access_rules)
     return rules

@@ -18,7 +18,7 @@ from penstock.model.tokens import Role
 from penstock.model.transactions import PREFIX, is_transaction
 from penstock.server.access import reading, transactions, writing
 from penstock.server.access.caller import Caller
-from penstock.server.access.format_rules import AccessRule, format_rules
+from penstock.server.access.format_rules import AccessRule, format_rules, other_rules
 from penstock.server.access.keys import UnmarkedKeys, stored_key
 from penstock.server.access.rights import Rights
 from penstock.server.access.transactions import admitted, transactions_in
@@ -96,7 +96,7 @@ class Guarded:
         self.page_max = catalogue.page_max
 
     def do(self, call: calls.Call[R], progress: Progress = silent) -> R:
-        rule = RULES.get(type(call))
+        rule = RULES.get(type(call)) or other_rules().get(type(call))
         if rule is None or not self._caller.grants:
             raise self._caller.denied(f"ask for {type(call).__name__}")
         if isinstance(call, calls.Write):
