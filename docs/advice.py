@@ -443,13 +443,18 @@ DELTA: Final = (
     Advice(
         (
             "drop it with Delta Spark (ALTER TABLE … DROP FEATURE",
-            "drop the constraints (ALTER TABLE … DROP CONSTRAINT",
             "drop the defaults (ALTER TABLE … ALTER COLUMN … DROP DEFAULT",
             "unset {} (ALTER TABLE … UNSET TBLPROPERTIES)",
         ),
         "Delta Spark writes a version without the feature; rows stay.",
         "tests/interop/test_delta_spark.py"
         "::test_what_a_refusal_advises_makes_the_table_one_that_can_be_adopted",
+    ),
+    Advice(
+        ("bring the commits along that changed the constraints",),
+        "The rows come with the constraints that they were checked against, or with none.",
+        "tests/formats/delta/test_constraints.py"
+        "::test_a_commit_is_not_repeated_where_its_rows_were_not_checked",
     ),
     Advice(
         ("release the table, change them with the engine that clusters it, and adopt it again",),

@@ -8,6 +8,7 @@
     │   ├── InvalidName             a reference name or revision that cannot be
     │   ├── InvalidContent          a content that cannot be stored as given
     │   ├── InvalidRequest          a request that contradicts itself or exceeds a limit
+    │   │   └── FormatUnavailable   a table is of a format that is not installed, or cannot be loaded
     │   ├── IdempotencyKeyReused    the key was used before, for another request
     │   ├── LocationRefused         a location outside the lake's roots, or another table's
     │   ├── HistoryExpired          the commit lies behind the history horizon
@@ -141,6 +142,12 @@ class InvalidRequest(RequestError):
     """A request contradicts itself, names a key twice, or exceeds a limit."""
 
     code = "invalid_request"
+
+
+class FormatUnavailable(InvalidRequest):
+    """A table is of a format that is not installed here, or whose package cannot be loaded."""
+
+    code = "format_unavailable"
 
 
 class IdempotencyKeyReused(RequestError):
@@ -582,12 +589,6 @@ class OutOfSync(AdministratorError):
 
     code = "out_of_sync"
     http_status = 409
-
-
-class FormatUnavailable(AdministratorError):
-    """A table is of a format that is not installed here, or whose package cannot be loaded."""
-
-    code = "format_unavailable"
 
 
 class UnsupportedFormat(AdministratorError):

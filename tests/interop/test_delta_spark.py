@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,9 +16,6 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import TableConflict, UnsupportedFeature
-from penstock.formats.delta.log.files import PlaceFiles
-from penstock.formats.delta.log.scan import to_arrow
-from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.ownership.handover import Handover
 from penstock.lake.table import Table
 from penstock.stores.memory import MemoryStore
@@ -170,26 +166,6 @@ def lake_rows(table: Table, version: int | None = None) -> Counter[str]:
     return Counter(json.dumps([row["id"], row["name"]]) for row in rows)
 
 
-def test_a_table_with_mapped_columns_is_read_but_not_taken_over(spark: DeltaSpark, disk: Home) -> None:
-    location = f"{disk.tables}/{KEY}"
-    name = f"delta.`{location}`"
-    spark.sql(
-        f"CREATE TABLE {name} (id BIGINT, title STRING, gone STRING) USING delta "
-        "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
-    )
-    spark.sql(f"INSERT INTO {name} VALUES (1, 'a', 'x')")
-    spark.sql(f"ALTER TABLE {name} RENAME COLUMN title TO name")
-    spark.sql(f"ALTER TABLE {name} DROP COLUMN gone")
-    with disk.lake() as lake:
-        with pytest.raises(UnsupportedFeature, match="columnMapping"):
-            lake.delta.adopt(location)
-        spark.sql(f"INSERT INTO {name} VALUES (2, 'b')")
-        place = lake.places.at(location)
-        rows = to_arrow(load_snapshot(PlaceFiles(place)), place).to_pylist()
-    assert sorted(rows, key=itemgetter("id")) == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
-    assert spark_rows(spark, name) == Counter(['[1, "a"]', '[2, "b"]'])
-
-
 def test_spark_goes_on_with_a_table_that_is_handed_back_and_it_can_come_again(
     spark: DeltaSpark, home: Home
 ) -> None:
@@ -262,12 +238,6 @@ def test_spark_opens_a_table_of_the_first_release_once_it_is_repaired(spark: Del
 
 
 ADVICE: dict[str, tuple[str, tuple[str, ...], str, str]] = {
-    "columnMapping": (
-        "id INT, name STRING, more STRING",
-        ("SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')", "DROP COLUMN more"),
-        "DROP FEATURE columnMapping",
-        "DROP FEATURE columnMapping",
-    ),
     "typeWidening": (
         "id INT, name STRING",
         ("SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')", "ALTER COLUMN id TYPE BIGINT"),
@@ -279,12 +249,6 @@ ADVICE: dict[str, tuple[str, tuple[str, ...], str, str]] = {
         ("SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",),
         "DROP FEATURE rowTracking",
         "DROP FEATURE rowTracking",
-    ),
-    "checkConstraints": (
-        "id INT, name STRING",
-        ("ADD CONSTRAINT positive CHECK (id > 0)",),
-        "DROP CONSTRAINT …",
-        "DROP CONSTRAINT positive",
     ),
     "allowColumnDefaults": (
         "id INT, name STRING",

@@ -78,7 +78,7 @@ ELSEWHERE: dict[type, tuple[str, ...]] = {
     Table: (
         *("snapshot", "to_arrow", "append", "overwrite", "commit", "append_actions", "get_commits"),
         *("backfill_to_version", "location", "version", "schema", "properties", "history"),
-        *("write", "unnoted"),
+        *("write", "unnoted", "delta", "require_branch"),
     ),
 }
 """What is tried by other tests: above, and what is of Delta tables, which takes files, by ``test_delta``.

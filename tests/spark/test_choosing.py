@@ -9,8 +9,8 @@ import pytest
 
 from penstock.formats.delta.spark.rewrites.choosing import necessary, necessary_of_target
 from penstock.formats.rows.schema import Field, StructType, Type
-from penstock.spark.analysis import condition_of
-from penstock.spark.schemas import spark_schema
+from penstock.spark.analysis import parse_condition
+from penstock.spark.schemas import to_spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -32,12 +32,12 @@ SCHEMA = StructType(tuple(Field(name=name, type=kind, nullable=True) for name, k
 
 @pytest.fixture
 def df(started_spark: SparkSession) -> DataFrame:
-    target = started_spark.createDataFrame([], spark_schema(SCHEMA)).alias("target")
+    target = started_spark.createDataFrame([], to_spark_schema(SCHEMA)).alias("target")
     return target.crossJoin(started_spark.createDataFrame([], "id long, p string").alias("source"))
 
 
 def told(df: DataFrame, where: str | Column) -> str | None:
-    return necessary_of_target(df, condition_of(where), SCHEMA)
+    return necessary_of_target(df, parse_condition(where), SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -85,23 +85,23 @@ def test_a_column_of_the_sources_frame_is_not_taken_for_one_of_the_table(started
     ):
         target = started_spark.createDataFrame([], "k long").alias("target")
         pairs = target.crossJoin(source.alias("source"))
-        assert necessary_of_target(pairs, condition_of(source["k"] == 1), K) is None
-        assert necessary_of_target(pairs, condition_of(target["k"] == 1), K) == "(k = 1)"
+        assert necessary_of_target(pairs, parse_condition(source["k"] == 1), K) is None
+        assert necessary_of_target(pairs, parse_condition(target["k"] == 1), K) == "(k = 1)"
 
 
 @pytest.mark.parametrize("of", ["target", "source"])
 def test_without_a_merge_target_and_source_are_columns_as_any(started_spark: SparkSession, of: str) -> None:
     schema = StructType((*SCHEMA.fields[:1], Field(name=of, type=K, nullable=True)))
-    rows = started_spark.createDataFrame([], spark_schema(schema))
-    assert necessary(rows, condition_of(f"{of}.k = 1"), schema) == f"({of}.k = 1)"
-    assert necessary(rows, condition_of(rows[f"{of}.k"] == 1), schema) == f"({of}.`k` = 1)"
+    rows = started_spark.createDataFrame([], to_spark_schema(schema))
+    assert necessary(rows, parse_condition(f"{of}.k = 1"), schema) == f"({of}.k = 1)"
+    assert necessary(rows, parse_condition(rows[f"{of}.k"] == 1), schema) == f"({of}.`k` = 1)"
 
 
 def test_names_that_differ_by_case_alone_are_not_taken_for_the_tables(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.caseSensitive", "true")
     target = spark.createDataFrame([], "k long").alias("target")
     pairs = target.crossJoin(spark.createDataFrame([], "K long").alias("source"))
-    assert necessary_of_target(pairs, condition_of("K = 1"), K) is None
+    assert necessary_of_target(pairs, parse_condition("K = 1"), K) is None
 
 
 @pytest.mark.parametrize(("zone", "wanted"), [("UTC", "(t < '2026-01-01')"), ("Asia/Tokyo", None)])

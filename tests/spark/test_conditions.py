@@ -12,11 +12,11 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.partition_conditions import condition_outcomes
 from penstock.formats.delta.rows.writing import partition_text
 from penstock.formats.rows.schema import Field, StructType
+from penstock.formats.rows.spark_conditions import means_the_same
 from penstock.lake.lake import Lake
-from penstock.spark.analysis import analysing
+from penstock.spark.analysis import explain_analysis
 from penstock.spark.reading import read
-from penstock.spark.scan.conditions import means_the_same
-from penstock.spark.schemas import spark_schema
+from penstock.spark.schemas import to_spark_schema
 from tests.spark.reading_tables import VALUES
 from tests.spark.test_read import CONDITIONS, RECORDS
 
@@ -127,6 +127,6 @@ def test_numbers_that_spark_does_not_read_mean_nothing(
         )
     )
     assert means_the_same(where, schema, "UTC") is is_read
-    rows = started_spark.createDataFrame([], spark_schema(schema))
-    with nullcontext() if is_read else pytest.raises(InvalidRequest), analysing():
+    rows = started_spark.createDataFrame([], to_spark_schema(schema))
+    with nullcontext() if is_read else pytest.raises(InvalidRequest), explain_analysis():
         rows.where(where)

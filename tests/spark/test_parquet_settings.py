@@ -13,7 +13,7 @@ from penstock.formats.delta.spark.job.jobs import SETTINGS
 from penstock.formats.rows.arrow_types import pq
 from penstock.lake.lake import Lake
 from penstock.spark import merge
-from penstock.spark.job.parquet_settings import MICROSECONDS, TIMESTAMPS, held_settings, unless_chosen
+from penstock.spark.job.parquet_settings import MICROSECONDS, TIMESTAMPS, hold_settings, unset_settings
 from penstock.spark.writing import write
 from tests.spark.reading_tables import in_each_engine, using
 
@@ -83,14 +83,14 @@ def test_jobs_at_once_hold_settings_together_and_leave_them_as_they_were(
     both = Barrier(2, timeout=60)
 
     def delta() -> dict[str, Any]:
-        with held_settings(spark, SETTINGS):
+        with hold_settings(spark, SETTINGS):
             both.wait()
             both.wait()  # the other one has ended
             return {name: spark.conf.get(name) for name in SETTINGS}
 
     def files() -> None:
         both.wait()
-        with held_settings(spark, unless_chosen(spark, MICROSECONDS)):
+        with hold_settings(spark, unset_settings(spark, MICROSECONDS)):
             pass
         both.wait()
 
@@ -100,7 +100,7 @@ def test_jobs_at_once_hold_settings_together_and_leave_them_as_they_were(
         assert held.result(60) == SETTINGS
     assert spark.conf.get(TIMESTAMPS) == "INT96"
     assert spark.conf.get("spark.sql.parquet.writeLegacyFormat") == "true"
-    assert unless_chosen(spark, SETTINGS) == MICROSECONDS
+    assert unset_settings(spark, SETTINGS) == MICROSECONDS
 
 
 def test_many_writes_of_one_session_at_once_store_the_same(spark: SparkSession, lake: Lake) -> None:

@@ -11,10 +11,10 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, VersionNotFound
+from penstock.formats.rows.spark_conditions import means_the_same
 from penstock.lake.lake import Lake
 from penstock.model.nessie import DeltaTable
 from penstock.spark.reading import read
-from penstock.spark.scan.conditions import means_the_same
 from tests.spark.reading_tables import VALUES, in_each_engine, shown, using
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.spark.writes.fitting import fitted
-from penstock.formats.delta.spark.writes.schemas import schema_of
+from penstock.formats.delta.spark.writes.fitting import fit_rows
+from penstock.formats.delta.spark.writes.schemas import new_schema
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
 from penstock.lake.lake import Lake
 from penstock.spark import write
-from penstock.spark.schemas import described
+from penstock.spark.schemas import from_spark_schema
 from tests.spark.writing_cases import files_below, seen
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def test_a_new_table_has_the_types_of_the_data_and_may_be_null_everywhere(spark:
         " 'x' as e"
     )
     inside = StructType((field("x", "long"),))
-    assert schema_of(df.schema).fields == (
+    assert new_schema(df.schema).fields == (
         field("a", "integer"),
         field("b", ArrayType(element_type=inside, contains_null=True)),
         field("c", MapType(key_type="string", value_type="decimal(5,2)", value_contains_null=True)),
@@ -46,7 +46,7 @@ def test_notes_of_columns_stay_but_for_rules_of_other_tables(spark: SparkSession
         "__CHAR_VARCHAR_TYPE_STRING": "char(1)",
     }
     df = spark.range(1).withMetadata("id", noted)
-    assert schema_of(df.schema).fields[0].metadata == {"comment": "how many"}
+    assert new_schema(df.schema).fields[0].metadata == {"comment": "how many"}
 
 
 def test_types_that_no_table_has_are_all_named(spark: SparkSession) -> None:
@@ -55,7 +55,7 @@ def test_types_that_no_table_has_are_all_named(spark: SparkSession) -> None:
         " array(interval 1 month) as months, 'x' collate UNICODE as sorted, 1 as fine"
     )
     with pytest.raises(InvalidRequest) as refused:
-        schema_of(df.schema)
+        new_schema(df.schema)
     for name in (
         "'nothing' is of the type void",
         "'days'",
@@ -74,7 +74,7 @@ def test_a_table_without_columns_is_none(spark: SparkSession) -> None:
 
 def test_names_that_differ_in_case_alone_are_refused(spark: SparkSession) -> None:
     with pytest.raises(InvalidRequest, match="more than one column 'ID'"):
-        schema_of(spark.sql("select 1 as id, 2 as ID").schema)
+        new_schema(spark.sql("select 1 as id, 2 as ID").schema)
 
 
 def test_names_that_no_column_can_have_are_all_refused_before_a_job(spark: SparkSession, lake: Lake) -> None:
@@ -108,8 +108,8 @@ def test_such_names_are_refused_before_a_job_runs(spark: SparkSession, lake: Lak
     ],
 )  # fmt: skip
 def test_wider_types_take_values_of_narrower_ones(spark: SparkSession, given: str, wanted: str) -> None:
-    rows = fitted(spark.sql(f"select {given} as a"), StructType((field("a", wanted),)))
-    assert described(rows.schema).fields[0].type == wanted
+    rows = fit_rows(spark.sql(f"select {given} as a"), StructType((field("a", wanted),)))
+    assert from_spark_schema(rows.schema).fields[0].type == wanted
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_wider_types_take_values_of_narrower_ones(spark: SparkSession, given: st
 )  # fmt: skip
 def test_what_could_lose_something_is_refused(spark: SparkSession, given: str, wanted: Type) -> None:
     with pytest.raises(InvalidRequest, match="'a' is of the type"):
-        fitted(spark.sql(f"select {given} as a"), StructType((field("a", wanted),)))
+        fit_rows(spark.sql(f"select {given} as a"), StructType((field("a", wanted),)))
 
 
 def test_all_that_does_not_fit_is_told_at_once(spark: SparkSession) -> None:
@@ -135,7 +135,7 @@ def test_all_that_does_not_fit_is_told_at_once(spark: SparkSession) -> None:
         field("c", "string", False),
     ))  # fmt: skip
     with pytest.raises(InvalidRequest) as refused:
-        fitted(spark.sql("select 'x' as a, struct(1L as x, 2 as z) as b, 1 as d, 2 as D"), table)
+        fit_rows(spark.sql("select 'x' as a, struct(1L as x, 2 as z) as b, 1 as d, 2 as D"), table)
     told = refused.value.message
     for problem in (
         "'a' is of the type integer, and the data has string",
@@ -163,7 +163,7 @@ def test_columns_are_found_by_name_and_missing_ones_are_null_at_every_depth(spar
         "select map('k', struct('v' as Q), 'n', null) as D, array(struct(1 as p), null) as c,"
         " if(id = 0, null, struct('x' as q, 2 as p)) as b, id as A from range(2)"
     )
-    found = [row.asDict(recursive=True) for row in fitted(df, table).orderBy("a").collect()]
+    found = [row.asDict(recursive=True) for row in fit_rows(df, table).orderBy("a").collect()]
     assert list(found[0]) == ["a", "b", "c", "d", "e"]
     assert found[0]["b"] is None
     assert found[1] == {
@@ -178,7 +178,7 @@ def test_columns_are_found_by_name_and_missing_ones_are_null_at_every_depth(spar
 def test_case_counts_where_the_session_says_so(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.caseSensitive", "true")
     with pytest.raises(InvalidRequest, match="no column 'A'"):
-        fitted(spark.sql("select 1 as A"), StructType((field("a", "integer"),)))
+        fit_rows(spark.sql("select 1 as A"), StructType((field("a", "integer"),)))
 
 
 NOT_NULL: dict[str, tuple[Type, bool, str, str]] = {

@@ -278,7 +278,7 @@ class FormatPlugin:
         """What is said where the format cannot erase."""
         return EraseRefused(
             f"'{call.key}' is a {self.content_type}, and the format '{self.name}' cannot erase rows\n"
-            "  Delete the rows, let the history that has them expire ('penstock horizon'), and sweep.",
+            "  Its deleted rows are gone once no retained commit has them any more and the lake was swept.",
             table=str(call.key),
         )
 

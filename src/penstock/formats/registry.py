@@ -150,7 +150,7 @@ def not_installed(what: str) -> FormatUnavailable:
     return FormatUnavailable(
         f"{what}, and no package that is installed here brings that format\n"
         "  Install the Python package of the format in this environment; where a server answers, in the "
-        f"server's, and start the server again.{problems}"
+        f"server's, which finds formats when it starts.{problems}"
     )
 
 

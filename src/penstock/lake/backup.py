@@ -50,7 +50,7 @@ from penstock.lake.backup_files import (
     no_room_for_data,
     require_data_location,
 )
-from penstock.lake.copy import Opening, OpenOptions, Place, fork_notes, opened_lake, require_own_store
+from penstock.lake.copy import LakeOpening, OpenOptions, Place, fork_notes, opened_lake, require_own_store
 from penstock.lake.lake import Lake
 from penstock.lake.missing_files import missing_files
 from penstock.lake.opening import is_remote, open_lake, require_no_server, require_target
@@ -122,7 +122,7 @@ def backup_lake(
     remove older backups at the target afterwards: those stay that either rule keeps. Interrupted, the same
     call completes what was begun. ``opening`` is how the lake is opened: ``author``, ``settings``, ``clock``.
     """
-    author, settings, clock = Opening(**opening)
+    author, settings, clock = LakeOpening(**opening)
     with ExitStack() as stack:
         if data:
             _require_room_for_data(target)
@@ -295,7 +295,7 @@ def restore_backup(
     for, and put back, there. What is stored keeps the old ones. See ``map_root`` for what may be mapped.
     ``opening`` is how lakes are opened: ``author``, ``settings``, ``clock``.
     """
-    author, settings, clock = Opening(**opening)
+    author, settings, clock = LakeOpening(**opening)
     if source is not None:
         require_own_store(source)
     with ExitStack() as stack:

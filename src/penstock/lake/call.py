@@ -193,7 +193,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """When it was written; when it is committed, if nothing is said."""
 
 
-class WriteOptions(TypedDict, total=False):
+class CommitOptions(TypedDict, total=False):
     """What a program may say with any write."""
 
     message: str | None
@@ -204,20 +204,20 @@ class WriteOptions(TypedDict, total=False):
     """Under one key, the same request is done once."""
 
 
-class WriteFields(TypedDict):
+class CommitFields(TypedDict):
     """The same, as the fields of a call."""
 
     said: Said
     idempotency_key: str | None
 
 
-def write_fields(
+def commit_fields(
     properties: Mapping[str, str | Sequence[str]] | None = None,
     *,
     message: str | None = None,
     author: str | None = None,
     idempotency_key: str | None = None,
-) -> WriteFields:
+) -> CommitFields:
     """What a program says with a write, as the fields of a call. ``TypeError`` for any other option."""
     return {"said": said(message, author, properties), "idempotency_key": idempotency_key}
 

@@ -145,7 +145,7 @@ class OpenOptions(TypedDict, total=False):
     clock: Clock
 
 
-class Opening(NamedTuple):
+class LakeOpening(NamedTuple):
     """The same, complete. ``TypeError`` for any other option."""
 
     author: str | None = None

@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from itertools import chain, takewhile
 from threading import RLock
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
+from typing import Any, Final, TypedDict, TypeVar, cast
 
 import msgspec
 
@@ -45,14 +45,13 @@ from penstock.kernel.ledger import LEDGER
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.request import request_key
 from penstock.kernel.state import Overlay, prefix_end
-from penstock.kernel.sweep import sweep
+from penstock.kernel.sweep import Swept, sweep
 from penstock.lake import calls
 from penstock.lake.answers import (
     About,
     Comparison,
     Difference,
     Entry,
-    ErasedTable,
     Landing,
     LogLine,
     Resolved,
@@ -60,14 +59,20 @@ from penstock.lake.answers import (
 )
 from penstock.lake.asked import asked
 from penstock.lake.audits import calls as audit_calls
+from penstock.lake.audits.embedded import ExpectationAnswers
 from penstock.lake.audits.engine import LakeEngine
+from penstock.lake.erase import erase
 from penstock.lake.handling import commit_meta, first, inside
 from penstock.lake.log import Filter, LogPages, changes_of, differences, matching, not_in_log, ranges
+from penstock.lake.moved_locations import answer_outside, call_inside, note_in_error
 from penstock.lake.outcomes import as_left
 from penstock.lake.plugins import is_foreign, make_plugins, other_plugin_types, plugin_types
 from penstock.lake.restore import restore_message, restore_scope
+from penstock.lake.resync import TableResync
 from penstock.lake.resync_calls import Resync, Resynced, describe_ahead
+from penstock.lake.table_sweep import sweep_tables
 from penstock.lake.transactions import calls as transaction_calls
+from penstock.lake.transactions.embedded import TransactionAnswers
 from penstock.model.clock import utc
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent, ManagedTable
@@ -82,11 +87,8 @@ from penstock.model.tokens import Token
 from penstock.storage.hosts import check_host
 from penstock.storage.locations import check_under, is_under, normalise
 from penstock.storage.moved_roots import MovedRoots, check_added
+from penstock.storage.places import Places
 from penstock.stores import place_of
-
-if TYPE_CHECKING:
-    from penstock.lake.transactions.embedded import TransactionAnswers
-    from penstock.storage.places import Places
 
 logger = logging.getLogger("penstock")
 
@@ -156,12 +158,17 @@ class Embedded:
             calls.Restore: self._restore,
             calls.Rebase: self._rebase,
         }
+        self._long_ways: dict[type[calls.Call[Any]], Callable[[Any, Progress], Any]] = {
+            calls.Sweep: self._sweep,
+            calls.SweepTables: self._unless_moved(self._sweep_tables),
+            calls.EraseTable: self._unless_moved(partial(erase, self)),
+            Resync: self._unless_moved(self._resync),
+            calls.Fsck: self._fsck,
+        }
 
     def do(self, call: calls.Call[R], progress: Progress = silent) -> R:
         if not self.moved:
             return self._do(call, progress)
-        from penstock.lake.moved_locations import answer_outside, call_inside, note_in_error
-
         try:
             return answer_outside(self._do(call_inside(call, self.moved), progress), self.moved)
         except PenstockError as problem:
@@ -169,29 +176,8 @@ class Embedded:
             raise
 
     def _do(self, call: calls.Call[R], progress: Progress) -> R:
-        if isinstance(call, calls.Sweep):
-            if not call.dry_run:
-                require_unmoved(self.kernel.store)
-                self.transactions.tidy()
-            return cast("R", sweep(self.kernel, dry_run=call.dry_run, progress=progress))
-        if isinstance(call, calls.SweepTables):
-            if not call.dry_run:
-                self._require_unmoved()
-            return cast("R", self._sweep_tables(call, progress))
-        if call.is_long and (handler := self._long_handler(call)) is not None:
-            if not getattr(call, "dry_run", False):
-                self._require_unmoved()
-            return cast("R", handler(call, progress))
-        if isinstance(call, calls.EraseTable):
-            if not call.dry_run:
-                self._require_unmoved()
-            return cast("R", self._erase(call, progress))
-        if isinstance(call, Resync):
-            if not call.dry_run:
-                self._require_unmoved()
-            return cast("R", self._resync(call, progress))
-        if isinstance(call, calls.Fsck):
-            return cast("R", self._fsck(progress))
+        if call.is_long:
+            return cast("R", self._long_handler(call)(call, progress))
         if isinstance(call, calls.Write) and call.idempotency_key is not None:
             return cast("R", self._keyed(call))
         return cast("R", self._way(call)(call))
@@ -218,34 +204,40 @@ class Embedded:
         if type(call) in transaction_calls.ANSWERED:
             return self.transactions.ways[type(call)]
         if type(call) in audit_calls.CALLS:
-            from penstock.lake.audits.embedded import ExpectationAnswers
-
             return ExpectationAnswers(self.kernel).ways[type(call)]
         plugin = self._find(lambda one: type(call) in one.calls)
         if plugin is None:
             raise not_installed(f"the lake is asked for {type(call).__name__}")
         return plugin.handlers[type(call)]
 
-    def _long_handler(self, call: calls.Call[Any]) -> Callable[[Any, Progress], Any] | None:
-        """What answers a call of a format that tells how far it is; ``None`` for calls of the lake itself."""
-        if type(call) in (calls.EraseTable, calls.Fsck, Resync):
-            return None
+    def _long_handler(self, call: calls.Call[Any]) -> Callable[[Any, Progress], Any]:
+        """What answers a call that tells how far it is."""
+        if (handler := self._long_ways.get(type(call))) is not None:
+            return handler
         plugin = self._find(lambda one: type(call) in one.long_handlers)
-        return None if plugin is None else plugin.long_handlers[type(call)]
+        if plugin is None:
+            raise not_installed(f"the lake is asked for {type(call).__name__}")
+        return self._unless_moved(plugin.long_handlers[type(call)])
+
+    def _unless_moved(self, handler: Callable[[Any, Progress], T]) -> Callable[[Any, Progress], T]:
+        """The same, which removes or changes nothing in a lake that has moved, or whose files have."""
+
+        def answer(call: Any, progress: Progress) -> T:
+            if not call.dry_run:
+                self._require_unmoved()
+            return handler(call, progress)
+
+        return answer
 
     def find_plugin(self, content: AnyContent | None, *, was_dropped: bool = False) -> FormatPlugin | None:
         """The plugin whose table a content is; ``None`` if it is no table that a format keeps.
 
         One that was dropped is known by its type alone: less is stored of it.
         """
-
-        def is_meant(plugin: FormatPlugin) -> bool:
-            return plugin.manages(content) or (was_dropped and plugin.has_type(content))
-
-        own = next(filter(is_meant, self.loaded_plugins), None)
-        if own is not None or not is_foreign(content):
-            return own
-        return next(filter(is_meant, self.plugins), None)
+        for plugin in self.plugins if is_foreign(content) else self.loaded_plugins:
+            if plugin.manages(content) or (was_dropped and plugin.has_type(content)):
+                return plugin
+        return None
 
     @property
     def plugins(self) -> tuple[FormatPlugin, ...]:
@@ -280,8 +272,6 @@ class Embedded:
         """The storage of tables. All formats share it, and it is opened when it is first asked for."""
         with self._making:
             if self._opened is None:
-                from penstock.storage.places import Places
-
                 self._opened = Places(self.moved)
             return self._opened
 
@@ -289,24 +279,19 @@ class Embedded:
     def transactions(self) -> TransactionAnswers:
         """What answers calls about transactions, and ends those that were left."""
         if self._transaction_ways is None:
-            from penstock.lake.transactions.embedded import TransactionAnswers
-
             self._transaction_ways = TransactionAnswers(self)
         return self._transaction_ways
 
+    def _sweep(self, call: calls.Sweep, progress: Progress) -> Swept:
+        if not call.dry_run:
+            require_unmoved(self.kernel.store)
+            self.transactions.tidy()
+        return sweep(self.kernel, dry_run=call.dry_run, progress=progress)
+
     def _sweep_tables(self, call: calls.SweepTables, progress: Progress) -> tuple[SweptTable, ...]:
-        if not self.has_any_tables():
-            return ()
-        from penstock.lake.table_sweep import sweep_tables
+        return sweep_tables(self, call, progress) if self.has_any_tables() else ()
 
-        return sweep_tables(self, call, progress)
-
-    def _erase(self, call: calls.EraseTable, progress: Progress) -> ErasedTable:
-        from penstock.lake.erase import erase
-
-        return erase(self, call, progress)
-
-    def _fsck(self, progress: Progress) -> Checked:
+    def _fsck(self, call: calls.Fsck, progress: Progress) -> Checked:  # noqa: ARG002
         checks = [check for one in self.plugins if (check := one.content_check(self.kernel.objects))]
         flaws = fsck(
             self.kernel, progress, lambda key, one: chain.from_iterable(check(key, one) for check in checks)
@@ -318,8 +303,6 @@ class Embedded:
         """Tables of the default branch whose logs or folders are not what the lake knows."""
         if not self._has_tables_anywhere():
             return
-        from penstock.lake.resync import TableResync
-
         try:
             for one in TableResync(self, Resync(dry_run=True)).find():
                 yield Damage(str(one.key), one.problem or describe_ahead(one))
@@ -334,8 +317,6 @@ class Embedded:
             return False  # what is damaged is told by the check of objects
 
     def _resync(self, call: Resync, progress: Progress) -> Resynced:
-        from penstock.lake.resync import TableResync
-
         return TableResync(self, call, progress).run()
 
     def catch_up(self) -> None:

@@ -30,17 +30,21 @@ from penstock.lake.answers import (
     join_swept,
 )
 from penstock.lake.audits.calls import AddExpectation, ListExpectations, RemoveExpectation
-from penstock.lake.call import WriteOptions, write_fields
+from penstock.lake.call import CommitOptions, commit_fields
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
+from penstock.lake.checks import CheckInfo, Proposed, add_check, checks_of, remove_check
 from penstock.lake.embedded import Embedded
 from penstock.lake.empty_place import EmptyPlace
 from penstock.lake.plugins import sweep_calls
 from penstock.lake.resync_calls import Resync, Resynced
 from penstock.lake.table import Table
+from penstock.lake.tokens import new_token
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import GetTransaction, ListTransactions
 from penstock.lake.transactions.reading import Noted, note_reads
+from penstock.lake.transactions.running import Ran, run
+from penstock.lake.transactions.transaction import Transaction, begin_transaction
 from penstock.lake.views import Branch, Snapshot, Tag
 from penstock.model.clock import now_us
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
@@ -52,6 +56,8 @@ from penstock.model.operations import Operation, Unchanged
 from penstock.model.reads import Read
 from penstock.model.references import Kind, Reference
 from penstock.model.tokens import Token
+from penstock.storage.moved_roots import MovedRoots
+from penstock.storage.places import Places
 
 if TYPE_CHECKING:
     from penstock.formats.public_types import (
@@ -64,10 +70,6 @@ if TYPE_CHECKING:
     )
     from penstock.kernel.kernel import Kernel
     from penstock.lake.audits.publishing import Published, Publishing
-    from penstock.lake.checks import CheckInfo, Proposed
-    from penstock.lake.transactions.running import Ran
-    from penstock.lake.transactions.transaction import Transaction
-    from penstock.storage.places import Places
 
 LOG_LIMIT = 100
 BACKGROUND_S = 60.0
@@ -230,9 +232,6 @@ class Lake:
             return catalogue.places
         with self._opening_places:
             if self._places is None:
-                from penstock.storage.moved_roots import MovedRoots
-                from penstock.storage.places import Places
-
                 self._places = Places(MovedRoots(self._about.moved_roots))
             return self._places
 
@@ -465,7 +464,7 @@ class Lake:
         if_head: str | None = None,
         incarnation: bytes | None = None,
         create_namespaces: bool = False,
-        **said: Unpack[WriteOptions],
+        **said: Unpack[CommitOptions],
     ) -> Commit:
         """Carry out operations on a branch, all or none, and return the commit.
 
@@ -485,7 +484,7 @@ class Lake:
             incarnation=incarnation,
             create_namespaces=create_namespaces,
             who=self.author,
-            **write_fields(properties, **said),
+            **commit_fields(properties, **said),
         )
         unchanged = [Read(key=one.key) for one in operations if isinstance(one, Unchanged)]
         if if_head is None:
@@ -613,7 +612,7 @@ class Lake:
         branch: str | None = None,
         if_head: str | None = None,
         dry_run: bool = False,
-        **said: Unpack[WriteOptions],
+        **said: Unpack[CommitOptions],
     ) -> MergeResult:
         """Set tables to what they were at an earlier commit, by one new commit on a branch.
 
@@ -636,7 +635,7 @@ class Lake:
                 if_head=if_head,
                 dry_run=dry_run,
                 who=self.author,
-                **write_fields(**said),
+                **commit_fields(**said),
             )
         )
 
@@ -709,8 +708,6 @@ class Lake:
         ``serializable`` everywhere. It may be idle for ``lease_s``, while this process renews it. With the
         ``id`` of an open one, that goes on.
         """
-        from penstock.lake.transactions.transaction import begin_transaction
-
         return begin_transaction(
             self,
             target,
@@ -740,8 +737,6 @@ class Lake:
         a check refuses, or whose outcome is unknown, is raised at once: ``OutcomeUnknown`` says how to find
         out.
         """
-        from penstock.lake.transactions.running import run
-
         return run(self, function, target, retries, transaction)
 
     def transactions(
@@ -761,8 +756,6 @@ class Lake:
 
         ``TransactionNotFound`` if there is none, or not any more.
         """
-        from penstock.lake.transactions.transaction import Transaction
-
         return Transaction(self, self.do(GetTransaction(id=transaction_id)), beats=False)
 
     # -- checks ----------------------------------------------------------------------------------------
@@ -777,20 +770,14 @@ class Lake:
         (``UserWarning``). Checks are this process's, for as long as the lake is open; ``InvalidRequest`` if
         the lake is behind a server, which has its own.
         """
-        from penstock.lake.checks import add_check
-
         add_check(self, name, function, self._or_default(branch))
 
     def remove_check(self, name: str) -> None:
         """Let a check not look any more."""
-        from penstock.lake.checks import remove_check
-
         remove_check(self, name)
 
     def checks(self) -> list[CheckInfo]:
         """The checks of this process, in the order in which they run."""
-        from penstock.lake.checks import checks_of
-
         return checks_of(self)
 
     def expect(
@@ -984,8 +971,6 @@ class Lake:
         The text is nowhere else: the lake keeps only a hash of its secret. No two tokens have one name,
         unless one ``replaces`` the other, whose id that is: they are one writer until the old one is revoked.
         """
-        from penstock.lake.tokens import new_token
-
         text, call = new_token(name, grants, expires, replaces)
         self.do(call)
         return text

@@ -29,7 +29,7 @@ def check_settings(names: Iterable[str]) -> None:
         )
 
 
-def tables_of(text: str, home: str = "") -> dict[HadoopPath, Key]:
+def parse_tables(text: str, home: str = "") -> dict[HadoopPath, Key]:
     """Paths and tables, as the session's setting has them; ``InvalidRequest`` if they cannot be these."""
     try:
         told = json_decoder(dict[str, str]).decode(text) if text else {}

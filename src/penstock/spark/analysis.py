@@ -34,14 +34,14 @@ class Condition(NamedTuple):
     """For the table's history."""
 
 
-def condition_of(where: str | Column | None) -> Condition:
+def parse_condition(where: str | Column | None) -> Condition:
     """A condition that was given as SQL text or as a column; without one, it is true for every row."""
     from pyspark.sql import functions as f
 
     if where is None:
         return Condition(f.lit(True), None, "true")
     if isinstance(where, str):
-        with analysing():
+        with explain_analysis():
             # To Spark the bare word has no type, and so is no condition.
             is_null = where.strip().lower() == "null"
             return Condition(f.expr("boolean(null)" if is_null else where), where, where)
@@ -51,7 +51,7 @@ def condition_of(where: str | Column | None) -> Condition:
 
 
 @contextmanager
-def analysing(place: str = "") -> Iterator[None]:
+def explain_analysis(place: str = "") -> Iterator[None]:
     """What Spark cannot make sense of is told as ``InvalidRequest``, without the plan that it stood in.
 
     ``place`` says what it is about, and begins the message.

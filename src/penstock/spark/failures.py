@@ -39,7 +39,7 @@ def unwrap(error: BaseException | None) -> PenstockError | None:
 
 
 @contextmanager
-def telling() -> Iterator[None]:
+def mark_errors() -> Iterator[None]:
     """Let errors of Penstock that leave a worker say in their text all that they are.
 
     Where inside of Penstock they were raised is left out: Spark shows users the whole text.

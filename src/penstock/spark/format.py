@@ -6,7 +6,7 @@ names none: a format that Spark can work with declares its part (``penstock.form
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -105,18 +105,30 @@ class SparkFormat:
 @cache
 def spark_formats() -> tuple[SparkFormat, ...]:
     """All formats that Spark can work with."""
-    return tuple(load(one.spark)() for one in table_formats() if one.spark is not None)
+    return tuple(_formats())
 
 
 @cache
 def default_format() -> SparkFormat:
-    return next(one for one in spark_formats() if one.is_default)
+    """The format of tables that are written without naming one. Formats that are declared after it stay
+    unloaded: processes of Spark's that read and write by ``format("penstock")`` need no other."""
+    return next(one for one in _formats() if one.is_default)
 
 
 @cache
 def files_format() -> SparkFormat:
     """The format whose tables are files, as any source of Spark's writes them."""
     return next(one for one in spark_formats() if one.source_name is None)
+
+
+def _formats() -> Iterator[SparkFormat]:
+    return (_loaded(one.spark) for one in table_formats() if one.spark is not None)
+
+
+@cache
+def _loaded(path: str) -> SparkFormat:
+    made: SparkFormat = load(path)()
+    return made
 
 
 def named_format(name: str) -> SparkFormat:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from penstock.errors import InvalidRequest
 from penstock.model.keys import Key
-from penstock.spark.analysis import analysing, condition_of
+from penstock.spark.analysis import explain_analysis, parse_condition
 from penstock.spark.arguments import check_version
 from penstock.spark.format import (
     ask_format,
@@ -27,7 +27,7 @@ from penstock.spark.format import (
     named_format,
 )
 from penstock.spark.requests import ReadOptions, ReadRequest
-from penstock.spark.schemas import quoted
+from penstock.spark.schemas import quote_name
 from penstock.spark.sessions import lake_of
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ def read(
     request = ReadRequest(version=version, timestamp=timestamp, where=where, columns=columns, extra=more)
     rows = _rows(spark, table, request)
     if where is not None:
-        with analysing():
-            rows = rows.where(condition_of(where).column)
+        with explain_analysis():
+            rows = rows.where(parse_condition(where).column)
             _ = rows.schema  # over Spark Connect, what is wrong with it comes out only here
     return rows if columns is None else rows.select(*_named(rows, columns))
 
@@ -105,7 +105,7 @@ def view(
     pinned = found.at(ref)
     frames = [_rows(spark, pinned.table(path), ReadRequest()) for path in paths]
     for called, frame in zip(names, frames, strict=True):
-        frame.createOrReplaceTempView(quoted(called))
+        frame.createOrReplaceTempView(quote_name(called))
     return pinned.id
 
 
@@ -122,7 +122,7 @@ def _rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
         raise InvalidRequest(
             f"'{table.key}' is no {chosen.described}, but a {table.unnoted.type}{why}", table=str(table.key)
         )
-    check_options(extra, chosen.read_options | {"format"}, chosen.others_options.format(chosen.source_name))
+    check_options(extra, chosen.read_options | {"format"}, f"does not go with format='{chosen.source_name}'")
     return chosen.read(spark, table, request)
 
 
@@ -135,4 +135,4 @@ def _named(rows: DataFrame, columns: Sequence[str]) -> list[str]:
         raise InvalidRequest(
             f"the table has no column {', '.join(map(repr, absent))}; there are {', '.join(rows.columns)}"
         )
-    return [quoted(known.get(one) or known[one.lower()]) for one in columns]
+    return [quote_name(known.get(one) or known[one.lower()]) for one in columns]

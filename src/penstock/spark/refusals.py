@@ -31,7 +31,7 @@ def refusal(message: str, shown: Column | None = None) -> Column:
 
 
 @contextmanager
-def refusals_told() -> Iterator[None]:
+def raise_refusals() -> Iterator[None]:
     """What ends a job is raised as what it is to Penstock, if it was a refusal, and as it is otherwise."""
     from pyspark.errors import PySparkException
 

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType as SparkSchema
 
 
-def spark_schema(schema: StructType) -> SparkSchema:
+def to_spark_schema(schema: StructType) -> SparkSchema:
     """A schema as Spark's: both are spelled alike."""
     from pyspark.sql.types import StructType as SparkSchema
 
     return SparkSchema.fromJson(msgspec.to_builtins(schema))
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """The name of a column as Spark's SQL takes any."""
     return "`" + name.replace("`", "``") + "`"
 
@@ -31,7 +31,7 @@ def is_case_sensitive(spark: SparkSession) -> bool:
     return str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
 
 
-def described(schema: SparkSchema) -> StructType:
+def from_spark_schema(schema: SparkSchema) -> StructType:
     """A schema of Spark in types that formats share. Types beyond them keep Spark's word for them."""
     found = _type_of(schema)
     assert isinstance(found, StructType)

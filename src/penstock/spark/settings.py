@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.lake.session_settings import tables_of
+from penstock.lake.session_settings import parse_tables
 from penstock.model.keys import Key
 from penstock.spark.jar import (
     COMMIT_PROTOCOL,
@@ -87,7 +87,7 @@ def of_tables(tables: Mapping[str | os.PathLike[str], str]) -> dict[str, str]:
     if not found:
         return {}
     text = json.dumps(found, sort_keys=True)
-    tables_of(text)
+    parse_tables(text)
     return {TABLES: text}
 
 

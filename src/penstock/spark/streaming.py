@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Unpack, cast
 from penstock.errors import InvalidRequest
 from penstock.model.keys import Key
 from penstock.spark import jar
-from penstock.spark.failures import telling
+from penstock.spark.failures import mark_errors
 from penstock.spark.format import check_known, default_format
 from penstock.spark.requests import TableOptions, WriteOptions, WriteResult
 from penstock.spark.sessions import lake_of
@@ -66,7 +66,7 @@ def sink(
     check_write_options(default_format(), "", options)
 
     def write_batch(rows: DataFrame, batch: int) -> None:
-        with telling():
+        with mark_errors():
             query = app_id if app_id is not None else _query_id(rows.sparkSession)
             numbered = cast("WriteOptions", {**options, "app_id": query, "batch": batch})
             result = write(

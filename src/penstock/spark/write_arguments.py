@@ -23,7 +23,7 @@ _COMMITTERS: Final = frozenset({
 })  # fmt: skip
 
 
-def mode_of(text: str) -> SaveMode:
+def parse_mode(text: str) -> SaveMode:
     """The mode of a name, which may be Spark's own. ``InvalidRequest`` if there is none."""
     name = str(text).lower()
     try:
@@ -57,11 +57,11 @@ def partition_columns(request: WriteRequest) -> tuple[str, ...] | None:
     """The columns that a write partitions by. ``InvalidRequest`` for what names no columns."""
     given = request.extra.get("partition_by")
     names = (given,) if isinstance(given, str) else None if given is None else tuple(given)
-    check_columns(names)
+    check_partition_columns(names)
     return names
 
 
-def job_of(request: WriteRequest) -> str:
+def choose_job_id(request: WriteRequest) -> str:
     """The id of a job: a new one unless its caller names it. ``InvalidRequest`` if it is named twice."""
     job = request.extra.get("job_id")
     if job is not None and request.idempotency_key is not None:
@@ -70,7 +70,7 @@ def job_of(request: WriteRequest) -> str:
     return job_id(None if given is None else str(given), request.key, request.branch_name)
 
 
-def check_columns(names: tuple[str, ...] | None) -> None:
+def check_partition_columns(names: tuple[str, ...] | None) -> None:
     """``InvalidRequest`` for what names no columns to partition by."""
     for column in names or ():
         if not isinstance(column, str):
@@ -80,7 +80,7 @@ def check_columns(names: tuple[str, ...] | None) -> None:
             )
 
 
-def check_ours(name: str) -> None:
+def check_reserved_option(name: str) -> None:
     """``InvalidRequest`` for an option by which a job would write elsewhere, or be committed by others."""
     small = str(name).lower()
     if small.startswith(_OURS) or small in _COMMITTERS:

@@ -24,7 +24,7 @@ from penstock.spark.format import (
 from penstock.spark.requests import WriteOptions, WriteRequest, WriteResult
 from penstock.spark.sessions import lake_of
 from penstock.spark.settings import as_text
-from penstock.spark.write_arguments import mode_of
+from penstock.spark.write_arguments import parse_mode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -96,7 +96,7 @@ def write(
         key=Key.parse(key),
         branch=branch,
         source=source,
-        mode=mode_of(mode),
+        mode=parse_mode(mode),
         create=more.get("create", True),
         options=_texts(more.get("options")),
         properties=_texts(more.get("properties")),

@@ -51,7 +51,15 @@ PROPERTIES = {
     "delta.redirectWriterOnly-preview": ("{}", "redirectWriterOnly-preview"),
 }
 """Properties that enable a feature, as Delta Spark has it (``metadataRequiresFeatureToBeEnabled``)."""
-WRITTEN = {"appendOnly", "changeDataFeed", "deletionVectors", "typeWidening", "v2Checkpoint"}
+WRITTEN = {
+    "appendOnly",
+    "changeDataFeed",
+    "checkConstraints",
+    "columnMapping",
+    "deletionVectors",
+    "typeWidening",
+    "v2Checkpoint",
+}
 """Those that a table of a lake may enable."""
 
 

@@ -529,6 +529,9 @@ CASES = [
 OTHERWISE = {
     "was changed on both sides: {} (rule {})": "the rules, above",
     "{}is being adopted, and it is not known yet whether that came about": "owned/test_format_custody.py",
+    "has {}, and the rows that come were not checked against it": "test_constraints.py",
+    "was partitioned by a column '{}' then, which is called '{}' now, and keeps that name"
+    ": commits name it so": ("test_mapped_columns.py"),
     "is not owned by the lake on both sides": "a safeguard: only what the lake owns is asked about",
     "was created by the same request": "a safeguard: no request is known that meets it",
 }

@@ -19,6 +19,7 @@ from deltalake import DeltaTable, write_deltalake
 import penstock
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake import snapshot as delta_snapshot
+from penstock.formats.delta.lake import view as delta_view
 from penstock.formats.delta.rows import stats
 from penstock.lake.lake import Lake
 
@@ -136,7 +137,7 @@ def test_a_repair_does_not_bring_back_a_file_that_went_meanwhile(lake: Lake) -> 
             others.pop()()
         return snapshot
 
-    with patch.object(delta_snapshot, "load", then):
+    with patch.object(delta_view, "load", then):
         assert lake.delta.repair(KEY) is None
     assert ids(table.to_arrow()) == [2]
 

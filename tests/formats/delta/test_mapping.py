@@ -8,7 +8,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.formats.delta.errors import InvalidLog
-from penstock.formats.delta.rows.mapping import Mapping, mapping_of
+from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
 from penstock.formats.rows.schema import Field, StructType
 from tests.formats.delta.rows import metadata_for
 

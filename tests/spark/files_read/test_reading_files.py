@@ -17,7 +17,7 @@ from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.model.operations import Put
 from penstock.spark.reading import read, view
-from penstock.spark.scan.origins import reads_of
+from penstock.spark.scan.origins import list_origins
 from tests.spark.files_read.file_tables import keep, put
 from tests.spark.reading_tables import ENGINES, in_each_engine, shown, using
 
@@ -289,11 +289,11 @@ def test_what_a_dataframe_reads_can_be_told(spark: SparkSession, lake: Lake, tmp
     rows = read(spark, KEY, ref=before, format="text")
     view(spark, "sales.orders")
     rows.createOrReplaceTempView("events")
-    assert reads_of(rows.where("value = '1'").union(rows)) == [f"{KEY}@{before}"]
+    assert list_origins(rows.where("value = '1'").union(rows)) == [f"{KEY}@{before}"]
     both = spark.sql("SELECT value FROM events WHERE value IN (SELECT CAST(id AS STRING) FROM orders)")
-    assert sorted(reads_of(both)) == [f"{KEY}@{before}", f"sales.orders@{after}"]
-    assert reads_of(spark.range(1)) == []
-    assert reads_of(read(using(spark, "fallback"), KEY, format="text")) == []
+    assert sorted(list_origins(both)) == [f"{KEY}@{before}", f"sales.orders@{after}"]
+    assert list_origins(spark.range(1)) == []
+    assert list_origins(read(using(spark, "fallback"), KEY, format="text")) == []
 
 
 def test_a_table_that_the_lake_only_points_at_is_not_read(spark: SparkSession, lake: Lake) -> None:

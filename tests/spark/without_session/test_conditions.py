@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.formats.rows.arrow_types import schema_of
-from penstock.spark.scan.conditions import means_the_same
+from penstock.formats.rows.spark_conditions import means_the_same
 from tests.spark.reading_tables import VALUES
 
 

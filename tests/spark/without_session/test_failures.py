@@ -9,7 +9,7 @@ import pytest
 from penstock.errors import InvalidRequest, KeyNotFound, PenstockError, TableConflict
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
-from penstock.spark.failures import LINE_MAX_BYTES, telling, unwrap
+from penstock.spark.failures import LINE_MAX_BYTES, mark_errors, unwrap
 
 KEY = "sales.orders"
 CONFLICT = Conflict(ConflictKind.FORMAT, Key.parse(KEY), why="was replaced")
@@ -18,7 +18,7 @@ CONFLICT = Conflict(ConflictKind.FORMAT, Key.parse(KEY), why="was replaced")
 def told(error: PenstockError) -> str:
     """What is left of an error that leaves one of Spark's workers: text."""
     try:
-        with telling():
+        with mark_errors():
             raise error
     except PenstockError:
         return traceback.format_exc()
@@ -69,7 +69,7 @@ def test_text_says_nothing_of_where_in_penstock_the_error_was_raised() -> None:
         raise InvalidRequest("no")
 
     try:
-        with telling():
+        with mark_errors():
             deep()
     except InvalidRequest:
         assert "deep" not in traceback.format_exc()

@@ -11,7 +11,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.spark.writes.orders import Order, check
 from penstock.lake.call import Said
 from penstock.lake.write_jobs import SaveMode
-from penstock.spark.write_arguments import check_columns, is_dynamic, mode_of
+from penstock.spark.write_arguments import check_partition_columns, is_dynamic, parse_mode
 
 
 def order(**chosen: Any) -> Order:
@@ -44,7 +44,7 @@ def order(**chosen: Any) -> Order:
     + [(name, SaveMode.ERROR) for name in ("errorifexists", "ErrorIfExists", "default")],
 )
 def test_modes_have_the_names_that_they_have_in_spark(name: str, mode: SaveMode) -> None:
-    assert mode_of(name) is mode
+    assert parse_mode(name) is mode
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_only_the_partitions_that_get_rows_are_overwritten_if_that_is_said_in_wh
         is_dynamic("some")
 
 
-@pytest.mark.parametrize("ask", [mode_of, is_dynamic])
+@pytest.mark.parametrize("ask", [parse_mode, is_dynamic])
 def test_what_is_no_text_is_refused_as_any_other_name_that_is_none(ask: Callable[[Any], object]) -> None:
     with pytest.raises(InvalidRequest, match="None"):
         ask(None)
@@ -98,4 +98,4 @@ def test_what_is_no_text_is_refused_as_any_other_name_that_is_none(ask: Callable
 
 def test_columns_to_partition_by_are_named() -> None:
     with pytest.raises(InvalidRequest, match="'partition_by' names columns"):
-        check_columns((3,))  # type: ignore[arg-type]
+        check_partition_columns((3,))  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.spark.writes.schemas import check_names, merged
+from penstock.formats.delta.spark.writes.schemas import check_names, merge_schemas
 from penstock.formats.rows.schema import ArrayType, Field, StructType, Type, write_schema
 
 
@@ -18,7 +18,7 @@ def test_names_inside_of_columns_are_looked_at_too() -> None:
     inside = StructType((field("", "long"), field("tab\t", "long")))
     table, data = StructType((field("id", "long"),)), StructType((field("s", inside),))
     with pytest.raises(InvalidRequest, match=r"without a name in 's'; .* 's\.tab\\t' holds a control"):
-        merged(table, data)
+        merge_schemas(table, data)
 
 
 def test_merging_adds_what_is_new_at_every_depth() -> None:
@@ -27,7 +27,7 @@ def test_merging_adds_what_is_new_at_every_depth() -> None:
         field("S", StructType((field("b", "string"), field("A", "long")))),
         field("tags", ArrayType(element_type="string", contains_null=False), False),
     ))  # fmt: skip
-    assert merged(table, data) == StructType((
+    assert merge_schemas(table, data) == StructType((
         field("id", "long", False),
         field("s", StructType((field("a", "integer", False), field("b", "string")))),
         field("tags", ArrayType(element_type="string", contains_null=True)),
@@ -40,11 +40,11 @@ def test_a_new_column_that_differs_from_an_old_one_in_case_alone_is_refused_what
     inside = StructType((field("a", "integer"),))
     table = StructType((field("id", "long"), field("s", inside)))
     with pytest.raises(InvalidRequest, match="'ID' would be new, and differs from 'id' in case alone"):
-        merged(table, StructType((field("ID", "long"),)), case_sensitive=True)
+        merge_schemas(table, StructType((field("ID", "long"),)), case_sensitive=True)
     deep = StructType((field("s", StructType((field("A", "integer"),))),))
     with pytest.raises(InvalidRequest, match=r"'s\.A' would be new"):
-        merged(table, deep, case_sensitive=True)
-    assert merged(table, StructType((field("id", "long"),)), case_sensitive=True) == table
+        merge_schemas(table, deep, case_sensitive=True)
+    assert merge_schemas(table, StructType((field("id", "long"),)), case_sensitive=True) == table
 
 
 def metadata(*names: str, **properties: str) -> Metadata:

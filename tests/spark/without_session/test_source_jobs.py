@@ -15,7 +15,7 @@ import pytest
 from penstock.errors import ConflictError, InvalidRequest, KeyNotFound, OutcomeUnknown
 from penstock.formats.delta.lake.calls import CommitTables
 from penstock.formats.delta.protocol.actions import Metadata, Txn
-from penstock.formats.delta.spark.source.reading import TableReader, pinned
+from penstock.formats.delta.spark.source.reading import TableReader, pin_table
 from penstock.formats.delta.spark.source.streams import TableStream
 from penstock.formats.delta.spark.source.target import SourceTarget, TaskMessage, target_of
 from penstock.formats.delta.spark.source.writing import TableSink, TableWriter
@@ -326,7 +326,7 @@ def test_a_condition_on_moments_is_refused_for_nobody_says_in_which_zone_it_is_m
         )
     reading = options_of(told | {"where": "id > 1 and at > '2026-11-01 00:00:00'"})
     with pytest.raises(InvalidRequest, match="a moment"):
-        TableReader(reading, pinned(reading), schema_of(schema))
+        TableReader(reading, pin_table(reading), schema_of(schema))
     stream = TableStream(reading, schema_of(schema))
     start = stream.initialOffset()
     with pytest.raises(InvalidRequest, match="a moment"):

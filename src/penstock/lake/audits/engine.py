@@ -9,6 +9,7 @@ from penstock.errors import InvalidRequest, RequestError
 from penstock.kernel.checks import Proposal
 from penstock.kernel.deadline import time_limit
 from penstock.lake.audits.installed import require_sql
+from penstock.lake.audits.rows import rows_proposed
 from penstock.model.expectations import Expectation
 from penstock.model.keys import Key
 
@@ -59,7 +60,6 @@ class LakeEngine:
     def _ask(self, proposal: Proposal, sql: str, keys: Sequence[Key], timeout_s: float) -> Found | None:
         from penstock.lake.audits.asking import ask
         from penstock.lake.audits.queries import Query
-        from penstock.lake.audits.rows import rows_proposed
 
         query = Query(sql, tuple(keys))
         if self.pool is not None:

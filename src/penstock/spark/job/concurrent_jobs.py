@@ -16,7 +16,7 @@ class JobsMeet(UserWarning):
     """
 
 
-def tell_of_others(others: str, stacklevel: int) -> None:
+def warn_of_others(others: str, stacklevel: int) -> None:
     """Warn of jobs that write the same table, if there are any."""
     if others:
         _LOG.info(others)

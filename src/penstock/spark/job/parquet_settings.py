@@ -36,7 +36,7 @@ _LOCK: Final = Lock()
 
 
 @contextmanager
-def held_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+def hold_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
     """Let a session have settings while a job writes. Several jobs at once hold them together.
 
     A setting has the same value for all who hold it. Other writes of the session that begin meanwhile are
@@ -70,7 +70,7 @@ def _restore(spark: SparkSession, name: str, before: str | None, held: str) -> N
         spark.conf.set(name, before)
 
 
-def unless_chosen(spark: SparkSession, wanted: Mapping[str, str]) -> dict[str, str]:
+def unset_settings(spark: SparkSession, wanted: Mapping[str, str]) -> dict[str, str]:
     """Of settings those of which the session says nothing, so that Spark's default would hold."""
     session = _id_of(spark)
     found = {}

@@ -40,7 +40,7 @@ class How(msgspec.Struct, frozen=True, kw_only=True):
     """The table and the commit, for who asks later what a DataFrame reads."""
 
 
-def frame(
+def read_files(
     spark: SparkSession,
     place: Place,
     files: Sequence[ScanFile],

@@ -20,7 +20,7 @@ from penstock.formats.rows.arrow_types import arrow_type, pa
 from penstock.formats.rows.partition_values import Value
 from penstock.model.clock import now_us
 from penstock.spark.addresses import spark_address
-from penstock.spark.schemas import quoted
+from penstock.spark.schemas import quote_name
 from penstock.storage.places import SCRATCH, Place
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _shown(spark: SparkSession, columns: Sequence[str], constants: Sequence[Stru
     rest = {one.name if is_exact else one.name.lower(): (at, one) for at, one in enumerate(constants)}
     for name in columns:
         constant = rest.pop(name if is_exact else name.lower(), None)
-        yield F.col(quoted(name)) if constant is None else _surely(*constant)
+        yield F.col(quote_name(name)) if constant is None else _surely(*constant)
     for at, field in rest.values():
         yield _surely(at, field)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from penstock.lake.table import Table
 
 
-def reads_of(rows: DataFrame) -> list[str]:
+def list_origins(rows: DataFrame) -> list[str]:
     """The tables that a DataFrame reads, as ``key@commit``, each once; as far as it can be told.
 
     Only what was read by ``penstock.spark`` with Penstock's jar can be told; what was cut off from where it
@@ -27,5 +27,5 @@ def reads_of(rows: DataFrame) -> list[str]:
 
 
 def origin_of(table: Table) -> str:
-    """What ``reads_of`` tells of a table at a commit."""
+    """What ``list_origins`` tells of a table at a commit."""
     return f"{table.key}@{table.ref}"

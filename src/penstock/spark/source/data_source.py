@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType as SparkSchema
 
-from penstock.spark.failures import telling
+from penstock.spark.failures import mark_errors
 
 
 class PenstockSource(DataSource):
@@ -25,7 +25,7 @@ class PenstockSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        with telling():
+        with mark_errors():
             from penstock.spark.format import default_format
             from penstock.spark.source.options import options_of
 
@@ -36,21 +36,21 @@ class PenstockSource(DataSource):
         return "penstock"
 
     def schema(self) -> SparkSchema:
-        with telling():
+        with mark_errors():
             return self._table.schema()
 
     def reader(self, schema: SparkSchema) -> DataSourceReader:
-        with telling():
+        with mark_errors():
             return self._table.reader(schema)
 
     def writer(self, schema: SparkSchema, overwrite: bool) -> DataSourceWriter:
-        with telling():
+        with mark_errors():
             return self._table.writer(schema, is_overwrite=overwrite)
 
     def streamReader(self, schema: SparkSchema) -> DataSourceStreamReader:  # noqa: N802
-        with telling():
+        with mark_errors():
             return self._table.stream_reader(schema)
 
     def streamWriter(self, schema: SparkSchema, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        with telling():
+        with mark_errors():
             return self._table.stream_writer(schema, is_overwrite=overwrite)

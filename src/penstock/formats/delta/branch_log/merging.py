@@ -57,8 +57,10 @@ from penstock.formats.delta.errors import UnsupportedFeature, VersionNotFound
 from penstock.formats.delta.protocol.actions import Action, Metadata, Protocol, write_action
 from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns, unite
 from penstock.formats.delta.protocol.conflicts import Conflict, rebase
+from penstock.formats.delta.protocol.constraints import added_constraints
 from penstock.formats.delta.protocol.features import supported
 from penstock.formats.delta.protocol.isolation import Isolation, isolation_for, table_isolation
+from penstock.formats.delta.protocol.mapping import MAX_ID, max_id, renamed_partitions
 from penstock.formats.delta.protocol.transaction import Transaction, Winner, last
 from penstock.kernel.format import Applied, Refused, Since, Table
 from penstock.model.nessie import DeltaTable
@@ -133,6 +135,11 @@ def restore(
     # What the difference goes by need not be looked up again in all files of the table.
     standing.was_told(line.latest, difference.files_before)
     is_now = known(table, line.declared)
+    for then, name in renamed_partitions(difference.metadata, is_now.metadata):
+        raise Refused(
+            f"was partitioned by a column '{then}' then, which is called '{name}' now, and keeps that name:"
+            " commits name it so"
+        )
     difference = msgspec.structs.replace(
         difference, metadata=_still_owned(difference.metadata, is_now.metadata)
     )
@@ -150,6 +157,8 @@ def _still_owned(wanted: Metadata, now: Metadata) -> Metadata:
     """Metadata of an earlier state, with the owner that the table has: it may have had another, or none."""
     kept = {name: text for name, text in wanted.configuration.items() if name not in PROTECTED}
     owner = {name: text for name, text in now.configuration.items() if name in PROTECTED}
+    if max_id(now) > max_id(wanted):  # ids of columns are never given again
+        owner[MAX_ID] = str(max_id(now))
     return msgspec.structs.replace(wanted, configuration={**kept, **owner})
 
 
@@ -501,7 +510,14 @@ class _Merging:
         So it is where a commit is repeated without the one that added the columns: nobody would see them.
         """
         lands = last(net.state, Metadata) or known(self._table, line_of(stays).declared).metadata
-        if not net.adds or written is None or can_hold(lands.schema_string, written.schema_string):
+        if not net.adds or written is None:
+            return
+        for constraint in added_constraints(written, lands):
+            raise Refused(
+                f"has {constraint}, and the rows that come were not checked against it; bring the"
+                f" commits along that changed the constraints; {WAY_OUT}"
+            )
+        if can_hold(lands.schema_string, written.schema_string):
             return
         names = missing_columns(lands.schema_string, written.schema_string)
         told = ", ".join(f"'{name}'" for name in names[:_SHOWN]) or "others"

@@ -27,6 +27,7 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.agreement import agree, disagreements
 from penstock.formats.delta.protocol.feature_table import (
     BASIC,
+    ENGINE,
     FEATURES,
     IN_COMMIT_TIMESTAMP,
     MANAGED_COMMITS,
@@ -42,7 +43,9 @@ from penstock.formats.delta.protocol.features import (
 )
 from penstock.formats.delta.protocol.lint import ENABLED_TIMESTAMP, ENABLED_VERSION, OWNER_NAME, TIMESTAMPS
 from penstock.formats.delta.protocol.lint_metadata import unserved_columns
+from penstock.formats.delta.protocol.mapping import mapping_faults
 from penstock.formats.delta.protocol.properties import PROTECTED_BEFORE, is_on
+from penstock.formats.rows.schema import parse_schema
 from penstock.model.decoders import json_decoder
 from penstock.storage.locations import without_secrets
 
@@ -184,13 +187,18 @@ def check_adoptable(protocol: Protocol, metadata: Metadata, table: str) -> None:
         )
     refusals = (*unwritable(protocol, metadata), *disagreements(protocol, metadata))
     if not refusals:  # else a feature tells more of the same columns
-        refusals = tuple(_unserved(metadata))
+        refusals = (*_unserved(metadata), *_mismapped(metadata))
     _refuse_features(refusals, table)
 
 
 def check_writable(protocol: Protocol, metadata: Metadata, table: str) -> None:
     """``UnsupportedFeature``, with all reasons, if commits to such a table cannot be ratified."""
     _refuse_features(unwritable(protocol, metadata), table)
+
+
+def _mismapped(metadata: Metadata) -> Iterator[Refusal]:
+    for reason in mapping_faults(metadata, parse_schema(metadata.schema_string)):
+        yield Refusal("columnMapping", f"cannot be written: {reason}", ENGINE)
 
 
 def _unserved(metadata: Metadata) -> Iterator[Refusal]:

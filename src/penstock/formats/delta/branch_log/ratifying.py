@@ -59,6 +59,7 @@ from penstock.formats.delta.protocol.features import supported, unwritable
 from penstock.formats.delta.protocol.isolation import isolation_for, table_isolation
 from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, Problem, Rules, State, check_commit
 from penstock.formats.delta.protocol.lint_files import VECTORS
+from penstock.formats.delta.protocol.mapping import mapping_changes
 from penstock.formats.delta.protocol.transaction import Reads, Transaction, Winner, last
 from penstock.kernel.format import PrepareAgain, Refused, Table
 from penstock.model.encoding import ObjectId
@@ -366,6 +367,8 @@ def _owners(proposal: Proposal, before: Metadata) -> Iterator[Problem]:
             how = "release the table, change them with the engine that clusters it, and adopt it again"
             reason = f"the columns that a table of a lake is clustered by do not change: {how}"
             yield Problem(line, "domainMetadata", reason)
+    for reason in () if wanted is None else mapping_changes(before, wanted):
+        yield Problem(WHOLE_COMMIT, "metaData", reason)
     says = proposal.info is not None and proposal.info.is_blind_append
     if says and any(isinstance(action, Remove) for action in proposal.unnumbered):
         yield Problem(1, "commitInfo", "'isBlindAppend' is true, but files are removed")

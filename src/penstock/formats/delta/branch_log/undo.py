@@ -58,6 +58,7 @@ from penstock.formats.delta.branch_log.undo_vectors import (
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import Action, Add, DomainMetadata, FileKey, Metadata, Remove
 from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns
+from penstock.formats.delta.protocol.constraints import added_constraints
 from penstock.formats.delta.protocol.deeds import some
 from penstock.formats.delta.protocol.transaction import Partitions, Reads, Region, last
 from penstock.formats.delta.rows.inside import name_inside
@@ -554,6 +555,8 @@ class _Undo:
             names = missing_columns(metadata.schema_string, then.schema_string)
             told = some([f"'{name}'" for name in names]) or "others"
             self._problem(f"the table does not have the columns of the rows that come back any more: {told}")
+        for constraint in added_constraints(then, metadata):
+            self._problem(f"{constraint} came since, and rows that come back were not checked against it")
 
     # -- metadata and domains -----------------------------------------------------------------------------
 

@@ -10,10 +10,9 @@ import msgspec
 from penstock.formats.delta.protocol.actions import Add, Metadata
 from penstock.formats.delta.protocol.added_columns import can_hold, only_adds
 from penstock.formats.delta.protocol.deeds import some
+from penstock.formats.delta.protocol.mapping import MAX_ID, stored_name
 from penstock.formats.rows.schema import StructType, parse_schema, write_schema
 
-_COLUMN_IDS: Final = "delta.columnMapping.maxColumnId"
-"""Ids of columns are never given again, so it never falls."""
 _BINDS_FILES: Final = ("delta.constraints.", "delta.columnMapping.mode")
 """How properties begin that ask something of the rows that are there."""
 
@@ -40,7 +39,7 @@ def undo_metadata(
     configuration = dict(now.configuration)
     for name in sorted(before.configuration.keys() | after.configuration.keys()):
         was, became, is_now = (one.configuration.get(name) for one in (before, after, now))
-        if was == became or is_now == was or name == _COLUMN_IDS:
+        if was == became or is_now == was or name == MAX_ID:
             continue
         if is_now != became:
             changed.append(f"the property '{name}'")
@@ -106,10 +105,12 @@ def _using(
     schema_string: str, now: str, lost: Sequence[str], files_since: Callable[[], Sequence[Add]]
 ) -> list[str]:
     """The files that came since and may have values which the schema would not show."""
-    left = StructType(tuple(one for one in parse_schema(now).fields if one.name not in lost))
+    there = parse_schema(now)
+    left = StructType(tuple(one for one in there.fields if one.name not in lost))
+    stored = [stored_name(one) for one in there.fields if one.name in lost]
     if not can_hold(schema_string, write_schema(left)):
         return _paths(files_since())
-    return [one.key.path for one in files_since() if not all(_is_null(one, name) for name in lost)]
+    return [one.key.path for one in files_since() if not all(_is_null(one, name) for name in stored)]
 
 
 def _is_null(file: Add, name: str) -> bool:

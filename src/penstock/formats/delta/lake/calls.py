@@ -192,8 +192,9 @@ class CreateTable(Write[TableMade], frozen=True, kw_only=True):
     the folder of that name, in small letters, below the lake's warehouse. One that the lake has known before
     is refused. Made up if not given."""
     actions: str | ActionsFile | None = None
-    """Its first files and batches, as the lines of a commit, or the file that holds them. Protocol and
-    metadata are not among them. The files are at the table's place when this is sent."""
+    """Its first files and batches, and the columns that it is clustered by (`domainMetadata`), as the lines
+    of a commit, or the file that holds them. Protocol and metadata are not among them. The files are at the
+    table's place when this is sent."""
     location: str | None = None
     """Where it is to be; a place of its own below the warehouse, if nothing is given."""
     sole_writer: bool = False

@@ -156,6 +156,7 @@ class DeltaErasure:
                 snapshot.metadata,
                 batches_of(snapshot, self._place, [file]),
                 clustering=clustering_columns(snapshot.domains),
+                are_checked=True,
             )
             actions += [removed, *(msgspec.structs.replace(one, data_change=False) for one in new)]
         return actions

@@ -37,7 +37,7 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.agreement import agree
 from penstock.formats.delta.protocol.clustering import CLUSTERING
-from penstock.formats.delta.protocol.features import supported
+from penstock.formats.delta.protocol.features import complete_protocol, supported
 from penstock.formats.delta.protocol.paths import BRANCH_DATA
 from penstock.lake.answers import Ratified
 from penstock.lake.call import Said
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 SENT_MAX_BYTES: Final = 4 * 1024 * 1024
 """Actions beyond this size are put beside the table, and only their name is sent."""
 
+Clustering: TypeAlias = tuple[tuple[str, ...], ...]
+"""The columns that a table is clustered by, as its files call them."""
 Actions: TypeAlias = str | bytes | Sequence[Action | str | Mapping[str, Any]]
 """The lines of a commit, or its actions one by one: as values, as lines, or as JSON objects."""
 
@@ -238,6 +240,26 @@ def repair(table: Table, said: Said) -> Ratified | None:
                 raise
 
 
+def change_columns(
+    table: Table, change: Callable[[Metadata, Clustering], Metadata], operation: str, said: Said
+) -> Ratified:
+    """Change the columns of a table. ``TableConflict`` if it was changed by others meanwhile."""
+    branch = table.require_branch()
+    now = table.lake.do(GetTableVersions(key=table.key, at=branch, limit=0))
+    protocol, metadata = now.declared()
+    changed = change(metadata, clustering_of(table, protocol))
+    info = CommitInfo({"operation": operation, "operationParameters": {}})
+    needed = complete_protocol(protocol, changed)
+    one = msgspec.structs.replace(
+        table_commit(table, [info, *([] if needed == protocol else [needed]), changed]),
+        table=now.id,
+        read_version=now.latest_version,
+        read_tip=now.tip,
+        reads=Looked(),
+    )
+    return _ratified(table.lake, (one,), branch, said, None)
+
+
 def needs_repair(table: Table) -> bool:
     """Whether ``repair`` would change a table."""
     return any(True for _ in _mended(table.unnoted.snapshot()))
@@ -257,7 +279,7 @@ def _mended(snapshot: TableSnapshot) -> Iterator[Action]:
             yield msgspec.structs.replace(file, stats=stats, data_change=False)
 
 
-def clustering_of(table: Table, protocol: Protocol) -> tuple[tuple[str, ...], ...]:
+def clustering_of(table: Table, protocol: Protocol) -> Clustering:
     """The columns that a table with a protocol is clustered by, as its files call them."""
     return table.unnoted.snapshot().clustering if CLUSTERING in supported(protocol) else ()
 

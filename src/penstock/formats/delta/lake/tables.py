@@ -34,17 +34,20 @@ from penstock.formats.delta.lake.creation import create_with
 from penstock.formats.delta.lake.table import (
     Actions,
     append_all,
+    change_columns,
     lines_of,
     needs_repair,
     repair,
     table_commit,
 )
-from penstock.formats.delta.protocol.actions import CommitInfo
+from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
 from penstock.formats.delta.protocol.clustering import CLUSTERING, cluster_by, find_columns
+from penstock.formats.delta.protocol.column_changes import add_columns, drop_column, rename_column
+from penstock.formats.delta.protocol.mapping import assign_columns, stored_name
 from penstock.formats.rows.schema import parse_schema
 from penstock.lake import calls
 from penstock.lake.answers import Ratified
-from penstock.lake.call import WriteOptions
+from penstock.lake.call import CommitOptions
 from penstock.lake.row_input import ROWS, rows_of, schema_text
 from penstock.lake.table import Table
 from penstock.model.keys import Key
@@ -55,7 +58,7 @@ if TYPE_CHECKING:
     from penstock.lake.lake import Lake
 
 
-class NewTable(WriteOptions, total=False):
+class DeltaCreation(CommitOptions, total=False):
     """What can be said of a table that is to be created."""
 
     partition_by: str | Sequence[str] | None
@@ -79,13 +82,14 @@ class DeltaTables:
         *,
         schema: Any = None,
         data: Any = None,
-        **wanted: Unpack[NewTable],
+        **wanted: Unpack[DeltaCreation],
     ) -> Table:
         """Create a table, at a place of its own or at a ``location``, with ``data`` in it if that is given.
 
         ``schema`` is Arrow's, or Delta's as a value or as JSON; without it, the one of ``data``. Table and
-        data come in one commit, as the table's first version: nobody sees it without them. ``NewTable`` has
-        what else can be said: ``partition_by``, ``properties``, ``location``, ``branch`` and others.
+        data come in one commit, as the table's first version: nobody sees it without them. A table that is
+        not partitioned may be clustered by some columns: engines that cluster files do that by them.
+        ``DeltaCreation`` has what else can be said: ``partition_by``, ``cluster_by`` and others.
         """
         rows = None if data is None else rows_of(data)
         text = schema_text(rows if schema is None else schema)
@@ -98,7 +102,7 @@ class DeltaTables:
             made = create_with(self._lake, call, rows)
         return self._lake.table(made.key, call.branch)
 
-    def create_filled(self, key: str | Key, data: Any, **wanted: Unpack[NewTable]) -> TableMade:
+    def create_filled(self, key: str | Key, data: Any, **wanted: Unpack[DeltaCreation]) -> TableMade:
         """Create a table with rows in it, and tell which commit did; takes what ``create`` takes."""
         rows = rows_of(data)
         text = schema_text(rows)
@@ -106,24 +110,29 @@ class DeltaTables:
         self._lake.begin_write()
         return create_with(self._lake, self._creation(key, text, **wanted), rows)
 
-    def create_empty(self, key: str | Key, schema: Any, **wanted: Unpack[NewTable]) -> TableMade:
+    def create_empty(self, key: str | Key, schema: Any, **wanted: Unpack[DeltaCreation]) -> TableMade:
         """Create a table with nothing in it, and tell which commit did; takes what ``create`` takes.
 
         Under an ``idempotency_key`` that is the first one, however often it is asked for.
         """
         return self._lake.do(self._creation(key, schema_text(schema), **wanted))
 
-    def _creation(self, key: str | Key, schema: str, **wanted: Unpack[NewTable]) -> CreateTable:
-        if unknown := wanted.keys() - NewTable.__annotations__.keys():
+    def _creation(self, key: str | Key, schema: str, **wanted: Unpack[DeltaCreation]) -> CreateTable:
+        if unknown := wanted.keys() - DeltaCreation.__annotations__.keys():
             raise TypeError(f"a table is not created with {', '.join(map(repr, sorted(unknown)))}")
         partition_by, location = wanted.get("partition_by") or (), wanted.get("location")
         columns = wanted.get("cluster_by") or ()
+        asked = dict(wanted.get("properties") or {})
+        about = assign_columns(
+            Metadata(id="", schema_string=schema, partition_columns=(), configuration=asked)
+        )
+        schema, properties = about.schema_string, dict(about.configuration)
         actions, features = _clustered(schema, (columns,) if isinstance(columns, str) else columns)
         return CreateTable(
             key=Key.parse(key),
             schema=schema,
             partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
-            properties={**(wanted.get("properties") or {}), **features},
+            properties={**properties, **features},
             actions=actions,
             description=wanted.get("description", ""),
             location=None if location is None else absolute(location),
@@ -269,6 +278,72 @@ class DeltaTables:
         """
         return repair(self._lake.table(key, branch), calls.said(message, author))
 
+    def add_columns(
+        self,
+        key: str | Key,
+        schema: Any,
+        *,
+        branch: str | None = None,
+        message: str | None = None,
+        author: str | None = None,
+    ) -> Ratified:
+        """Add columns to a table, by one version without rows; in rows that are there they are null.
+
+        ``schema`` has the new columns, as Arrow or Delta spell them. Columns that are added on two branches
+        are both there after a merge, unless they have the same name.
+        """
+        columns = parse_schema(schema_text(schema))
+        table = self._lake.table(key, branch)
+        return change_columns(
+            table, lambda about, _: add_columns(about, columns), "ADD COLUMNS", calls.said(message, author)
+        )
+
+    def rename_column(
+        self,
+        key: str | Key,
+        column: str | Sequence[str],
+        name: str,
+        *,
+        branch: str | None = None,
+        message: str | None = None,
+        author: str | None = None,
+    ) -> Ratified:
+        """Give a column of a table with mapped columns another name; no file is written anew.
+
+        A part of a struct is given as its path: ``["address", "city"]``. ``InvalidRequest`` if the columns
+        are not mapped, or a constraint names the column.
+        """
+        path = [column] if isinstance(column, str) else list(column)
+        table = self._lake.table(key, branch)
+        return change_columns(
+            table,
+            lambda about, _: rename_column(about, path, name),
+            "RENAME COLUMN",
+            calls.said(message, author),
+        )
+
+    def drop_column(
+        self,
+        key: str | Key,
+        column: str | Sequence[str],
+        *,
+        branch: str | None = None,
+        message: str | None = None,
+        author: str | None = None,
+    ) -> Ratified:
+        """Drop a column of a table with mapped columns; its values stay in files, where nobody reads them.
+
+        As ``rename_column``; a column that the table is partitioned or clustered by stays.
+        """
+        path = [column] if isinstance(column, str) else list(column)
+        table = self._lake.table(key, branch)
+        return change_columns(
+            table,
+            lambda about, clustering: drop_column(about, path, clustering),
+            "DROP COLUMNS",
+            calls.said(message, author),
+        )
+
     @overload
     def publish(self, key: str | Key, version: int | None = None) -> PublishedTable: ...
     @overload
@@ -338,7 +413,7 @@ def _clustered(schema: str, names: Sequence[str]) -> tuple[str | None, dict[str,
     """The action by which a new table is clustered, and the properties that ask for the features it takes."""
     if not names:
         return None, {}
-    paths = [tuple(one.name for one in fields) for fields in find_columns(parse_schema(schema), names)]
+    paths = [tuple(map(stored_name, fields)) for fields in find_columns(parse_schema(schema), names)]
     line = lines_of([CommitInfo({"operation": "CREATE TABLE"}), cluster_by(paths)]).decode()
     return line, {f"delta.feature.{name}": "supported" for name in (CLUSTERING, "domainMetadata")}
 

@@ -25,9 +25,9 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.log.snapshot import Snapshot
 from penstock.formats.delta.protocol.actions import Add
+from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
 from penstock.formats.delta.protocol.outcomes import partition_value
 from penstock.formats.delta.rows.inside import name_inside
-from penstock.formats.delta.rows.mapping import Mapping, mapping_of
 from penstock.formats.delta.rows.pruning import Pruner
 from penstock.formats.delta.rows.vectors import deleted_rows
 from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, loosened, pa, pc, pq, reshaped

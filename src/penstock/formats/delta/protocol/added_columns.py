@@ -14,6 +14,16 @@ from typing import Final
 import msgspec
 
 from penstock.formats.delta.protocol.actions import Metadata
+from penstock.formats.delta.protocol.mapping import (
+    ID,
+    MAX_ID,
+    PHYSICAL_NAME,
+    Mapping,
+    mapping_of,
+    max_id,
+    renumber_columns,
+    stored_name,
+)
 from penstock.formats.rows.schema import (
     ArrayType,
     Field,
@@ -48,22 +58,35 @@ def can_hold(schema_string: str, written: str) -> bool:
 
 def missing_columns(schema_string: str, written: str) -> tuple[str, ...]:
     """The columns of files that a table with a schema does not have so."""
-    there = parse_schema(schema_string)
+    there = {stored_name(one): one for one in parse_schema(schema_string).fields}
     return tuple(
         field.name
         for field in parse_schema(written).fields
-        if (found := _named(there, field)) is None or not _holds_field(found, field)
+        if (found := there.get(stored_name(field))) is None or not _holds_field(found, field)
     )
 
 
 def unite(before: Metadata, ours: Metadata, theirs: Metadata) -> Metadata | None:
     """Our metadata with the columns that they added to what was before; ``None`` if they did not only add
-    columns, or such as do not go together with ours."""
-    if _but_schema(before) != _but_schema(theirs):
+    columns, or such as do not go together with ours.
+
+    Ids that both sides have given to new columns are given anew where readers go by physical names; where
+    they go by ids, files have them already, and the columns do not go together.
+    """
+    if _but_columns(before) != _but_columns(theirs):
         return None
     if not only_adds(before.schema_string, theirs.schema_string):
         return None
     was, mine, wanted = (parse_schema(one.schema_string) for one in (before, ours, theirs))
+    if mapping_of(ours) is not Mapping.NONE and max_id(ours) != max_id(before) != max_id(theirs):
+        if mapping_of(ours) is Mapping.ID:
+            return None
+        wanted, last = renumber_columns(was, wanted, max_id(ours))
+        ours = msgspec.structs.replace(ours, configuration={**ours.configuration, MAX_ID: str(last)})
+        theirs = msgspec.structs.replace(theirs, schema_string=write_schema(wanted))
+    elif max_id(theirs) > max_id(ours):
+        configuration = {**ours.configuration, MAX_ID: str(max_id(theirs))}
+        ours = msgspec.structs.replace(ours, configuration=configuration)
     united = _brought(was, mine, wanted)
     if not isinstance(united, StructType):
         return None
@@ -75,6 +98,12 @@ def unite(before: Metadata, ours: Metadata, theirs: Metadata) -> Metadata | None
 
 def _but_schema(metadata: Metadata) -> Metadata:
     return msgspec.structs.replace(metadata, schema_string="")
+
+
+def _but_columns(metadata: Metadata) -> Metadata:
+    """What metadata says beside its columns and how many ids these have had."""
+    left = {name: text for name, text in metadata.configuration.items() if name != MAX_ID}
+    return msgspec.structs.replace(metadata, schema_string="", configuration=left)
 
 
 def _named(struct: StructType, field: Field) -> Field | None:
@@ -114,7 +143,11 @@ def _extends_field(after: Field, before: Field) -> bool:
 def _may_be_added(field: Field) -> bool:
     """Whether files may lack a column, and writers need not know of it."""
     parts = (field, *StructType((field,)).walk())
-    return all(one.nullable and not any(note.startswith(_BINDING) for note in one.metadata) for one in parts)
+    return all(one.nullable and not any(map(_is_binding, one.metadata)) for one in parts)
+
+
+def _is_binding(note: str) -> bool:
+    return note.startswith(_BINDING) and note not in (ID, PHYSICAL_NAME)
 
 
 def _brought(before: Type, ours: Type, theirs: Type) -> Type | None:
@@ -170,10 +203,11 @@ def _notes(field: Field) -> dict[str, object]:
 def _holds(there: Type, written: Type) -> bool:
     match there, written:
         case StructType(), StructType():
-            wrote = {field.name: field for field in written.fields}
-            return wrote.keys() <= {field.name for field in there.fields} and all(
-                _holds_field(field, wrote[field.name]) if field.name in wrote else field.nullable
-                for field in there.fields
+            wrote = {stored_name(field): field for field in written.fields}
+            fields = {stored_name(field): field for field in there.fields}
+            return wrote.keys() <= fields.keys() and all(
+                _holds_field(field, wrote[name]) if name in wrote else field.nullable
+                for name, field in fields.items()
             )
         case ArrayType(), ArrayType():
             may_be_null = there.contains_null or not written.contains_null
@@ -187,5 +221,5 @@ def _holds(there: Type, written: Type) -> bool:
 
 
 def _holds_field(there: Field, written: Field) -> bool:
-    is_named = there.name == written.name
+    is_named = stored_name(there) == stored_name(written)
     return is_named and (there.nullable or not written.nullable) and _holds(there.type, written.type)

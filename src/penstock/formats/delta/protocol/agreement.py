@@ -42,10 +42,11 @@ def disagreements(protocol: Protocol, metadata: Metadata) -> Iterator[Refusal]:
 
 
 def _unwritten(metadata: Metadata) -> frozenset[str]:
-    """The features with which Penstock would not write the table, if it had them."""
-    used = in_use(metadata)
+    """The features that a table makes use of and does not get: Penstock would not write it with them, or its
+    rows may not satisfy them."""
+    used = (FEATURES[name] for name in in_use(metadata))
     never = {one.name for one in FEATURES.values() if one.writing is Support.NEVER}
-    return frozenset(never | {name for name in used if FEATURES[name].writing is Support.UNUSED})
+    return frozenset(never | {one.name for one in used if one.writing is Support.UNUSED or one.binds_rows})
 
 
 def _properties(name: str, metadata: Metadata) -> list[str]:

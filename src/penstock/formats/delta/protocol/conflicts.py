@@ -61,6 +61,7 @@ from penstock.formats.delta.protocol.deeds import batch, places, some
 from penstock.formats.delta.protocol.feature_table import MANAGED_COMMITS, ROW_TRACKING
 from penstock.formats.delta.protocol.features import binds_writers, supported
 from penstock.formats.delta.protocol.isolation import Isolation
+from penstock.formats.delta.protocol.mapping import MAX_ID
 from penstock.formats.delta.protocol.transaction import Transaction, Winner, last
 
 HARMLESS_PROPERTIES: Final = frozenset(
@@ -69,7 +70,7 @@ HARMLESS_PROPERTIES: Final = frozenset(
         "delta.rowTracking.materializedRowIdColumnName",
         "delta.rowTracking.materializedRowCommitVersionColumnName",
         "delta.columnMapping.mode",
-        "delta.columnMapping.maxColumnId",
+        MAX_ID,
         "delta.enableDeletionVectors",
         "delta.checkpointPolicy",
         "delta.enableInCommitTimestamps",
@@ -269,7 +270,7 @@ def _is_harmless(before: Metadata, after: Metadata) -> bool:
 
 def _only_adds(before: Metadata, after: Metadata) -> bool:
     """Whether metadata changed by new columns alone, if at all."""
-    changed = set(_differences(before, after))
+    changed = set(_differences(before, after)) - {MAX_ID}
     return changed <= {_SCHEMA} and only_adds(before.schema_string, after.schema_string)
 
 

@@ -39,8 +39,6 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     """Why it is not read, or not written: the end of a sentence that begins with its name."""
     advice: str = ""
     """What somebody can do about it."""
-    held_by: tuple[str, ...] = ()
-    """Features that keep it from being dropped: with one of them, the advice is another."""
     reader_version: int | None = None
     """The version that stands for it, of a feature older than the lists."""
     writer_version: int | None = None
@@ -54,6 +52,8 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     marks_alone_bind: bool = False
     """Penstock does all that the feature asks for of properties and columns without marks: for ``UNUSED``,
     only a mark counts as use."""
+    binds_rows: bool = False
+    """Rows that are there satisfy it: a table whose protocol lacks it does not get it by having it listed."""
     binds_writers: bool = True
     """A transaction that began before the table had it cannot be made to fit it afterwards."""
 
@@ -165,28 +165,25 @@ _ALL: Final = (
         name=MANAGED_COMMITS,
         properties={"delta.managedCommitOwnerName": (), "delta.managedCommitOwnerConf": ()},
     ),
-    # Written as long as the table makes no use of them.
+    # Writers of rows check them: ``protocol.constraints``.
     Feature(
         name="invariants",
         writer_version=2,
-        writing=Support.UNUSED,
-        why="rows are not checked against the invariants of columns",
-        advice=ENGINE,
         marks=("delta.invariants",),
         # Rows are checked for nulls whether the feature is listed or not.
         column=lambda field: not field.nullable,
         marks_alone_bind=True,
+        binds_rows=True,
         # Whoever knows the columns knows what it asks for; other columns are a change of the metadata.
         binds_writers=False,
     ),
     Feature(
         name="checkConstraints",
         writer_version=3,
-        writing=Support.UNUSED,
-        why="rows are not checked against constraints",
-        advice="drop the constraints (ALTER TABLE … DROP CONSTRAINT …), or " + ENGINE,
         properties={"delta.constraints.": ()},
+        binds_rows=True,
     ),
+    # Written as long as the table makes no use of them.
     Feature(
         name="generatedColumns",
         writer_version=4,
@@ -200,10 +197,7 @@ _ALL: Final = (
         reader=True,
         reader_version=2,
         writer_version=5,
-        writing=Support.UNUSED,
-        why="files are not checked for the physical names of columns",
-        advice=_drop("columnMapping"),
-        held_by=("icebergCompatV1", "icebergCompatV2", "icebergCompatV3"),
+        binds_rows=True,
         properties={"delta.columnMapping.mode": ("name", "id")},
     ),
     Feature(

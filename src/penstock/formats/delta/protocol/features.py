@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
-from penstock.formats.delta.protocol.feature_table import BASIC, ENGINE, FEATURES, Feature, Support
+from penstock.formats.delta.protocol.feature_table import BASIC, FEATURES, Feature, Support
 from penstock.formats.rows.schema import parse_schema
 
 READER_FEATURES_VERSION: Final = 3
@@ -117,9 +117,8 @@ def unwritable(protocol: Protocol, metadata: Metadata) -> tuple[Refusal, ...]:
     refusals = unreadable(protocol, metadata)
     if protocol.min_writer_version > WRITER_FEATURES_VERSION:
         return (*refusals, _newer("writer", protocol.min_writer_version))
-    has = supported(protocol)
-    names = has - {one.feature for one in refusals}
-    return (*refusals, *(_refusal(name, "written", has) for name in _unsupported(names, _writing, metadata)))
+    names = supported(protocol) - {one.feature for one in refusals}
+    return (*refusals, *(_refusal(name, "written") for name in _unsupported(names, _writing, metadata)))
 
 
 def protocol_faults(
@@ -194,7 +193,7 @@ def _unsupported(names: Set[str], support: Callable[[str], Support], metadata: M
     return sorted(never | unless_used)
 
 
-def _refusal(name: str, done: str, beside: Set[str] = frozenset()) -> Refusal:
+def _refusal(name: str, done: str) -> Refusal:
     if name not in FEATURES:
         return Refusal(
             name,
@@ -202,8 +201,7 @@ def _refusal(name: str, done: str, beside: Set[str] = frozenset()) -> Refusal:
             "use a newer Penstock, or the engine that made it",
         )
     feature = FEATURES[name]
-    advice = feature.advice if beside.isdisjoint(feature.held_by) else ENGINE
-    return Refusal(name, f"cannot be {done}: {feature.why}", advice)
+    return Refusal(name, f"cannot be {done}: {feature.why}", feature.advice)
 
 
 def _newer(side: str, version: int) -> Refusal:

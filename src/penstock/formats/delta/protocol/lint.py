@@ -35,6 +35,7 @@ from penstock.formats.delta.protocol.features import enabled, protocol_faults, s
 from penstock.formats.delta.protocol.lint_files import Expected, Fault, Lookup, Numbered, file_faults
 from penstock.formats.delta.protocol.lint_lines import info_faults, read_lines
 from penstock.formats.delta.protocol.lint_metadata import metadata_faults
+from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.properties import APPEND_ONLY, is_on
 from penstock.formats.rows.schema import Field, StructType, parse_schema
 
@@ -346,7 +347,9 @@ def _partitions(metadata: Metadata | None) -> Mapping[str, Field] | None:
     schema = None if metadata is None else _schema(metadata.schema_string)
     if metadata is None or schema is None:
         return None
-    columns = {field.name: field for field in schema.fields if field.name in metadata.partition_columns}
+    columns = {
+        stored_name(field): field for field in schema.fields if field.name in metadata.partition_columns
+    }
     return columns if len(columns) == len(metadata.partition_columns) else None
 
 

@@ -22,6 +22,7 @@ from penstock.formats.delta.protocol.durations import (
     duration_ms,
 )
 from penstock.formats.delta.protocol.isolation import ISOLATION_PROPERTY, table_isolation
+from penstock.formats.delta.protocol.mapping import MAX_ID, MODE, mapping_faults
 from penstock.formats.rows.schema import (
     ArrayType,
     MapType,
@@ -62,6 +63,14 @@ def metadata_faults(metadata: Metadata, before: Metadata | None) -> Iterator[str
         for name in _bare_fields(msgspec.json.decode(metadata.schema_string)):
             yield f"the column {name[:60]!r} lacks 'metadata', which is an empty object if there is none"
     yield from _partition_faults(schema, metadata.partition_columns)
+    if before is None or _mapped(before) != _mapped(metadata):
+        yield from mapping_faults(metadata, schema)
+
+
+def _mapped(metadata: Metadata) -> tuple[str | None, ...]:
+    """What the mapping of a table's columns is told by."""
+    properties = metadata.configuration
+    return metadata.schema_string, properties.get(MODE), properties.get(MAX_ID)
 
 
 def unserved_columns(metadata: Metadata) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from penstock.errors import InvalidRequest, MalformedAction
+from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.outcomes import Known, Outcomes, outcomes, partition_known
 from penstock.formats.delta.protocol.predicate_writing import write_predicate
 from penstock.formats.rows.predicate_text import parse_predicate
@@ -65,8 +66,9 @@ def _outcomes(where: str, schema_string: str, values: tuple[tuple[str, str | Non
     texts = {name.lower(): text for name, text in values}
 
     def known(column: Column) -> Known:
-        if _name(column) in texts:
-            return partition_known(column.kind, texts[_name(column)])
+        stored = stored_name(column.fields[0]).lower() if len(column.path) == 1 else ""
+        if stored in texts:
+            return partition_known(column.kind, texts[stored])
         return Known(may_be_nan=column.kind in {"float", "double"})
 
     return outcomes(predicate, known)

@@ -17,7 +17,9 @@ from penstock.formats.delta.protocol.actions import (
     Remove,
     Values,
 )
+from penstock.formats.delta.protocol.constraints import added_constraints
 from penstock.formats.delta.protocol.isolation import Isolation
+from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.outcomes import (
     Outcomes,
     both,
@@ -25,7 +27,7 @@ from penstock.formats.delta.protocol.outcomes import (
     may_be_same_value,
 )
 from penstock.formats.delta.protocol.partition_conditions import condition_outcomes
-from penstock.formats.rows.schema import parse_schema
+from penstock.formats.rows.schema import Field, parse_schema
 
 
 class Partitions(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,19 +74,22 @@ class Region(msgspec.Struct, frozen=True):
 
     def _outcomes(self, values: Values) -> Iterator[Outcomes]:
         """Of each whether the file's values are among the given, and its condition is true for them."""
-        types = _types(self.schema_string)
+        columns = _columns(self.schema_string)
         for one in self.partitions:
-            found = self._among(one, values, types)
+            found = self._among(one, values, columns)
             if one.where is not None and True in found:
                 found = both(found, condition_outcomes(one.where, self.schema_string, values))
             yield found
 
-    def _among(self, partitions: Partitions, values: Values, types: Mapping[str, str]) -> Outcomes:
+    def _among(self, partitions: Partitions, values: Values, columns: Mapping[str, Field]) -> Outcomes:
         """Whether a file's values are among the given. A column that it lacks decides nothing."""
         found = _TRUE
         for name, wanted in partitions.values.items():
-            if name in values:
-                each = {self._is_same(types.get(name, ""), values[name], one) for one in wanted}
+            column = columns.get(name)
+            stored = name if column is None else stored_name(column)
+            if stored in values:
+                kind = column.type if column is not None and isinstance(column.type, str) else ""
+                each = {self._is_same(kind, values[stored], one) for one in wanted}
                 found = both(found, _TRUE if True in each else _DOUBT if None in each else _FALSE)
         return found
 
@@ -112,10 +117,13 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reads_all(self) -> bool:
-        """Whether it counts as having read the whole table, as whoever changes the partitioning does."""
+        """Whether it counts as having read the whole table, as whoever changes the partitioning does, or adds
+        a constraint that all rows satisfy."""
         wanted = last(self.actions, Metadata)
-        repartitioned = wanted is not None and wanted.partition_columns != self.metadata.partition_columns
-        return self.reads.whole_table or repartitioned
+        if self.reads.whole_table or wanted is None:
+            return self.reads.whole_table
+        was = self.metadata
+        return _is_repartitioned(was, wanted) or bool(added_constraints(was, wanted))
 
     def would_read(self, added: Add) -> bool:
         """Whether it looked for whatever files have the partition values of a new one."""
@@ -160,13 +168,25 @@ def last(actions: Iterable[Action], kind: type[_Kind]) -> _Kind | None:
     return found[-1] if found else None
 
 
+def _is_repartitioned(before: Metadata, after: Metadata) -> bool:
+    """Whether a table is partitioned by other columns, and not just by their other names."""
+    was, becomes = (
+        [_stored(_columns(one.schema_string), name) for name in one.partition_columns]
+        for one in (before, after)
+    )
+    return was != becomes
+
+
+def _stored(columns: Mapping[str, Field], name: str) -> str:
+    return stored_name(columns[name]) if name in columns else name
+
+
 _TRUE: Final[Outcomes] = frozenset({True})
 _FALSE: Final[Outcomes] = frozenset({False})
 _DOUBT: Final[Outcomes] = frozenset({True, False})
 
 
 @lru_cache(maxsize=64)
-def _types(schema_string: str) -> Mapping[str, str]:
-    """The plain types of columns; a column of another type is not among them, and its values are in doubt."""
-    fields = parse_schema(schema_string).fields
-    return {field.name: field.type for field in fields if isinstance(field.type, str)}
+def _columns(schema_string: str) -> Mapping[str, Field]:
+    """The columns of a table by their names."""
+    return {field.name: field for field in parse_schema(schema_string).fields}

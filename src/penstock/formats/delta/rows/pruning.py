@@ -20,8 +20,8 @@ from math import isnan
 from typing import Any, Final
 
 from penstock.formats.delta.protocol.actions import Add, Metadata
+from penstock.formats.delta.protocol.mapping import mapping_of
 from penstock.formats.delta.protocol.outcomes import Known, outcomes, partition_known
-from penstock.formats.delta.rows.mapping import mapping_of
 from penstock.formats.rows.predicates import Column, Predicate, as_float, columns_of, in_utc
 from penstock.formats.rows.schema import Type
 

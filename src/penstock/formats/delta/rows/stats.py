@@ -20,7 +20,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.rows.mapping import Mapping, mapping_of
+from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
 from penstock.formats.rows.arrow_types import pa, pc
 from penstock.formats.rows.schema import Field, StructType, Type, parse_schema
 

@@ -11,7 +11,8 @@ with the actions that it returns.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Mapping as MappingOf
 from contextlib import suppress
 from decimal import Decimal
 from hashlib import blake2b
@@ -26,11 +27,13 @@ from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.protocol.actions import Add, Metadata, Values
 from penstock.formats.delta.protocol.feature_table import FEATURES, Support
 from penstock.formats.delta.protocol.features import in_use
+from penstock.formats.delta.protocol.mapping import ID, PARQUET_ID, Mapping, mapping_of, stored_schema
+from penstock.formats.delta.rows.constraint_checks import RowChecks
 from penstock.formats.delta.rows.row_checks import check_columns, conformed
 from penstock.formats.delta.rows.stats import Leaf, Statistics, indexed_leaves
-from penstock.formats.rows.arrow_types import arrow_schema, loosened, pa, pc, pq
+from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, loosened, pa, pc, pq, reshaped
 from penstock.formats.rows.predicates import in_utc
-from penstock.formats.rows.schema import Field, StructType, Type, parse_schema
+from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
 from penstock.storage.places import Place
 
 TARGET_FILE_BYTES: Final = 128 * 1024 * 1024
@@ -55,25 +58,32 @@ def write_files(
     waiting_max_bytes: int = WAITING_MAX_BYTES,
     prefix: str = "",
     clustering: Collection[tuple[str, ...]] = frozenset(),
+    are_checked: bool = False,
 ) -> list[Add]:
     """Write rows as data files of a table, and return the actions that would add them.
 
     ``data`` is anything with ``__arrow_c_stream__``: a table or reader of Arrow, a frame of pandas or Polars.
     ``prefix`` is a folder below the table that the files go into. ``clustering`` are the columns that it is
-    clustered by, as files call them: of these there are always statistics.
+    clustered by, as files call them: of these there are always statistics. Rows that are written anew
+    ``are_checked``: they satisfy the table's constraints.
 
     A column that the data lacks is null, if it may be. ``InvalidRequest`` names a column that the table does
-    not have, a null where none may be, and a type or a value that the table's type cannot hold without loss;
-    ``UnsupportedFeature`` names a feature of the table that asks for more than this does. If anything fails,
+    not have, a null where none may be, a constraint that is not true for a row, and a type or a value that
+    the table's type cannot hold without loss; ``UnsupportedFeature`` names a constraint that cannot be
+    evaluated, and a feature of the table that asks for more than this does. If anything fails,
     the files that were written are removed again, as far as possible.
     """
     target = _Target(place, metadata, prefix, clustering)
     reader = _reader(data)
     check_columns(reader.schema, target.schema)
+    checks = None if are_checked else RowChecks(metadata)
     waiting: dict[tuple[str | None, ...], _OpenFile] = {}
     try:
         for batch in _pieces(reader):
-            for values, rows in target.partitions(conformed(batch, target.schema)):
+            fitting = conformed(batch, target.schema)
+            if checks is not None:
+                checks.check(fitting)
+            for values, rows in target.partitions(fitting):
                 file = waiting.get(values) or _OpenFile(target, values)
                 waiting[values] = file
                 file.add(rows)
@@ -123,7 +133,7 @@ def partition_text(kind: Type, value: Any) -> str | None:
             return format(value, "f") if isinstance(value, Decimal) else str(value)
 
 
-def partition_folder(values: Mapping[str, str | None]) -> str:
+def partition_folder(values: MappingOf[str, str | None]) -> str:
     """The folder of a partition, as Hive names it. It is for people: readers go by ``partitionValues``."""
     return "/".join(
         f"{_folder_name(name)}={NULL_FOLDER if text is None else _folder_name(text)}"
@@ -146,9 +156,13 @@ class _Target:
         data_fields = [one for one in self.schema.fields if one.name not in names]
         if not data_fields:
             raise InvalidRequest("the table has no columns besides those that it is partitioned by")
-        self.file_schema = arrow_schema(
-            replace(one, type=loosened(one.type), nullable=True) for one in data_fields
-        )
+        loose = [replace(one, type=loosened(one.type), nullable=True) for one in data_fields]
+        self.mapping = mapping_of(metadata)
+        self.stored = stored_schema(loose, self.mapping).fields
+        self.file_schema = arrow_schema(loose)
+        self.parquet_schema = self.file_schema
+        if self.mapping is not Mapping.NONE:
+            self.parquet_schema = pa.schema([_numbered(one) for one in self.stored])
         self.leaves: tuple[Leaf, ...] = indexed_leaves(metadata, clustering)
         self.added: list[Add] = []
         self.names: list[str] = []
@@ -172,9 +186,21 @@ class _Target:
             yield tuple(texts[codes[first].as_py()] for codes, texts in coded), part
             start = end
 
+    def as_stored(self, table: Any) -> Any:
+        """Rows with the names that their columns have in files, at every depth."""
+        if self.mapping is Mapping.NONE:
+            return table
+        arrays = [
+            reshaped(column.combine_chunks(), field.type, _by_place, _as_is, field.name)
+            for column, field in zip(table.columns, self.stored, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=self.parquet_schema)
+
     def create(self, values: tuple[str | None, ...], data: bytes, statistics: Statistics) -> None:
         """Write a file, durably, and note its action."""
-        named: Values = dict(zip([one.name for one in self._partition_fields], values, strict=True))
+        named = dict(zip([one.name for one in self._partition_fields], values, strict=True))
+        stored = map(self.mapping.physical, self._partition_fields)
+        noted: Values = dict(zip(stored, values, strict=True))
         folder = f"{partition_folder(named)}/" if named else ""
         name = f"{self._prefix}{folder}part-{len(self.names):05}-{uuid4()}-c000.zstd.parquet"
         self.names.append(name)
@@ -186,7 +212,7 @@ class _Target:
         self.added.append(
             Add(
                 path=quote(name, safe="/="),
-                partition_values=named,
+                partition_values=noted,
                 size=len(data),
                 modification_time=time.time_ns() // 1_000_000,
                 data_change=True,
@@ -232,7 +258,7 @@ class _OpenFile:
             self._sink = pa.BufferOutputStream()
             self._writer = pq.ParquetWriter(
                 self._sink,
-                self._target.file_schema,
+                self._target.parquet_schema,
                 compression="zstd",
                 coerce_timestamps="us",
                 store_schema=False,
@@ -241,8 +267,37 @@ class _OpenFile:
         table = pa.Table.from_batches(self._rows, self._target.file_schema).combine_chunks()
         for batch in table.to_batches():
             self._statistics.add(batch)
-        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self._writer.write_table(self._target.as_stored(table), row_group_size=max(1, table.num_rows))
         self._rows, self._rows_bytes = [], 0
+
+
+def _by_place(there: Any, kind: StructType, path: str) -> Sequence[int]:  # noqa: ARG001
+    """Where the parts of a struct are that differ from what they become by their names alone."""
+    return range(len(kind.fields))
+
+
+def _as_is(array: Any, wanted: Any, path: str) -> Any:  # noqa: ARG001
+    return array
+
+
+def _numbered(field: Field) -> Any:
+    """A column of a file with its id, and with those of its parts."""
+    found = pa.field(field.name, _numbered_type(field.type, field.name), field.nullable)
+    return found.with_metadata({PARQUET_ID: str(field.metadata[ID])})
+
+
+def _numbered_type(kind: Type, path: str) -> Any:
+    match kind:
+        case StructType():
+            return pa.struct([_numbered(one) for one in kind.fields])
+        case ArrayType():
+            return pa.list_(pa.field("element", _numbered_type(kind.element_type, path), kind.contains_null))
+        case MapType():
+            value = _numbered_type(kind.value_type, path)
+            key = _numbered_type(kind.key_type, path)
+            return pa.map_(key, pa.field("value", value, kind.value_contains_null))
+        case _:
+            return arrow_type(kind, path)
 
 
 def _reader(data: Any) -> Any:

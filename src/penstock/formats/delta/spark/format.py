@@ -11,12 +11,12 @@ from penstock.formats.delta.spark.rewrites.rewriting import Rewrite
 from penstock.formats.delta.spark.scan import scans
 from penstock.formats.delta.spark.writes import orders
 from penstock.formats.delta.spark.writes.row_writes import write_rows
+from penstock.formats.rows.spark_conditions import means_the_same
 from penstock.lake.answers import Ratified
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 from penstock.spark.format import SparkFormat, TableSource
 from penstock.spark.requests import ReadRequest, RowMerge, TableChange, Values, WriteRequest, WriteResult
-from penstock.spark.scan.conditions import means_the_same
 from penstock.spark.scan.origins import origin_of
 from penstock.spark.source.options import Options
 

@@ -16,7 +16,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.files.lake import saving as files_saving
 from penstock.formats.files.lake.answers import TableLayout
 from penstock.formats.files.lake.saving import FilesJob
-from penstock.lake.session_settings import OPTION, check_settings, tables_of
+from penstock.lake.session_settings import OPTION, check_settings, parse_tables
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.keys import Key
 from penstock.storage.hadoop import HadoopPath, hadoop_path
@@ -213,7 +213,7 @@ def _table(facts: Facts, named: str | None) -> tuple[Key, str] | None:
     """The table that a write is to, and the folder of it."""
     if named is not None:
         return Key.parse(named), ""
-    return table_at(facts.path, tables_of(facts.tables, facts.home), facts.home)
+    return table_at(facts.path, parse_tables(facts.tables, facts.home), facts.home)
 
 
 def table_at(path: str, tables: Mapping[HadoopPath, Key], home: str = "") -> tuple[Key, str] | None:

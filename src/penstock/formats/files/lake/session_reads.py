@@ -31,7 +31,7 @@ from penstock.formats.files.lake.sessions import Deciding
 from penstock.lake.answers import About, Resolved
 from penstock.lake.calls import GetAbout, Resolve
 from penstock.lake.scan_files import STRICT, pack_scan_files
-from penstock.lake.session_settings import OPTION, check_settings, tables_of
+from penstock.lake.session_settings import OPTION, check_settings, parse_tables
 from penstock.lake.transactions.calls import NoteReads
 from penstock.lake.transactions.reading import transaction_read
 from penstock.model.keys import Key
@@ -125,7 +125,7 @@ def read_files(by: Deciding, asked: SessionRead) -> FilesToRead:
     check_settings(facts.settings)
     options = lake_options(facts.options, "read", REF)
     named = options.get("table")
-    tables = tables_of(facts.tables, facts.home)
+    tables = parse_tables(facts.tables, facts.home)
     found = (Key.parse(named), ("",)) if named is not None else _table_and_folders(facts, tables)
     if found is None:
         check_table_named(options)

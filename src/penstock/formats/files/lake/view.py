@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.errors import InvalidRequest, NotManaged
+from penstock.formats.files import FORMAT
 from penstock.formats.files.files import USAGE, is_managed
 from penstock.formats.files.lake.answers import FilesWritten
 from penstock.lake.table_writing import RowWrite, no_rows_written, other_format
@@ -14,9 +15,6 @@ from penstock.lake.write_jobs import SaveMode
 if TYPE_CHECKING:
     from penstock.lake.call import Said
     from penstock.lake.table import Table
-
-ROW_FORMATS = ("parquet", "csv")
-"""Formats that Arrow writes. Tables of files in any other are written by Spark, or file by file."""
 
 
 class FilesView:
@@ -71,7 +69,7 @@ class FilesView:
 
         known = format_of(self._table)
         chosen = rows.format or known
-        if chosen in ROW_FORMATS:
+        if chosen in FORMAT.row_formats:  # others are written by Spark, or file by file
             return chosen
         if not chosen:
             raise InvalidRequest(

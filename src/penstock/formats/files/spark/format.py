@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.spark import reading, writing
-from penstock.formats.files.spark.orders import order_of
 from penstock.formats.files.spark.session_steps import answer_step
 from penstock.spark.format import SparkFormat
 from penstock.spark.requests import ReadRequest, WriteRequest, WriteResult
@@ -32,8 +31,7 @@ class FilesSpark(SparkFormat):
     others_options = "is for tables of rows, and does not go with format='{}'"
 
     def write(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
-        order = order_of(df.sparkSession, request)
-        return writing.write(df, request.lake, request.key, request.branch, order)
+        return writing.write(df, request)
 
     def read(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
         return reading.rows(spark, table, request)

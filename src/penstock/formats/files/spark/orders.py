@@ -1,74 +1,55 @@
-"""How files are to be written: what a caller may ask for, and what of it goes together."""
+"""What a job that writes files is to do, from what its caller asks for."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from penstock.errors import InvalidRequest
+from penstock.formats.files.lake.answers import TableLayout
+from penstock.formats.files.lake.saving import FilesJob
 from penstock.lake.write_jobs import SaveMode, check_properties
+from penstock.spark.job.applications import application_of
 from penstock.spark.requests import WriteRequest
-from penstock.spark.write_arguments import check_ours, job_of, overwrites_partitions, partition_columns
+from penstock.spark.write_arguments import check_reserved_option, overwrites_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class FilesOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """How rows are to be written as files."""
+def job_of(spark: SparkSession, request: WriteRequest) -> FilesJob:
+    """What is known of a job before anything is asked of the lake.
 
-    format: str
-    mode: SaveMode
-    partition_by: tuple[str, ...] | None
-    """``None`` for the columns that the table is partitioned by."""
-    is_dynamic: bool
-    options: dict[str, str]
-    create: bool
-    success_file: bool
-    job_branch: bool
-    job: str
-    """32 hexadecimal digits."""
-    timeout_s: float | None
-    message: str | None
-    author: str | None
-    properties: dict[str, str]
-    """Of the commit."""
-
-
-def order_of(spark: SparkSession, request: WriteRequest) -> FilesOrder:
-    """What a caller asks for; ``InvalidRequest`` for what does not go together, or is not the caller's to
-    say."""
-    extra = request.extra
-    order = FilesOrder(
-        format=request.source,
+    ``InvalidRequest`` for what does not go together, or is not the caller's to say.
+    """
+    is_dynamic = overwrites_partitions(spark, request)
+    if is_dynamic and request.mode is not SaveMode.OVERWRITE:
+        raise InvalidRequest(f"'partition_overwrite' goes with mode='overwrite', not with '{request.mode}'")
+    check_properties(request.properties)
+    for name in request.options:
+        if name.lower() == "partitionoverwritemode":
+            raise InvalidRequest(f"give '{name}' as the argument 'partition_overwrite'")
+        check_reserved_option(name)
+    application = application_of(spark)
+    return FilesJob(
+        key=request.key,
+        branch=request.branch,
         mode=request.mode,
-        partition_by=partition_columns(request),
-        is_dynamic=overwrites_partitions(spark, request),
-        options=request.options,
+        is_dynamic=is_dynamic,
+        layout=TableLayout(format=request.source),
         create=request.create,
-        success_file=extra.get("success_file", False),
-        job_branch=extra.get("job_branch", False),
-        job=job_of(request),
-        timeout_s=extra.get("timeout_s"),
+        own_branch=request.extra.get("job_branch", False),
+        success_file=request.extra.get("success_file", False),
+        timeout_s=_timeout_s(request),
+        application=application.id,
+        application_name=application.name,
         message=request.message,
         author=request.author,
         properties=request.properties,
     )
-    check(order)
-    return order
 
 
-def check(order: FilesOrder) -> None:
-    """``InvalidRequest`` for what does not go together, or is not the caller's to say."""
-    if order.is_dynamic and order.mode is not SaveMode.OVERWRITE:
-        raise InvalidRequest(f"'partition_overwrite' goes with mode='overwrite', not with '{order.mode}'")
-    check_properties(order.properties)
-    if order.timeout_s is not None and (
-        not isinstance(order.timeout_s, int | float) or isinstance(order.timeout_s, bool)
-    ):
-        raise InvalidRequest(f"'timeout_s' is a number of seconds, and is given {order.timeout_s!r}")
-    for name in order.options:
-        if str(name).lower() == "partitionoverwritemode":
-            raise InvalidRequest(f"give '{name}' as the argument 'partition_overwrite'")
-        check_ours(name)
+def _timeout_s(request: WriteRequest) -> float | None:
+    given = request.extra.get("timeout_s")
+    if given is not None and (not isinstance(given, int | float) or isinstance(given, bool)):
+        raise InvalidRequest(f"'timeout_s' is a number of seconds, and is given {given!r}")
+    return given

@@ -22,9 +22,9 @@ from penstock.lake.job_files import remove_files
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
 from penstock.spark.job import durable, own_committer
-from penstock.spark.job.parquet_settings import MICROSECONDS, held_settings, unless_chosen
+from penstock.spark.job.parquet_settings import MICROSECONDS, hold_settings, unset_settings
 from penstock.spark.job.task_files import take_files
-from penstock.spark.refusals import refusals_told
+from penstock.spark.refusals import raise_refusals
 from penstock.storage.buckets import Entry
 from penstock.storage.places import Place
 
@@ -70,7 +70,7 @@ def run(df: DataFrame, target: OutputTarget, attempt: UUID) -> Output:
     if target.partition_by:
         writer = writer.partitionBy(*target.partition_by)
     spark = df.sparkSession
-    with _refusals_told(target.format), held_settings(spark, unless_chosen(spark, MICROSECONDS)):
+    with _refusals_told(target.format), hold_settings(spark, unset_settings(spark, MICROSECONDS)):
         if jar.is_loaded(spark):
             files = _protocolled(spark, writer, target, attempt)
         else:
@@ -145,7 +145,7 @@ def _address(target: OutputTarget) -> str:
 def _refusals_told(name: str) -> Iterator[None]:
     """What ends a job is raised as what it is to Penstock, if it is known, and as it is otherwise."""
     try:
-        with refusals_told():
+        with raise_refusals():
             yield
     except Exception as problem:
         if not any(one in str(problem) for one in _NO_SOURCE):

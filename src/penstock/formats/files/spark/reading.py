@@ -24,9 +24,9 @@ from penstock.formats.files.lake.paths import as_folder
 from penstock.formats.files.lake.scan import scan_files, scan_layout
 from penstock.spark import jar
 from penstock.spark.requests import ReadOptions, ReadRequest
-from penstock.spark.scan.frames import How, frame
+from penstock.spark.scan.frames import How, read_files
 from penstock.spark.scan.origins import origin_of
-from penstock.spark.schemas import quoted
+from penstock.spark.schemas import quote_name
 from penstock.spark.settings import as_text
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class _Scan:
         files = ((one.path, one) for one in self._files)
         scanned = scan_files(self._table.key, lake.warehouse, files, partitions)
         try:
-            found = frame(self._spark, place, scanned, inside, constants, self._how())
+            found = read_files(self._spark, place, scanned, inside, constants, self._how())
         except _errors(self._spark) as problem:
             raise InvalidRequest(
                 f"'{self._table.key}' cannot be read as {self._layout.format}: {_first_line(problem)}",
@@ -122,7 +122,9 @@ class _Scan:
         if schema is None or not self._layout.has_order:
             return found
         named = [one.name for one in schema]
-        return found.select(*map(quoted, (*named, *(one.name for one in constants if one.name not in named))))
+        return found.select(
+            *map(quote_name, (*named, *(one.name for one in constants if one.name not in named)))
+        )
 
     def _schema(self) -> StructType | None:
         given = self._layout.schema

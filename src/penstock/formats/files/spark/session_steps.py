@@ -9,7 +9,7 @@ import msgspec
 from penstock.formats.files.lake.session_reads import READ, SessionRead, read_files
 from penstock.formats.files.lake.sessions import STEPS, Begun, Deciding, SessionWrite, abort
 from penstock.model.decoders import json_decoder
-from penstock.spark.job.concurrent_jobs import JobsMeet, tell_of_others
+from penstock.spark.job.concurrent_jobs import JobsMeet, warn_of_others
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
@@ -35,7 +35,7 @@ def answer_step(lake: Lake, step: str, request: str) -> Any:
 def _warned(by: Deciding, asked: SessionWrite, begun: Begun) -> Begun:
     """Warn of other jobs. Where the user has made an error of that, the job is over."""
     try:
-        tell_of_others(begun.others, STACK)
+        warn_of_others(begun.others, STACK)
     except JobsMeet:
         abort(by, msgspec.structs.replace(asked, begun=begun))
         raise

@@ -18,18 +18,18 @@ from penstock.formats.files.lake.calls import GetFilesTable
 from penstock.formats.files.lake.saving import FilesJob
 from penstock.formats.files.spark import output
 from penstock.formats.files.spark.attempts import JobAttempt
-from penstock.formats.files.spark.orders import FilesOrder
+from penstock.formats.files.spark.orders import job_of
 from penstock.lake.write_jobs import SaveMode, check_new_key
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
-from penstock.spark import jar
-from penstock.spark.job.concurrent_jobs import tell_of_others
-from penstock.spark.requests import WriteResult
-from penstock.spark.scan.origins import reads_of
+from penstock.spark.job.concurrent_jobs import warn_of_others
+from penstock.spark.requests import WriteRequest, WriteResult
+from penstock.spark.scan.origins import list_origins
 from penstock.spark.schemas import is_case_sensitive
+from penstock.spark.write_arguments import choose_job_id, partition_columns
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from penstock.lake.lake import Lake
 
@@ -40,47 +40,51 @@ AS_THE_TABLE: Final = (
 )
 
 
-def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: FilesOrder) -> WriteResult | None:
+def write(df: DataFrame, request: WriteRequest) -> WriteResult | None:
     """Write the rows of a DataFrame as files of a table; ``None`` if that changes nothing.
 
     ``CommitConflict`` if the table is not as the mode wants it when the commit has its turn, ``JobOver`` if
     the job was aborted, superseded or took too long. Whatever it fails for, the table stays as it was, and
     the job can never land afterwards; only after ``OutcomeUnknown`` it may have, and asking again tells.
     """
-    lake.begin_write(makes_lake=order.create)
-    job = _job(df.sparkSession, key, branch, order)
-    attempt = JobAttempt(lake, job, order.job)
+    lake, key = request.lake, request.key
+    job, by = job_of(df.sparkSession, request), partition_columns(request)
+    job_id = choose_job_id(request)
+    lake.begin_write(makes_lake=job.create)
+    attempt = JobAttempt(lake, job, job_id)
     if attempt.is_over:
         return attempt.earlier()
     with attempt.aborted_if_it_fails():
-        tell_of_others(attempt.others, STACK)
-        table = _found(lake, key, branch)
+        warn_of_others(attempt.others, STACK)
+        table = _found(lake, key, request.branch)
         if table is None:
-            _check_new(key, attempt.branch, order)
+            _check_new(attempt)
         elif table.files and job.mode is SaveMode.IGNORE:
             attempt.abort(f"'{key}' has files already, so that nothing was to be done")
             return None
         elif table.files and job.mode is SaveMode.ERROR:
             why = f"has files already: {table.files}; nothing was written"
             raise CommitConflict([Conflict(ConflictKind.FORMAT, key, why=why)])
-        layout = _layout(df, order, table)
-        job = msgspec.structs.replace(job, layout=layout, read=tuple(reads_of(df)))
+        layout = _layout(df, request, by, table)
+        job = msgspec.structs.replace(job, layout=layout, read=tuple(list_origins(df)))
         if table is not None:
             files_saving.check_fits(job, table)
-        return _committed(df, attempt, job, order)
+        return _committed(df, attempt, job, request.options)
 
 
-def _committed(df: DataFrame, attempt: JobAttempt, job: FilesJob, order: FilesOrder) -> WriteResult | None:
+def _committed(
+    df: DataFrame, attempt: JobAttempt, job: FilesJob, options: dict[str, str]
+) -> WriteResult | None:
     target = output.OutputTarget(
         pool=attempt.pool,
         folder=attempt.folder,
-        format=order.format,
+        format=job.layout.format,
         partition_by=job.layout.partition_by,
-        options=order.options,
+        options=options,
     )
     done = output.run(df, target, attempt.fence)
     marker = None
-    if order.success_file:
+    if job.success_file:
         marker = files_beside.put_marker(attempt.pool, attempt.folder, job, attempt.job, done, attempt.began)
     written = attempt.commit(
         files_saving.commit(job, attempt.job, attempt.fence.hex, attempt.folder, done, marker)
@@ -92,27 +96,6 @@ def _committed(df: DataFrame, attempt: JobAttempt, job: FilesJob, order: FilesOr
     )
 
 
-def _job(spark: SparkSession, key: Key, branch: str | None, order: FilesOrder) -> FilesJob:
-    """What is known of the job before anything is asked of the lake."""
-    classic = jar.is_classic(spark)
-    return FilesJob(
-        key=key,
-        branch=branch,
-        mode=order.mode,
-        is_dynamic=order.is_dynamic,
-        layout=TableLayout(format=order.format),
-        create=order.create,
-        own_branch=order.job_branch,
-        success_file=order.success_file,
-        timeout_s=order.timeout_s,
-        application=spark.sparkContext.applicationId if classic else spark.conf.get("spark.app.id", "") or "",
-        application_name=spark.conf.get("spark.app.name", "") or "",
-        message=order.message,
-        author=order.author,
-        properties=order.properties,
-    )
-
-
 def _found(lake: Lake, key: Key, branch: str | None) -> FilesAbout | None:
     """The table, to save work that would be refused; ``NotManaged`` if the key is something else's."""
     try:
@@ -121,25 +104,30 @@ def _found(lake: Lake, key: Key, branch: str | None) -> FilesAbout | None:
         return None
 
 
-def _check_new(key: Key, branch: str, order: FilesOrder) -> None:
+def _check_new(attempt: JobAttempt) -> None:
+    key = attempt.order.key
     check_new_key(key)
-    if not order.create:
+    if not attempt.order.create:
         raise KeyNotFound(
-            f"there is no '{key}' on '{branch}', and it is not to be created", key=str(key), ref=branch
+            f"there is no '{key}' on '{attempt.branch}', and it is not to be created",
+            key=str(key),
+            ref=attempt.branch,
         )
 
 
-def _layout(df: DataFrame, order: FilesOrder, table: FilesAbout | None) -> TableLayout:
+def _layout(
+    df: DataFrame, request: WriteRequest, chosen: tuple[str, ...] | None, table: FilesAbout | None
+) -> TableLayout:
     """How the files are to be read. Partition columns that are not named are those that the table has."""
-    if order.partition_by is not None or table is None:
-        by = _columns(df, order.partition_by or ())
+    if chosen is not None or table is None:
+        by = _columns(df, chosen or ())
     else:
         by = _columns(df, table.layout.partition_by, AS_THE_TABLE)
     return TableLayout(
-        format=order.format,
+        format=request.source,
         partition_by=by,
         schema=df.schema.json(),
-        options=files_saving.reader_options(order.options),
+        options=files_saving.reader_options(request.options),
     )
 
 

@@ -24,8 +24,8 @@ from penstock.formats.rows.predicates import (
     Predicate,
     columns_of,
 )
-from penstock.spark.scan.conditions import means_the_same
-from penstock.spark.schemas import described
+from penstock.formats.rows.spark_conditions import means_the_same
+from penstock.spark.schemas import from_spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -43,7 +43,7 @@ def lance_condition(where: str | None, schema: StructType, table: Any, time_zone
     """
     if where is None:
         return None
-    known = described(schema)
+    known = from_spark_schema(schema)
     if not means_the_same(where, known, time_zone):
         return None
     found = parse_predicate(where, known)

@@ -11,9 +11,9 @@ from penstock.errors import InvalidRequest
 from penstock.lake.call import Said
 from penstock.lake.write_jobs import SaveMode, check_properties
 from penstock.model.keys import Key
-from penstock.spark import jar
+from penstock.spark.job.applications import application_of
 from penstock.spark.requests import WriteRequest
-from penstock.spark.write_arguments import job_of
+from penstock.spark.write_arguments import choose_job_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +61,7 @@ def order_of(request: WriteRequest) -> LanceOrder:
         vectors=_vectors_of(request.options),
         options=dict(_writer_options(request.options)),
         create=request.create,
-        job=job_of(request),
+        job=choose_job_id(request),
         is_named=is_named,
         message=request.message,
         author=request.author,
@@ -127,12 +127,10 @@ def said(spark: SparkSession, key: Key, order: LanceOrder, done: LanceOutput) ->
         "files": (str(len(done.files)),),
         "rows": (str(done.rows),),
     }
-    application = (
-        spark.sparkContext.applicationId if jar.is_classic(spark) else spark.conf.get("spark.app.id", "")
-    )
+    application = application_of(spark)
     for name, value in (
-        ("spark.application", application),
-        ("spark.application.name", spark.conf.get("spark.app.name", "")),
+        ("spark.application", application.id),
+        ("spark.application.name", application.name),
     ):
         if value:
             told[name] = (value,)

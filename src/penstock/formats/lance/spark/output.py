@@ -21,8 +21,8 @@ from penstock.lake.job_files import remove_files
 from penstock.model.decoders import json_decoder
 from penstock.spark import jar
 from penstock.spark.failures import MARK
-from penstock.spark.refusals import refusals_told
-from penstock.spark.schemas import quoted
+from penstock.spark.refusals import raise_refusals
+from penstock.spark.schemas import quote_name
 from penstock.wire.errors import encode_error
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def run(df: DataFrame, target: FragmentTarget) -> LanceOutput:
         target.dataset, target.fit.schema, target.mode, target.options, _refusal(), heard.tell
     )
     rows = df.select(*_columns(target.fit))
-    with heard.removed_if_it_fails(target.place), refusals_told():
+    with heard.removed_if_it_fails(target.place), raise_refusals():
         found = mapped(rows, task, "message string").collect()
         return _output(json_decoder(_Message).decode(one.message) for one in found)
 
@@ -108,7 +108,7 @@ def _columns(fit: Fit) -> list[Column]:
 
     # A name is given to nulls too, for Spark would make up one.
     return [
-        f.lit(None).alias(field.name) if name is None else f.col(quoted(name))
+        f.lit(None).alias(field.name) if name is None else f.col(quote_name(name))
         for name, field in zip(fit.columns, fit.schema, strict=True)
     ]
 

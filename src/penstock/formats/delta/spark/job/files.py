@@ -9,17 +9,20 @@ from uuid import uuid4
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.delta.lake.table import data_folder
 from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
+from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.properties import RANDOM_PREFIXES, is_on
 from penstock.formats.delta.rows.stats import indexed_leaves
 from penstock.formats.delta.rows.writing import check_features
 from penstock.formats.delta.spark.job import jobs
 from penstock.formats.delta.spark.job.actions import file_actions
+from penstock.formats.delta.spark.job.constraints import constrained
 from penstock.formats.delta.spark.job.footers import told_leaves
 from penstock.formats.delta.spark.job.outputs import JobTarget
 from penstock.formats.delta.spark.job.partitions import fields_of, named_for_directories
+from penstock.formats.delta.spark.job.stored_columns import as_stored
 from penstock.formats.delta.spark.writes.schemas import check_names
 from penstock.lake.job_files import remove_files
-from penstock.spark.refusals import refusals_told
+from penstock.spark.refusals import raise_refusals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,15 +55,17 @@ def write_files(
     leaves = told_leaves(indexed_leaves(metadata, clustering))
     target = JobTarget(
         place=lake.places.at(location),
-        partition_by=metadata.partition_columns,
+        partition_by=tuple(stored_name(one) for one in fields),
         has_changes=has_changes,
         subdirectory=data_folder(lake, branch).rstrip("/"),
         prefix_length=_prefix_length(metadata.configuration),
         columns=tuple(one.stored for one in leaves),
         options=options,
     )
-    with refusals_told():
-        files = jobs.run(named_for_directories(df, fields, _name_max_bytes(target)), target, uuid4())
+    checked = constrained(df, metadata, fields, has_changes=has_changes)
+    with raise_refusals():
+        named = named_for_directories(checked, fields, _name_max_bytes(target))
+        files = jobs.run(as_stored(named, metadata), target, uuid4())
     try:
         actions = file_actions(files, metadata, leaves)
     except PenstockError:

@@ -20,7 +20,7 @@ from penstock.formats.delta.spark.job import adopting
 from penstock.formats.delta.spark.job.outputs import CHANGES, JobTarget, ParquetOutput
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
-from penstock.spark.job.parquet_settings import MICROSECONDS, held_settings
+from penstock.spark.job.parquet_settings import MICROSECONDS, hold_settings
 from penstock.spark.job.task_files import take_files
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def run(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutput]:
     ``InvalidRequest`` where the session would write days that others read as other days.
     """
     _check_calendar(df)
-    with held_settings(df.sparkSession, SETTINGS):
+    with hold_settings(df.sparkSession, SETTINGS):
         return _run(df, target, job)
 
 

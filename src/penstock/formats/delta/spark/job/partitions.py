@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata, Values
+from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.rows.writing import NULL_FOLDER, partition_text
 from penstock.formats.rows.partition_values import parse_value
 from penstock.formats.rows.schema import Field, StructType, parse_schema
 from penstock.spark.refusals import refusal
-from penstock.spark.schemas import quoted
+from penstock.spark.schemas import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -57,7 +58,7 @@ def named_for_directories(
     from pyspark.sql import functions as f
 
     for field in fields:
-        column = f.col(quoted(field.name))
+        column = f.col(quote_name(field.name))
         if field.type == "timestamp":
             df = df.withColumn(field.name, _in_utc(column))
         elif field.type == "string":
@@ -75,7 +76,8 @@ def values_of(directory: str, fields: Sequence[Field]) -> Values:
         names = ", ".join(one.name for one in fields) or "nothing"
         raise InvalidRequest(f"the folder '{directory}' of a job's files is no partition by {names}")
     return {
-        field.name: _value(field, step.partition("=")[2]) for field, step in zip(fields, steps, strict=True)
+        stored_name(field): _value(field, step.partition("=")[2])
+        for field, step in zip(fields, steps, strict=True)
     }
 
 

@@ -22,7 +22,7 @@ from penstock.lake.job_files import Began
 from penstock.lake.transactions.reading import is_serializable, note_reads
 from penstock.model.keys import Key
 from penstock.model.reads import Read
-from penstock.spark.schemas import spark_schema
+from penstock.spark.schemas import to_spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -76,8 +76,8 @@ class JobTable:
         return parse_schema(self.metadata.schema_string)
 
     @property
-    def spark_schema(self) -> SparkSchema:
-        return spark_schema(self.schema)
+    def to_spark_schema(self) -> SparkSchema:
+        return to_spark_schema(self.schema)
 
     @property
     def partition_columns(self) -> tuple[str, ...]:

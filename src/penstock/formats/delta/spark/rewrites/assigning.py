@@ -17,10 +17,10 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.spark.rewrites.choosing import check_of_one_row
 from penstock.formats.rows.arrow_types import loosened
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
-from penstock.spark.analysis import analysing
+from penstock.spark.analysis import explain_analysis
 from penstock.spark.refusals import refusal
 from penstock.spark.requests import Values
-from penstock.spark.schemas import quoted, spark_schema
+from penstock.spark.schemas import quote_name, to_spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -31,7 +31,7 @@ Path: TypeAlias = tuple[str, ...]
 _STEPS: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 
 
-def assigned(df: DataFrame, values: Values, table: StructType) -> dict[Path, Column]:
+def assign_values(df: DataFrame, values: Values, table: StructType) -> dict[Path, Column]:
     """New values for columns of a table, each of its column's type; the expressions are over ``df``.
 
     ``InvalidRequest`` names a column that the table does not have or that is assigned twice, and a type that
@@ -53,7 +53,7 @@ def assigned(df: DataFrame, values: Values, table: StructType) -> dict[Path, Col
         given[path] = expression(value)
         fields[path] = field
     check_of_one_row(df, given.values())
-    with analysing():
+    with explain_analysis():
         there = df.select(*(one.alias(f"value{at}") for at, one in enumerate(given.values()))).schema.fields
     is_ansi = str(df.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
     found = {}
@@ -68,7 +68,7 @@ def expression(value: Any) -> Column:
     from pyspark.sql import Column
     from pyspark.sql import functions as f
 
-    with analysing():
+    with explain_analysis():
         if isinstance(value, str):
             return f.expr(value)
         return value if isinstance(value, Column) else f.lit(value)
@@ -144,7 +144,7 @@ def _stored(column: Column, given: DataType, field: Field, name: str, is_ansi: b
     from pyspark.sql import functions as f
     from pyspark.sql import types as t
 
-    wanted = spark_schema(StructType((field,))).fields[0].dataType
+    wanted = to_spark_schema(StructType((field,))).fields[0].dataType
     if given == wanted:
         return column
     is_nested = isinstance(wanted, t.StructType | t.ArrayType | t.MapType)
@@ -157,7 +157,7 @@ def _stored(column: Column, given: DataType, field: Field, name: str, is_ansi: b
             column=name,
         )
     if is_nested:
-        loose = spark_schema(StructType((replace(field, type=loosened(field.type)),))).fields[0].dataType
+        loose = to_spark_schema(StructType((replace(field, type=loosened(field.type)),))).fields[0].dataType
         return _without_nulls(column if is_same else column.cast(loose), field.type, name)
     tried = column.try_cast(wanted)
     said = refusal(f"the column '{name}' is of the type {wanted.simpleString()}, and cannot hold a new value")
@@ -234,4 +234,4 @@ def old_of(name: str) -> Column:
     """The column of that name, whatever is in it."""
     from pyspark.sql import functions as f
 
-    return f.col(quoted(name))
+    return f.col(quote_name(name))

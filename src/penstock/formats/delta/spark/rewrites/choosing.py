@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.calls import Part
 from penstock.formats.delta.protocol.actions import Add
+from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.partition_conditions import partition_part
 from penstock.formats.delta.spark.job.partitions import fields_of
 from penstock.formats.delta.spark.scan.log_values import log_value
 from penstock.formats.rows.schema import Field, StructType
+from penstock.formats.rows.spark_conditions import means_the_same
 from penstock.spark import jar
-from penstock.spark.analysis import Condition, analysing
-from penstock.spark.scan.conditions import means_the_same
-from penstock.spark.schemas import is_case_sensitive, spark_schema
+from penstock.spark.analysis import Condition, explain_analysis
+from penstock.spark.schemas import is_case_sensitive, to_spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -50,7 +51,7 @@ def check_of_one_row(df: DataFrame, expressions: Iterable[Column], place: str = 
     """
     from pyspark.sql import functions as f
 
-    with analysing(place):
+    with explain_analysis(place):
         _ = df.where(reduce(and_, (one.isNotNull() for one in expressions), f.lit(True))).schema
 
 
@@ -60,7 +61,7 @@ def check_deterministic(df: DataFrame, what: str) -> None:
     Files are found first and rewritten then: both must see the same rows. A session of Spark Connect does not
     tell, and nothing is checked there.
     """
-    with analysing():
+    with explain_analysis():
         _ = df.schema
     if jar.is_classic(df.sparkSession) and not df._jdf.queryExecution().analyzed().deterministic():
         raise InvalidRequest(
@@ -114,16 +115,17 @@ def files_of_partitions(spark: SparkSession, table: JobTable, condition: Conditi
     Spark decides it, value by value: no data file is read. ``InvalidLog`` if the log has a value that is none
     of its column's type.
     """
+    fields, place = fields_of(table.metadata), table.snapshot.place
+    stored = [stored_name(one) for one in fields]
     by_values: dict[tuple[str | None, ...], list[Add]] = {}
     for file in table.candidates(None):
-        values = tuple(file.partition_values.get(name) for name in table.partition_columns)
+        values = tuple(file.partition_values.get(name) for name in stored)
         by_values.setdefault(values, []).append(file)
-    fields, place = fields_of(table.metadata), table.snapshot.place
     rows = [
         (number, *(log_value(place, one.type, text) for one, text in zip(fields, values, strict=True)))
         for number, values in enumerate(by_values)
     ]
-    schema = spark_schema(StructType((Field(name=_PARTITION, type="long", nullable=False), *fields)))
+    schema = to_spark_schema(StructType((Field(name=_PARTITION, type="long", nullable=False), *fields)))
     known = spark.createDataFrame(rows, schema, verifySchema=False)
     chosen = known.where(condition.column).select(_PARTITION).collect()
     groups = list(by_values.values())

@@ -13,7 +13,7 @@ from penstock.formats.delta.spark.rewrites import rewriting
 from penstock.formats.delta.spark.rewrites.pairs import Pairs
 from penstock.formats.delta.spark.rewrites.rewriting import Rewrite
 from penstock.spark import jar
-from penstock.spark.analysis import analysing, condition_of
+from penstock.spark.analysis import explain_analysis, parse_condition
 from penstock.spark.requests import NOT_MATCHED, UPDATE, MergeClause, RowMerge
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def plan_merge(table: JobTable, plan: RowMerge) -> Rewrite | None:
     for clause in plan.clauses:
         _check_all(clause, plan.source, table)
     with nullcontext(plan.source) if only_inserts else _evaluated_once(plan.source) as source:
-        pairs = Pairs(table, source, condition_of(plan.on), plan.clauses)
+        pairs = Pairs(table, source, parse_condition(plan.on), plan.clauses)
         return pairs.inserted() if only_inserts else pairs.changed()
 
 
@@ -60,7 +60,7 @@ def _check_all(clause: MergeClause, source: DataFrame, table: JobTable) -> None:
     """``InvalidRequest`` if all columns are to be taken from a source that has others than the table."""
     if clause.values is not None:
         return
-    with analysing():
+    with explain_analysis():
         there = {name.lower() for name in source.columns}
     fields = {one.name.lower() for one in table.schema.fields}
     problems = [f"the source has no column '{name}'" for name in sorted(fields - there)]

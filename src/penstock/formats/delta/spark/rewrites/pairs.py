@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.spark.rewrites import rewriting
-from penstock.formats.delta.spark.rewrites.assigning import Path, assigned, expression, lacking, row
+from penstock.formats.delta.spark.rewrites.assigning import Path, assign_values, expression, lacking, row
 from penstock.formats.delta.spark.rewrites.choosing import (
     check_deterministic,
     check_of_one_row,
@@ -23,7 +23,7 @@ from penstock.formats.delta.spark.rewrites.choosing import (
 )
 from penstock.formats.delta.spark.rewrites.rewriting import KEEP, Rewrite
 from penstock.formats.delta.spark.scan.scans import FILE, ROW, rows
-from penstock.spark.analysis import Condition, analysing, condition_of
+from penstock.spark.analysis import Condition, explain_analysis, parse_condition
 from penstock.spark.requests import (
     DELETE,
     INSERT,
@@ -33,7 +33,7 @@ from penstock.spark.requests import (
     MergeClause,
     Values,
 )
-from penstock.spark.schemas import quoted, spark_schema
+from penstock.spark.schemas import quote_name, to_spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -89,7 +89,7 @@ class Pairs:
         joined = self._source.join(target, self._on.column, "left_anti")
         chosen = self._with_clause(joined).where(f.col(_CLAUSE).isNotNull())
         new = self._new(chosen, None)
-        with analysing():
+        with explain_analysis():
             df = chosen.select(*(one.alias(name) for name, one in new.items()))
         actions = self._table.write(df)
         if not actions:
@@ -105,7 +105,7 @@ class Pairs:
         goes = [self._candidates[one] for one in found.changed]
         stays = [self._candidates[one] for one in found.matched] if self._inserts else []
         has_changes = rewriting.has_feed(self._table) and bool(goes)
-        df = rewriting.written(self._outcomes(goes, stays, found.has_several), has_changes=has_changes)
+        df = rewriting.select_written(self._outcomes(goes, stays, found.has_several), has_changes=has_changes)
         actions = self._table.write(df, has_changes=has_changes)
         if not goes and not actions:
             return None
@@ -162,7 +162,7 @@ class Pairs:
         outcome = outcome.when(f.col(FILE).isNotNull(), KEEP)
         old = {one.name: _target(one.name) for one in self._table.schema.fields}
         new = self._new(joined, old)
-        with analysing():
+        with explain_analysis():
             return rewriting.outcome_rows(joined, old, new, outcome)
 
     def _rows(self, files: Sequence[Add]) -> DataFrame:
@@ -181,9 +181,9 @@ class Pairs:
         applies = f.when(f.lit(False), f.lit(-1))
         for number, clause in enumerate(self._clauses):
             if has_target or clause.kind == NOT_MATCHED:
-                meant = kinds[clause.kind] & condition_of(clause.condition).column
+                meant = kinds[clause.kind] & parse_condition(clause.condition).column
                 applies = applies.when(meant, number)
-        with analysing():
+        with explain_analysis():
             return joined.withColumn(_CLAUSE, applies)
 
     def _new(self, joined: DataFrame, old: dict[str, Column] | None) -> dict[str, Column]:
@@ -191,12 +191,12 @@ class Pairs:
         from pyspark.sql import functions as f
 
         schema = self._table.schema
-        empty = {one.name: f.lit(None).cast(one.dataType) for one in spark_schema(schema).fields}
+        empty = {one.name: f.lit(None).cast(one.dataType) for one in to_spark_schema(schema).fields}
         became = dict(empty if old is None else old)
         for number, clause in enumerate(self._clauses):
             if clause.action == DELETE:
                 continue
-            values = assigned(joined, self._values(clause), schema)
+            values = assign_values(joined, self._values(clause), schema)
             if clause.action == INSERT:
                 self._check_given(values)
             base = empty if clause.action == INSERT or old is None else old
@@ -210,7 +210,9 @@ class Pairs:
             return clause.values
         from pyspark.sql import functions as f
 
-        return {quoted(one.name): f.col(f"source.{quoted(one.name)}") for one in self._table.schema.fields}
+        return {
+            quote_name(one.name): f.col(f"source.{quote_name(one.name)}") for one in self._table.schema.fields
+        }
 
     def _check_given(self, values: dict[Path, Column]) -> None:
         for name in lacking(self._table.schema, values):
@@ -231,17 +233,17 @@ class Pairs:
         # Without the columns that a merge puts beside them, which are nobody's to name.
         target = rows(self._spark, self._table.snapshot, ()).alias("target")
         source = source.alias("source")
-        with analysing():
+        with explain_analysis():
             both = target.join(source, self._on.column, "inner")
         if not looks_once:
             check_deterministic(both, f"the condition {self._on.told!r}")
         named = {MATCHED: both, NOT_MATCHED: source, NOT_MATCHED_BY_SOURCE: target}
         for clause in self._clauses:
             place = f"in a clause for rows that are {clause.kind}, with {_NAMED[clause.kind]} columns: "
-            condition = condition_of(clause.condition).column
+            condition = parse_condition(clause.condition).column
             values = (clause.values or {}).values()
             check_of_one_row(named[clause.kind], (condition, *map(expression, values)), place)
-            with analysing(place):
+            with explain_analysis(place):
                 chosen = named[clause.kind].where(condition)
             if not looks_once:
                 check_deterministic(chosen, "a condition of a clause")
@@ -278,4 +280,4 @@ def _one_pair_each(joined: DataFrame) -> DataFrame:
 def _target(name: str) -> Column:
     from pyspark.sql import functions as f
 
-    return f.col(f"target.{quoted(name)}")
+    return f.col(f"target.{quote_name(name)}")

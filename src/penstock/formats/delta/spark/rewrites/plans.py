@@ -9,7 +9,7 @@ from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites import rewriting
-from penstock.formats.delta.spark.rewrites.assigning import assigned, old_of, row
+from penstock.formats.delta.spark.rewrites.assigning import assign_values, old_of, row
 from penstock.formats.delta.spark.rewrites.choosing import (
     check_deterministic,
     files_of_partitions,
@@ -19,7 +19,7 @@ from penstock.formats.delta.spark.rewrites.choosing import (
 )
 from penstock.formats.delta.spark.rewrites.rewriting import KEEP, Rewrite
 from penstock.formats.delta.spark.scan.scans import FILE, rows
-from penstock.spark.analysis import Condition, analysing, condition_of
+from penstock.spark.analysis import Condition, explain_analysis, parse_condition
 from penstock.spark.requests import DELETE, UPDATE, Values
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def plan_delete(spark: SparkSession, table: JobTable, where: str | Column | None) -> Rewrite | None:
     """Write what a deletion leaves of the files that it touches; ``None`` if it touches none."""
     rewriting.check_changeable(table)
-    condition = condition_of(where)
+    condition = parse_condition(where)
     parameters = {"predicate": condition.told}
     _check(spark, table, condition)
     if is_about_partitions(rows(spark, table.snapshot, ()), condition, table):
@@ -58,9 +58,9 @@ def plan_update(
     rewriting.check_changeable(table)
     if not values:
         raise InvalidRequest("nothing is assigned; name at least one column")
-    condition = condition_of(where)
+    condition = parse_condition(where)
     schema = table.schema
-    new = assigned(rows(spark, table.snapshot, ()), values, schema)
+    new = assign_values(rows(spark, table.snapshot, ()), values, schema)
     touched = find(spark, table, condition)
     if not touched.files:
         return None
@@ -71,7 +71,7 @@ def plan_update(
         name: f.when(matched, one).otherwise(old[name]) if name in changed else one
         for name, one in row(schema, old_of, new).items()
     }
-    with analysing():
+    with explain_analysis():
         df = rewriting.outcome_rows(touched.rows, old, became, f.when(matched, UPDATE).otherwise(KEEP))
     return touched.rewritten(df, "UPDATE", {"predicate": condition.told})
 
@@ -88,7 +88,9 @@ class Touched(NamedTuple):
     def rewritten(self, df: DataFrame, operation: str, parameters: dict[str, str]) -> Rewrite:
         """Write what becomes of the rows."""
         has_changes = rewriting.has_feed(self.table)
-        actions = self.table.write(rewriting.written(df, has_changes=has_changes), has_changes=has_changes)
+        actions = self.table.write(
+            rewriting.select_written(df, has_changes=has_changes), has_changes=has_changes
+        )
         return Rewrite(
             self.table, operation, parameters, [*rewriting.removals(self.files), *actions], self.reads
         )
@@ -115,6 +117,6 @@ def _needed(spark: SparkSession, table: JobTable, condition: Condition) -> str |
 
 def _check(spark: SparkSession, table: JobTable, condition: Condition) -> None:
     """Refuse what is no condition on rows of the table before anything is read."""
-    with analysing():
+    with explain_analysis():
         df = rows(spark, table.snapshot, ()).where(condition.column)
     check_deterministic(df, f"the condition {condition.told!r}")

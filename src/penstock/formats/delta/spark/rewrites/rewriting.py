@@ -112,7 +112,7 @@ def outcome_rows(
     return df.select(outcome.alias(OUTCOME), *(one.alias(name) for name, one in made.items()))
 
 
-def written(df: DataFrame, *, has_changes: bool) -> DataFrame:
+def select_written(df: DataFrame, *, has_changes: bool) -> DataFrame:
     """The rows to be written for outcomes: those of the table, and with changes also those of the feed."""
     from pyspark.sql import functions as f
 

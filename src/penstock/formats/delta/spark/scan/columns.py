@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.rows.mapping import ID, Mapping, mapping_of
+from penstock.formats.delta.protocol.mapping import ID, Mapping, mapping_of
 from penstock.formats.rows.arrow_types import loosened
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
-from penstock.spark.schemas import quoted, spark_schema
+from penstock.spark.schemas import quote_name, to_spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -68,12 +68,12 @@ class FileColumns:
         if field.type == "void":  # no file has it
             return F.lit(None).alias(field.name)
         name = self._mapping.physical(field)
-        found = F.col(quoted(name))
+        found = F.col(quote_name(name))
         if name in self.partition_by:
             return found.alias(field.name)
         if self._mapping is not Mapping.NONE and not isinstance(field.type, str):
             # A cast gives the parts of a column other names. Those of the column itself cost nothing.
-            found = found.cast(spark_schema(StructType((field,))).fields[0].dataType)
+            found = found.cast(to_spark_schema(StructType((field,))).fields[0].dataType)
         return _unpushed(found, field.type).alias(field.name)
 
     def _stored(self, field: Field) -> Field:

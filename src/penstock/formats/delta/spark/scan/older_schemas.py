@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.rows.mapping import Mapping, mapping_of
+from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
 from penstock.formats.rows.arrow_types import DECIMAL
 from penstock.formats.rows.schema import ArrayType, MapType, StructType, Type, parse_schema
 

@@ -23,8 +23,8 @@ from penstock.formats.delta.spark.scan.log_values import log_value
 from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.scan_files import ScanFile
 from penstock.spark import jar
-from penstock.spark.scan.frames import How, frame
-from penstock.spark.schemas import quoted, spark_schema
+from penstock.spark.scan.frames import How, read_files
+from penstock.spark.schemas import quote_name, to_spark_schema
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def scan(
     constants: SparkSchema,
     how: How,
 ) -> DataFrame:
-    """The rows of files of a Delta table; as ``frame`` otherwise.
+    """The rows of files of a Delta table; as ``read_files`` otherwise.
 
     ``UnsupportedFeature`` for a file that Spark would leave out without a word.
     """
@@ -62,11 +62,11 @@ def scan(
                 feature="hidden files",
             )
     if not jar.has_classes(spark):
-        return frame(spark, place, files, columns, constants, how, log_value)
+        return read_files(spark, place, files, columns, constants, how, log_value)
     from pyspark.errors import PySparkException
 
     try:
-        return frame(spark, place, files, columns, constants, how)
+        return read_files(spark, place, files, columns, constants, how)
     except PySparkException as problem:
         raise InvalidLog(
             f"{place.url} has values of its partition columns that are none of their types: {problem}",
@@ -182,15 +182,17 @@ class _PieceReader:
             self._spark,
             self._place,
             files,
-            spark_schema(StructType((*columns.in_files.fields, *self._beside))),
-            spark_schema(StructType((*columns.partition_fields, *self._constants, *numbers))),
+            to_spark_schema(StructType((*columns.in_files.fields, *self._beside))),
+            to_spark_schema(StructType((*columns.partition_fields, *self._constants, *numbers))),
             self._how,
         )
-        others = [F.col(quoted(one.name)) for one in (*self._beside, *self._constants, *numbers)]
+        others = [F.col(quote_name(one.name)) for one in (*self._beside, *self._constants, *numbers)]
         ends = [F.col("_metadata.row_index").alias(ROW)] if numbered else []
         return found.select(*columns.shown(), *others, *ends)
 
     def names(self, *, numbered: bool) -> list[str]:
         """The names of the columns of its rows, as Spark's SQL takes them."""
         others = (one.name for one in (*self._beside, *self._constants))
-        return [quoted(one) for one in (*self._columns.names, *others, *((FILE, ROW) if numbered else ()))]
+        return [
+            quote_name(one) for one in (*self._columns.names, *others, *((FILE, ROW) if numbered else ()))
+        ]

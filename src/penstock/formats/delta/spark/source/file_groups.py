@@ -36,7 +36,9 @@ class FileGroup(InputPartition):
         self.lines = lines
 
 
-def grouped(place: Place, protocol: Protocol, metadata: Metadata, files: Iterable[Add]) -> list[FileGroup]:
+def group_files(
+    place: Place, protocol: Protocol, metadata: Metadata, files: Iterable[Add]
+) -> list[FileGroup]:
     """Files in their order, in groups of about the same size."""
     return [FileGroup(place.roots, write_commit((protocol, metadata, *group))) for group in _by_size(files)]
 

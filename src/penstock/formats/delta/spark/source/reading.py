@@ -12,13 +12,13 @@ from penstock.errors import InvalidRequest, NotManaged
 from penstock.formats.delta.lake.calls import GetTableVersions
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.spark.source.conditions import check_condition
-from penstock.formats.delta.spark.source.file_groups import grouped, readable_schema, rows
+from penstock.formats.delta.spark.source.file_groups import group_files, readable_schema, rows
 from penstock.formats.rows.arrow_types import arrow_type
 from penstock.formats.rows.schema import StructType
 from penstock.lake.calls import Resolve
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.failures import telling
+from penstock.spark.failures import mark_errors
 from penstock.spark.source.options import Options
 
 
@@ -35,7 +35,7 @@ class Pinned(msgspec.Struct, frozen=True, kw_only=True):
         return Table(lake, options.table, self.commit, self.via)
 
 
-def pinned(options: Options) -> Pinned:
+def pin_table(options: Options) -> Pinned:
     """What the options name, as it is now."""
     with options.open() as lake:
         found = lake.do(Resolve(revision=options.ref))
@@ -70,16 +70,16 @@ class TableReader(DataSourceReader):
         self._columns = columns_of(schema, pin.metadata)
 
     def partitions(self) -> Sequence[InputPartition]:
-        with telling(), self._options.open() as lake:
+        with mark_errors(), self._options.open() as lake:
             table = self._pin.table(lake, self._options)
             if self._options.version is None and self._options.timestamp is None:
                 table.note_read(self._options.where)
             snapshot = table.snapshot(self._pin.version)
             files = snapshot.files(self._options.where)
-            return grouped(lake.places.at(snapshot.location), snapshot.protocol, snapshot.metadata, files)
+            return group_files(lake.places.at(snapshot.location), snapshot.protocol, snapshot.metadata, files)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        with telling():
+        with mark_errors():
             yield from rows(partition, self._columns, self._options.where)
 
 

@@ -17,7 +17,7 @@ from penstock.formats.delta.lake.snapshot import commits_of, pages
 from penstock.formats.delta.protocol.actions import Add, Metadata, parse_commit
 from penstock.formats.delta.protocol.transaction import last
 from penstock.formats.delta.spark.source.conditions import check_condition
-from penstock.formats.delta.spark.source.file_groups import grouped, rows
+from penstock.formats.delta.spark.source.file_groups import group_files, rows
 from penstock.formats.delta.spark.source.offsets import (
     Files,
     Limit,
@@ -35,7 +35,7 @@ from penstock.lake.calls import Resolve
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.names import parse_time
-from penstock.spark.failures import telling
+from penstock.spark.failures import mark_errors
 from penstock.spark.source.options import Options
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offset().to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        with telling():
+        with mark_errors():
             self._until = self._now(Offset()).latest_version
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
@@ -98,7 +98,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: dict[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
         """How far the next batch goes. Before Spark 4.2 it is not told where it starts, and has no limit."""
-        with telling():
+        with mark_errors():
             given = self._last if start is None else offset_of(start)
             now = self._now(given)
             latest = now.latest_version if self._until is None else min(self._until, now.latest_version)
@@ -109,7 +109,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._last.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        with telling():
+        with mark_errors():
             first, final = offset_of(start), offset_of(end)
             now = self._now(final)  # of a line that has the one's last version and so has the other's
             self._last = final
@@ -122,11 +122,11 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [
                 group
                 for under, found in groupby(files, key=lambda one: one[0])
-                for group in grouped(place, protocol, under, (file for _, file in found))
+                for group in group_files(place, protocol, under, (file for _, file in found))
             ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        with telling():
+        with mark_errors():
             yield from rows(partition, self._columns, self._options.where)
 
     def stop(self) -> None:

@@ -10,12 +10,12 @@ from pyspark.sql.types import StructType as SparkSchema
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.spark.source.file_groups import readable_schema
-from penstock.formats.delta.spark.source.reading import Pinned, TableReader, pinned
+from penstock.formats.delta.spark.source.reading import Pinned, TableReader, pin_table
 from penstock.formats.delta.spark.source.streams import TableStream
 from penstock.formats.delta.spark.source.target import target_of
 from penstock.formats.delta.spark.source.writing import TableSink, TableWriter
 from penstock.formats.rows.schema import write_schema
-from penstock.spark.schemas import described
+from penstock.spark.schemas import from_spark_schema
 from penstock.spark.source.options import Options
 
 
@@ -34,22 +34,22 @@ class DeltaSource:
         return SparkSchema.fromJson(json.loads(schema, object_hook=_without_metadata))
 
     def reader(self, schema: SparkSchema) -> TableReader:
-        return TableReader(self._options, self._pinned, described(schema))
+        return TableReader(self._options, self._pinned, from_spark_schema(schema))
 
     def writer(self, schema: SparkSchema, *, is_overwrite: bool) -> TableWriter:
         if (self._options.app_id is None) != (self._options.batch is None):
             raise InvalidRequest("'app_id' and 'batch' go together: a batch of an application")
-        return TableWriter(target_of(self._options, described(schema), is_overwrite=is_overwrite))
+        return TableWriter(target_of(self._options, from_spark_schema(schema), is_overwrite=is_overwrite))
 
     def stream_reader(self, schema: SparkSchema) -> TableStream:
-        return TableStream(self._options, described(schema))
+        return TableStream(self._options, from_spark_schema(schema))
 
     def stream_writer(self, schema: SparkSchema, *, is_overwrite: bool) -> TableSink:
-        return TableSink(target_of(self._options, described(schema), is_overwrite=is_overwrite))
+        return TableSink(target_of(self._options, from_spark_schema(schema), is_overwrite=is_overwrite))
 
     @cached_property
     def _pinned(self) -> Pinned:
-        return pinned(self._options)
+        return pin_table(self._options)
 
 
 def _without_metadata(found: dict[str, Any]) -> dict[str, Any]:

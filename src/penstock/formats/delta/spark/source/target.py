@@ -27,6 +27,7 @@ from penstock.formats.delta.protocol.actions import (
     parse_action,
     write_action,
 )
+from penstock.formats.delta.rows.constraint_checks import RowChecks
 from penstock.formats.delta.rows.row_checks import conformed
 from penstock.formats.delta.rows.writing import check_features, write_files
 from penstock.formats.delta.spark.source.conditions import check_condition
@@ -191,6 +192,7 @@ def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> So
     metadata = with_columns(is_now, schema, case_sensitive=False) if options.merge_schema else is_now
     check_condition(options.replace_where, metadata)
     check_features(metadata)
+    RowChecks(metadata)  # what its tasks cannot evaluate is told before there are any
     check_names(metadata)
     given = arrow_schema(schema.fields)
     conformed(pa.RecordBatch.from_pylist([], schema=given), parse_schema(metadata.schema_string))

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.delta.protocol.actions import Txn
 from penstock.formats.delta.spark.source.target import Messages, Planned, SourceTarget, TaskMessage
-from penstock.spark.failures import telling
+from penstock.spark.failures import mark_errors
 from penstock.spark.streaming import QUERY_ID
 
 
@@ -32,7 +32,7 @@ class TableWriter(DataSourceArrowWriter):
         """Tells this job's commit from any other."""
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        with telling():
+        with mark_errors():
             return TaskMessage(self._target.write(iterator))
 
     def commit(self, messages: Messages) -> None:
@@ -40,7 +40,7 @@ class TableWriter(DataSourceArrowWriter):
         txn = None
         if options.app_id is not None and options.batch is not None:
             txn = Txn(app_id=options.app_id, version=options.batch)
-        with telling(), options.open() as lake:
+        with mark_errors(), options.open() as lake:
             self._target.commit(lake, messages, self._key, txn)
 
     def abort(self, messages: Messages) -> None:
@@ -63,13 +63,13 @@ class TableSink(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         target = self._target
         planned = Planned(id=target.id, version=target.version, tip=target.tip, began_s=time.time())
-        with telling():
+        with mark_errors():
             return TaskMessage(self._target.write(iterator), _query_id(), planned)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         if self._target.is_vain(messages):
             return  # the batch is in the table as it is, however often it is repeated
-        with telling():
+        with mark_errors():
             app_id = self._target.options.app_id or _query_of(messages)
             target = self._target.as_planned(messages)
             with target.options.open() as lake:

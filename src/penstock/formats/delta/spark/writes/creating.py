@@ -14,13 +14,14 @@ from penstock.formats.delta.lake.calls import CommitTables, CreateTable, TableCo
 from penstock.formats.delta.lake.table import lines_of, sent
 from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
+from penstock.formats.delta.protocol.mapping import assign_columns
 from penstock.formats.delta.publishing.scratch import note_creation
 from penstock.formats.delta.spark.job.files import write_files
 from penstock.formats.delta.spark.writes.evolving import partition_names
-from penstock.formats.delta.spark.writes.fitting import fitted
+from penstock.formats.delta.spark.writes.fitting import fit_rows
 from penstock.formats.delta.spark.writes.orders import Order
 from penstock.formats.delta.spark.writes.replacing import only_where
-from penstock.formats.delta.spark.writes.schemas import check_names, schema_of
+from penstock.formats.delta.spark.writes.schemas import check_names, new_schema
 from penstock.formats.rows.schema import write_schema
 from penstock.lake.answers import Landing, Ratified
 from penstock.lake.job_files import Began
@@ -43,15 +44,17 @@ def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: Order) -> Ra
     check_new_key(key)
     _check_has_warehouse(lake, key)
     began, identity = Began.now(lake), uuid4()
-    schema = schema_of(df.schema)
-    metadata = Metadata(
-        id=str(identity),
-        schema_string=write_schema(schema),
-        partition_columns=partition_names(schema, order.partition_by or ()),
-        configuration=order.properties,
+    schema = new_schema(df.schema)
+    metadata = assign_columns(
+        Metadata(
+            id=str(identity),
+            schema_string=write_schema(schema),
+            partition_columns=partition_names(schema, order.partition_by or ()),
+            configuration=order.properties,
+        )
     )
     check_names(metadata)
-    rows = fitted(df, schema)
+    rows = fit_rows(df, schema)
     if order.replace_where is not None:
         rows = only_where(rows, order.replace_where)
     location = lake.delta.place_of(identity)
@@ -68,7 +71,7 @@ def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: Order) -> Ra
                 key=key,
                 schema=metadata.schema_string,
                 partition_by=metadata.partition_columns,
-                properties=order.properties,
+                properties=dict(metadata.configuration),
                 description=order.description,
                 id=identity,
                 actions=sent(lambda: place, lines),

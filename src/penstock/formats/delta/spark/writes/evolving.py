@@ -14,20 +14,24 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
 from penstock.formats.delta.protocol.added_columns import can_hold
 from penstock.formats.delta.protocol.features import complete_protocol
-from penstock.formats.delta.spark.writes.schemas import merged
+from penstock.formats.delta.protocol.mapping import assign_columns
+from penstock.formats.delta.spark.writes.schemas import merge_schemas
 from penstock.formats.rows.schema import StructType, parse_schema, write_schema
 
 
 def with_columns(metadata: Metadata, data: StructType, *, case_sensitive: bool) -> Metadata:
     """A table with the columns that only the data has, after its own; the same, if there are none."""
     before = parse_schema(metadata.schema_string)
-    after = merged(before, data, case_sensitive=case_sensitive)
-    return metadata if after == before else replace(metadata, schema_string=write_schema(after))
+    after = merge_schemas(before, data, case_sensitive=case_sensitive)
+    if after == before:
+        return metadata
+    return assign_columns(replace(metadata, schema_string=write_schema(after)))
 
 
 def with_schema(metadata: Metadata, data: StructType, partition_by: Sequence[str]) -> Metadata:
     """A table with the data's columns instead of its own. Its properties stay."""
-    return replace(metadata, schema_string=write_schema(data), partition_columns=tuple(partition_by))
+    columns = tuple(partition_by)
+    return assign_columns(replace(metadata, schema_string=write_schema(data), partition_columns=columns))
 
 
 def partition_names(schema: StructType, names: Sequence[str]) -> tuple[str, ...]:

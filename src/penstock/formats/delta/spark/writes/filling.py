@@ -11,6 +11,7 @@ from penstock.formats.delta.lake.calls import Looked, Part
 from penstock.formats.delta.lake.replaced_parts import check_inside, parts_of
 from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata
+from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.partition_conditions import condition_columns
 from penstock.formats.delta.rows.writing import check_features
 from penstock.formats.delta.spark.job.tables import JobTable
@@ -22,15 +23,15 @@ from penstock.formats.delta.spark.writes.evolving import (
     with_columns,
     with_schema,
 )
-from penstock.formats.delta.spark.writes.fitting import fitted
+from penstock.formats.delta.spark.writes.fitting import fit_rows
 from penstock.formats.delta.spark.writes.orders import Order
 from penstock.formats.delta.spark.writes.replacing import replace_rows
-from penstock.formats.delta.spark.writes.schemas import check_names, schema_of
+from penstock.formats.delta.spark.writes.schemas import check_names, new_schema
 from penstock.formats.rows.schema import parse_schema
+from penstock.formats.rows.spark_conditions import means_the_same
 from penstock.lake.answers import Ratified
 from penstock.lake.write_jobs import SaveMode
-from penstock.spark.scan.conditions import means_the_same
-from penstock.spark.schemas import described, is_case_sensitive
+from penstock.spark.schemas import from_spark_schema, is_case_sensitive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,7 +58,7 @@ def _filled(df: DataFrame, table: JobTable, order: Order) -> Ratified | None:
         check_changeable(table)
     becomes = _become(df, table.metadata, order)
     check_names(becomes)
-    rows = fitted(df, parse_schema(becomes.schema_string))
+    rows = fit_rows(df, parse_schema(becomes.schema_string))
     where = order.replace_where
     if where is not None and not _decided_by_partitions(df.sparkSession, where, becomes):
         actions, reads = replace_rows(rows, table, where, becomes)
@@ -113,7 +114,7 @@ def _committed(
 def _become(df: DataFrame, metadata: Metadata, order: Order) -> Metadata:
     """What the table is to be after the write. ``InvalidRequest`` for another partitioning than it has."""
     if order.overwrite_schema:
-        schema = schema_of(df.schema)
+        schema = new_schema(df.schema)
         return with_schema(metadata, schema, partition_names(schema, order.partition_by or ()))
     if order.partition_by is not None:
         wanted = tuple(name.lower() for name in order.partition_by)
@@ -127,7 +128,7 @@ def _become(df: DataFrame, metadata: Metadata, order: Order) -> Metadata:
             )
     if order.merge_schema:
         case_sensitive = is_case_sensitive(df.sparkSession)
-        return with_columns(metadata, described(df.schema), case_sensitive=case_sensitive)
+        return with_columns(metadata, from_spark_schema(df.schema), case_sensitive=case_sensitive)
     return metadata
 
 
@@ -153,7 +154,8 @@ def _replaced(order: Order, becomes: Metadata, files: Sequence[Action]) -> tuple
     found = {tuple(one.partition.items()): one.partition for one in added}
     if not found:
         return None  # an empty tuple would be the whole table
-    return tuple(Part(values={name: (text,) for name, text in one.items()}) for one in found.values())
+    names = {stored_name(one): one.name for one in parse_schema(becomes.schema_string).fields}
+    return tuple(Part(values={names[name]: (text,) for name, text in one.items()}) for one in found.values())
 
 
 def _decided_by_partitions(spark: SparkSession, where: str, metadata: Metadata) -> bool:

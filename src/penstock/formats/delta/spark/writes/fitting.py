@@ -14,7 +14,7 @@ from penstock.formats.delta.spark.writes.schemas import folded, joined, refuse
 from penstock.formats.rows.arrow_types import DECIMAL
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
 from penstock.spark.refusals import refusal
-from penstock.spark.schemas import described, is_case_sensitive, quoted, spark_schema
+from penstock.spark.schemas import from_spark_schema, is_case_sensitive, quote_name, to_spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -33,7 +33,7 @@ _WIDER: Final = {
 _DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 
 
-def fitted(df: DataFrame, table: StructType) -> DataFrame:
+def fit_rows(df: DataFrame, table: StructType) -> DataFrame:
     """The rows with exactly the columns of a table, in their order, and of their types.
 
     A column that the data lacks is null, if it may be. ``InvalidRequest`` lists all that does not fit. The
@@ -41,9 +41,9 @@ def fitted(df: DataFrame, table: StructType) -> DataFrame:
     """
     from pyspark.sql import functions as f
 
-    given = described(df.schema)
+    given = from_spark_schema(df.schema)
     fit = _Fit(is_case_sensitive(df.sparkSession))
-    columns = fit.fields(table, given, "", lambda name: f.col(quoted(name)))
+    columns = fit.fields(table, given, "", lambda name: f.col(quote_name(name)))
     refuse(fit.problems, "merge_schema=True adds columns to the table" if fit.has_unknown else "")
     return df.select(*columns)
 
@@ -196,7 +196,7 @@ def _may_widen(given: Type, wanted: Type) -> bool:
 
 
 def _spark_type(kind: Type) -> DataType:
-    (field,) = spark_schema(StructType((Field(name="value", type=kind, nullable=True),))).fields
+    (field,) = to_spark_schema(StructType((Field(name="value", type=kind, nullable=True),))).fields
     return field.dataType
 
 

@@ -14,7 +14,7 @@ from penstock.lake.write_jobs import SaveMode
 from penstock.spark.requests import WriteRequest
 from penstock.spark.write_arguments import (
     OVERWRITE_SETTING,
-    check_ours,
+    check_reserved_option,
     overwrites_partitions,
     partition_columns,
 )
@@ -117,4 +117,4 @@ def _check_option(name: str) -> None:
         raise InvalidRequest(
             f"'{name}' is none of the options of Spark's Parquet writer; give it as the argument '{argument}'"
         )
-    check_ours(name)
+    check_reserved_option(name)

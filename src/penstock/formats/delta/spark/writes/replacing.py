@@ -15,12 +15,12 @@ from penstock.formats.delta.spark.rewrites import rewriting
 from penstock.formats.delta.spark.rewrites.choosing import check_deterministic
 from penstock.formats.delta.spark.rewrites.plans import find
 from penstock.formats.delta.spark.rewrites.rewriting import KEEP
-from penstock.formats.delta.spark.writes.fitting import fitted
+from penstock.formats.delta.spark.writes.fitting import fit_rows
 from penstock.formats.rows.schema import parse_schema
-from penstock.spark.analysis import analysing, condition_of
+from penstock.spark.analysis import explain_analysis, parse_condition
 from penstock.spark.refusals import refusal
 from penstock.spark.requests import DELETE, INSERT
-from penstock.spark.schemas import quoted
+from penstock.spark.schemas import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,9 +30,9 @@ def only_where(df: DataFrame, where: str) -> DataFrame:
     """The same rows; the job ends with a refusal at the first one for which a condition is not true."""
     from pyspark.sql import functions as f
 
-    condition = condition_of(where)
+    condition = parse_condition(where)
     said = refusal(f"the data has rows outside of what is to be overwritten: {where}")
-    with analysing():
+    with explain_analysis():
         found = df.where(f.when(condition.column, f.lit(True)).otherwise(said))
     check_deterministic(found, f"the condition {where!r}")
     return found
@@ -47,17 +47,17 @@ def replace_rows(
     """
     from pyspark.sql import functions as f
 
-    condition, schema = condition_of(where), parse_schema(metadata.schema_string)
+    condition, schema = parse_condition(where), parse_schema(metadata.schema_string)
     inserted = only_where(df, where)
     touched = find(df.sparkSession, table, condition)
-    there = fitted(touched.rows, schema)
-    columns = {one.name: f.col(quoted(one.name)) for one in schema.fields}
+    there = fit_rows(touched.rows, schema)
+    columns = {one.name: f.col(quote_name(one.name)) for one in schema.fields}
     absent = {name: f.when(f.lit(False), column) for name, column in columns.items()}
     outcome = f.when(condition.column, DELETE).otherwise(KEEP)
     rows = rewriting.outcome_rows(there, columns, columns, outcome).unionByName(
         rewriting.outcome_rows(inserted, absent, columns, f.lit(INSERT))
     )
     has_changes = rewriting.has_feed(table)
-    written = rewriting.written(rows, has_changes=has_changes)
+    written = rewriting.select_written(rows, has_changes=has_changes)
     actions = table.write(written, has_changes=has_changes, metadata=metadata)
     return [*rewriting.removals(touched.files), *actions], touched.reads

@@ -14,7 +14,7 @@ from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE, COMMIT_TIME
 from penstock.formats.delta.protocol.properties import CHANGE_DATA_FEED, is_on
 from penstock.formats.rows.arrow_types import DECIMAL, loosened
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
-from penstock.spark.schemas import described
+from penstock.spark.schemas import from_spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType as SparkSchema
@@ -34,23 +34,23 @@ _OF_JOBS: Final = ("__is_cdc", "__penstock_")
 """How the names of columns begin that jobs put beside a table's own."""
 
 
-def schema_of(schema: SparkSchema) -> StructType:
+def new_schema(schema: SparkSchema) -> StructType:
     """The schema of a table that can hold rows of a DataFrame. All columns may be null, as Spark has it.
 
     ``InvalidRequest`` lists the columns of types that no table has, those that differ in case alone, and
     names that cannot be.
     """
-    found = described(schema)
+    found = from_spark_schema(schema)
     refuse(_problems(found, "") if found.fields else ["there are no columns"])
     return StructType(tuple(_new(field) for field in found.fields))
 
 
-def merged(
+def merge_schemas(
     table: StructType, data: StructType, *, case_sensitive: bool = False, path: str = ""
 ) -> StructType:
     """The table's schema with the columns and parts of columns that only the data has, after its own.
 
-    ``InvalidRequest`` as ``schema_of``, for those. A column of both is the table's, whatever the data has
+    ``InvalidRequest`` as ``new_schema``, for those. A column of both is the table's, whatever the data has
     there. To a session that minds case, a column may be new whose name differs in case alone: it is refused,
     for to others the table would have one column twice.
     """
@@ -143,7 +143,7 @@ def _plain_notes(kind: Type) -> Type:
 def _merged(table: Type, data: Type, case_sensitive: bool, path: str) -> Type:
     match table, data:
         case StructType(), StructType():
-            return merged(table, data, case_sensitive=case_sensitive, path=path)
+            return merge_schemas(table, data, case_sensitive=case_sensitive, path=path)
         case ArrayType(), ArrayType():
             element = _merged(table.element_type, data.element_type, case_sensitive, f"{path}.element")
             return replace(table, element_type=element)

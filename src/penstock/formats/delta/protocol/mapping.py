@@ -1,0 +1,264 @@
+"""Column mapping: which column of a data file is which column of the table.
+
+Without mapping it is the name. With it, each column of the schema notes a physical name, which files,
+partition values and statistics use, and an id, which the columns of files carry. Readers of a table in the
+mode ``id`` go by the id alone, in the mode ``name`` by the physical name alone.
+
+So a column can get another name, and go, without its files being written anew. Ids and physical names are
+never given twice in the life of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import Any, Final
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from penstock.formats.delta.errors import InvalidLog, MalformedAction
+from penstock.formats.delta.protocol.actions import Metadata
+from penstock.formats.rows.schema import (
+    ArrayType,
+    Field,
+    MapType,
+    StructType,
+    Type,
+    parse_schema,
+    write_schema,
+)
+
+MODE: Final = "delta.columnMapping.mode"
+ID: Final = "delta.columnMapping.id"
+MAX_ID: Final = "delta.columnMapping.maxColumnId"
+"""The largest id that any column of the table has had."""
+PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
+PARQUET_ID: Final = b"PARQUET:field_id"
+
+
+class Mapping(StrEnum):
+    """How the columns of files are found."""
+
+    NONE = "none"
+    NAME = "name"
+    ID = "id"
+
+    def physical(self, field: Field) -> str:
+        """The name of a column in files, partition values and statistics."""
+        if self is Mapping.NONE:
+            return field.name
+        return str(_noted(field, PHYSICAL_NAME))
+
+    def locate(self, there: Iterable[Any], fields: Sequence[Field]) -> list[int | None]:
+        """For each field its place among the Arrow fields of a file, ``None`` for one that is not there."""
+        if self is Mapping.ID:
+            by_id = {_id_of(one): place for place, one in enumerate(there)}
+            return [by_id.get(int(_noted(field, ID))) for field in fields]
+        by_name = {one.name: place for place, one in enumerate(there)}
+        return [by_name.get(self.physical(field)) for field in fields]
+
+    def match(self, there: Any, kind: StructType, path: str) -> list[int | None]:  # noqa: ARG002
+        """The same for the fields of a nested column, as ``arrow_types.reshaped`` asks."""
+        return self.locate(there, kind.fields)
+
+
+def mapping_of(metadata: Metadata) -> Mapping:
+    """The mapping of a table. ``InvalidLog`` if it is none that the protocol knows."""
+    mode = metadata.configuration.get(MODE, "none").lower()
+    try:
+        return Mapping(mode)
+    except ValueError:
+        raise InvalidLog(f"the property {MODE} is {mode!r}, and can be 'none', 'name' or 'id'") from None
+
+
+def _noted(field: Field, note: str) -> Any:
+    found = field.metadata.get(note)
+    if found is None:
+        raise InvalidLog(f"the column '{field.name}' lacks '{note}', which column mapping needs")
+    return found
+
+
+def _id_of(field: Any) -> int | None:
+    found = (field.metadata or {}).get(PARQUET_ID)
+    return None if found is None else int(found)
+
+
+def stored_name(field: Field) -> str:
+    """The name of a column in files and in the log, as the column itself notes it: a table notes physical
+    names only as long as its columns are mapped (``mapping_faults``)."""
+    return str(field.metadata.get(PHYSICAL_NAME, field.name))
+
+
+def assign_columns(metadata: Metadata) -> Metadata:
+    """Metadata in which every column that notes no id and physical name has new ones, if columns are mapped;
+    without such notes, if they are not."""
+    schema = parse_schema(metadata.schema_string)
+    if metadata.configuration.get(MODE, "none").lower() not in tuple(Mapping):
+        return metadata  # which is refused for that
+    if mapping_of(metadata) is Mapping.NONE:
+        plain = _changed(schema, _without_notes)
+        return metadata if plain == schema else replace(metadata, schema_string=write_schema(plain))
+    last = max([max_id(metadata), *(int(one.metadata.get(ID, 0)) for one in schema.walk())])
+
+    def noted(field: Field) -> Field:
+        nonlocal last
+        if ID in field.metadata and PHYSICAL_NAME in field.metadata:
+            return field
+        last += 1
+        return replace(field, metadata={**field.metadata, ID: last, PHYSICAL_NAME: f"col-{uuid4()}"})
+
+    assigned = _changed(schema, noted)
+    configuration = {**metadata.configuration, MAX_ID: str(last)}
+    if assigned == schema and configuration == metadata.configuration:
+        return metadata
+    return replace(metadata, schema_string=write_schema(assigned), configuration=configuration)
+
+
+def renumber_columns(before: StructType, theirs: StructType, last: int) -> tuple[StructType, int]:
+    """A schema in which the columns that it has and another has not get ids after one, and the last id."""
+    known = {one.metadata.get(ID) for one in before.walk()}
+
+    def numbered(field: Field) -> Field:
+        nonlocal last
+        if ID not in field.metadata or field.metadata[ID] in known:
+            return field
+        last += 1
+        return replace(field, metadata={**field.metadata, ID: last})
+
+    return _changed(theirs, numbered), last
+
+
+def max_id(metadata: Metadata) -> int:
+    """The largest id that any column of a table has had, as far as it says."""
+    text = metadata.configuration.get(MAX_ID, "0")
+    return int(text) if text.isdecimal() else 0
+
+
+def mapping_faults(metadata: Metadata, schema: StructType) -> Iterator[str]:
+    """What is wrong with the mapping of a table's columns."""
+    mode = metadata.configuration.get(MODE, "none").lower()
+    if mode == Mapping.NONE:
+        for field in schema.walk():
+            if stored_name(field) != field.name:
+                yield f"the column '{field.name}' notes a physical name, and '{MODE}' is not set"
+    if mode not in (Mapping.NAME, Mapping.ID):
+        return
+    ids: dict[int, str] = {}
+    for field in schema.walk():
+        number, name = field.metadata.get(ID), field.metadata.get(PHYSICAL_NAME)
+        if not isinstance(number, int) or isinstance(number, bool) or not isinstance(name, str) or not name:
+            yield f"the column '{field.name}' lacks '{ID}' or '{PHYSICAL_NAME}', and columns are mapped"
+            continue
+        if ids.setdefault(number, field.name) != field.name or number <= 0:
+            yield f"the column '{field.name}' has the id {number}, which '{ids[number]}' has or no column can"
+        elif number > max_id(metadata):
+            yield f"the column '{field.name}' has the id {number}, and '{MAX_ID}' is {max_id(metadata)}"
+    yield from _repeated_names(schema)
+
+
+def mapping_changes(before: Metadata, after: Metadata) -> Iterator[str]:
+    """What a writer may not do to the mapping of a table's columns, as far as it can be understood: what is
+    wrong with metadata in itself is told elsewhere."""
+    try:
+        was, becomes = mapping_of(before), mapping_of(after)
+        if was is Mapping.NONE and becomes is Mapping.NONE:
+            return
+        old = {one.metadata.get(ID): one for one in parse_schema(before.schema_string).walk()}
+        new = parse_schema(after.schema_string)
+    except (InvalidLog, MalformedAction):
+        return
+    if was is not becomes and (was is not Mapping.NONE or becomes is not Mapping.NAME):
+        yield f"the property '{MODE}' cannot become '{becomes}' where it is '{was}'"
+        return
+    if was is Mapping.NONE:
+        there = {one.name for one in parse_schema(before.schema_string).walk()}
+        for field in new.walk():
+            if field.name in there and stored_name(field) != field.name:
+                yield f"the column '{field.name}' is called so in files that are there, and so it must note"
+        return
+    for old_name, new_name in renamed_partitions(before, after):
+        yield f"the table is partitioned by '{old_name}', which cannot be renamed to '{new_name}'"
+    if max_id(after) < max_id(before):
+        yield f"the property '{MAX_ID}' is {max_id(before)}, and never falls"
+    for field in new.walk():
+        number = field.metadata.get(ID)
+        if number in old and stored_name(old[number]) != stored_name(field):
+            yield f"the column '{field.name}' has the physical name '{stored_name(old[number])}', which stays"
+        elif number not in old and isinstance(number, int) and number <= max_id(before):
+            yield f"the column '{field.name}' has the id {number}, which a column had before"
+
+
+def renamed_partitions(before: Metadata, after: Metadata) -> Iterator[tuple[str, str]]:
+    """The partition columns that have another name afterwards, although they are the same in the log."""
+    was, becomes = (
+        {
+            stored_name(one): one.name
+            for one in parse_schema(metadata.schema_string).fields
+            if one.name in metadata.partition_columns
+        }
+        for metadata in (before, after)
+    )
+    for stored, name in was.items():
+        if becomes.get(stored, name) != name:
+            yield name, becomes[stored]
+
+
+def _repeated_names(struct: StructType) -> Iterator[str]:
+    names = [stored_name(one) for one in struct.fields]
+    for name in sorted({one for one in names if names.count(one) > 1}):
+        yield f"two columns have the physical name '{name}'"
+    for field in struct.fields:
+        for inner in _structs(field.type):
+            yield from _repeated_names(inner)
+
+
+def _structs(kind: Type) -> Iterator[StructType]:
+    match kind:
+        case StructType():
+            yield kind
+        case ArrayType():
+            yield from _structs(kind.element_type)
+        case MapType():
+            yield from _structs(kind.key_type)
+            yield from _structs(kind.value_type)
+
+
+def _changed(schema: StructType, change: Callable[[Field], Field]) -> StructType:
+    """A schema with each of its fields, at any depth, changed."""
+    found = _changed_type(schema, change)
+    assert isinstance(found, StructType)  # as what it was made from
+    return found
+
+
+def _changed_type(kind: Type, change: Callable[[Field], Field]) -> Type:
+    match kind:
+        case StructType():
+            changed = (change(one) for one in kind.fields)
+            return StructType(tuple(replace(one, type=_changed_type(one.type, change)) for one in changed))
+        case ArrayType():
+            return replace(kind, element_type=_changed_type(kind.element_type, change))
+        case MapType():
+            key, value = _changed_type(kind.key_type, change), _changed_type(kind.value_type, change)
+            return replace(kind, key_type=key, value_type=value)
+        case _:
+            return kind
+
+
+def stored_schema(fields: Iterable[Field], mapping: Mapping) -> StructType:
+    """Columns as files hold them: by their physical names, with the notes that they have."""
+    return _changed(StructType(tuple(fields)), lambda one: replace(one, name=mapping.physical(one)))
+
+
+def numbered_schema(schema: StructType, note: str) -> StructType:
+    """Columns as files hold them, each with its id as a note of that name and no other."""
+    return _changed(
+        schema, lambda one: replace(one, name=stored_name(one), metadata={note: int(_noted(one, ID))})
+    )
+
+
+def _without_notes(field: Field) -> Field:
+    if ID not in field.metadata and PHYSICAL_NAME not in field.metadata:
+        return field
+    left = {name: one for name, one in field.metadata.items() if name not in (ID, PHYSICAL_NAME)}
+    return replace(field, metadata=left)

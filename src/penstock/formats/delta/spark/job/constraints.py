@@ -1,0 +1,78 @@
+"""Rows that Spark writes are checked against the constraints of their table, by Spark itself, as it writes
+them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.errors import UnsupportedFeature
+from penstock.formats.delta.protocol.actions import Metadata
+from penstock.formats.delta.protocol.constraints import Constraint, constraints_of
+from penstock.formats.delta.rows.constraint_checks import violation
+from penstock.formats.delta.spark.job.outputs import CHANGES
+from penstock.formats.rows.schema import Field, parse_schema
+from penstock.spark.analysis import explain_analysis
+from penstock.spark.refusals import refusal
+from penstock.spark.schemas import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+SHOWN_MAX: Final = 4
+"""How many columns of a row are shown, if it cannot be told which a constraint is about."""
+SHOWN_MAX_CHARS: Final = 60
+"""How much of each value."""
+
+
+def constrained(
+    df: DataFrame, metadata: Metadata, partitions: Sequence[Field], *, has_changes: bool
+) -> DataFrame:
+    """The same rows; the job ends with a refusal at the first one for which a constraint is not true.
+
+    With changes, rows of the change data feed are not looked at: they are no rows of the table.
+    ``UnsupportedFeature`` names a constraint that Spark cannot evaluate.
+    """
+    from pyspark.sql import functions as f
+
+    constraints = constraints_of(metadata)
+    if not constraints:
+        return df
+    for field in partitions:
+        if field.type == "string":  # as it will be read
+            name = quote_name(field.name)
+            df = df.withColumn(field.name, f.when(f.col(name) != "", f.col(name)))
+    names = [one.name for one in parse_schema(metadata.schema_string).fields]
+    # In a column that is written, and not as a filter: a filter may be asked of rows that do not stay.
+    kept = f.col(quote_name(names[0]))
+    for constraint in constraints:
+        try:
+            with explain_analysis():
+                is_true = f.coalesce(f.expr(constraint.expression).cast("boolean"), f.lit(False))
+                df.select(is_true)
+        except InvalidRequest as problem:
+            raise UnsupportedFeature(
+                f"rows cannot be checked against {constraint}: {problem.message}",
+                feature="invariants" if constraint.is_invariant else "checkConstraints",
+                constraint=constraint.name,
+            ) from None
+        if has_changes:
+            is_true = is_true | f.coalesce(f.col(CHANGES), f.lit(False))
+        said = refusal(violation(constraint, "{}").message, _shown(constraint, names))
+        kept = f.when(is_true, kept).otherwise(said)
+    return df.withColumn(names[0], kept)
+
+
+def _shown(constraint: Constraint, names: Sequence[str]) -> Column:
+    """What is shown of a row: the columns that a constraint is about."""
+    from pyspark.sql import functions as f
+
+    words = {one.lower() for one in re.findall(r"\w+", constraint.expression)}
+    about = [one for one in names if one.lower() in words]
+    shown = []
+    for name in about or names[:SHOWN_MAX]:
+        text = f.substring(f.to_json(f.array(f.col(quote_name(name)))), 1, SHOWN_MAX_CHARS)
+        shown.append(f.concat(f.lit(f"{name} = "), f.regexp_replace(text, r"^\[|\]$", "")))
+    return f.concat_ws(", ", *shown)

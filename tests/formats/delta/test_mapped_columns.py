@@ -1,0 +1,419 @@
+"""Tables with mapped columns: files, statistics and partition values have the physical names, readers the
+others; columns are renamed, dropped and added, also on two branches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pytest
+from deltalake import DeltaTable
+
+import penstock
+from penstock.errors import InvalidContent, InvalidRequest, MergeConflict, UnsupportedFeature
+from penstock.formats.delta.protocol.actions import Metadata
+from penstock.formats.delta.protocol.features import supported
+from penstock.formats.delta.protocol.mapping import ID, MAX_ID, MODE, PARQUET_ID, PHYSICAL_NAME, stored_name
+from penstock.formats.rows.schema import Field, StructType
+from penstock.lake.lake import Lake
+from penstock.lake.table import Table as LakeTable
+from tests.formats.delta.logs import Table, protocol
+from tests.formats.delta.rows import as_rows, metadata_for
+
+KEY = "shop.mapped"
+MODES = ["name", "id"]
+PART = pa.struct([("x", pa.int64()), ("l", pa.list_(pa.struct([("y", pa.string())])))])
+SCHEMA = pa.schema([("id", pa.int64()), ("odd name", pa.string()), ("part", PART), ("day", pa.string())])
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with penstock.open(tmp_path / "lake", author="tester") as lake:
+        lake.add_root(str(tmp_path))
+        yield lake
+
+
+def rows(*numbers: int, day: str = "mon") -> pa.Table:
+    made = [
+        {"id": one, "odd name": f"n{one}", "part": {"x": one, "l": [{"y": str(one)}]}, "day": day}
+        for one in numbers
+    ]
+    return pa.Table.from_pylist(made, schema=SCHEMA)
+
+
+def create(lake: Lake, mode: str, **wanted: Any) -> LakeTable:
+    return lake.delta.create(KEY, data=rows(1, 2), partition_by="day", properties={MODE: mode}, **wanted)
+
+
+def ids(table: LakeTable, **options: Any) -> list[int]:
+    return sorted(table.to_arrow(**options)["id"].to_pylist())
+
+
+def field(table: LakeTable, name: str) -> Field:
+    found = table.snapshot().schema.field(name)
+    assert found is not None
+    return found
+
+
+def check_readers(table: LakeTable, duckdb: Any) -> None:
+    """The lake, deltalake and DuckDB read the same rows."""
+    table.backfill_to_version()
+    mine = as_rows(table.to_arrow())
+    assert as_rows(pa.table(DeltaTable(table.location).scan())) == mine
+    # DuckDB takes partition values of mapped columns for null.
+    partitions = set(table.snapshot().partition_columns)
+    names = [name for name in table.to_arrow().column_names if name not in partitions]
+    columns = ", ".join(f'"{name}"' for name in names)
+    theirs = duckdb.sql(f"SELECT {columns} FROM delta_scan('{table.location}')").to_arrow_table()
+    assert as_rows(theirs) == as_rows(table.to_arrow(columns=names))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_files_statistics_and_partition_values_have_the_physical_names(
+    lake: Lake, duckdb: Any, mode: str
+) -> None:
+    table = create(lake, mode)
+    snapshot = table.snapshot()
+    assert "columnMapping" in supported(snapshot.protocol)
+    names = {one.name: stored_name(one) for one in snapshot.schema.walk()}
+    assert len(set(names.values())) == 7
+    assert all(one.startswith("col-") for one in names.values())
+    assert snapshot.properties[MAX_ID] == "7"
+    (file,) = snapshot.files()
+    assert file.partition_values == {names["day"]: "mon"}
+    stats = json.loads(file.stats or "{}")
+    assert stats["minValues"][names["id"]] == 1
+    assert stats["minValues"][names["part"]][names["x"]] == 1
+    written = pq.read_schema(Path(table.location) / file.path.replace("%20", " "))
+    assert written.names == [names["id"], names["odd name"], names["part"]]
+    assert int(written.field(0).metadata[PARQUET_ID]) == field(table, "id").metadata[ID]
+    inner = written.field(2).type
+    assert {one.name for one in inner} == {names["x"], names["l"]}
+    assert inner.field(1).type.value_type.field(0).name == names["y"]
+    table.append(rows(3, day="tue"))
+    assert ids(table, where="id > 1 and day = 'tue'") == [3]
+    assert ids(table, where="part.x = 2") == [2]
+    check_readers(table, duckdb)
+    lake.delta.checkpoint(KEY)
+    check_readers(table, duckdb)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_columns_are_renamed_dropped_and_added_and_no_file_is_written(
+    lake: Lake, duckdb: Any, mode: str
+) -> None:
+    table = create(lake, mode)
+    before = {one.path for one in table.snapshot().files()}
+    lake.delta.rename_column(KEY, "id", "number")
+    lake.delta.rename_column(KEY, ["part", "x"], "z")
+    lake.delta.drop_column(KEY, "odd name")
+    lake.delta.drop_column(KEY, ["part", "l"])
+    assert {one.path for one in table.snapshot().files()} == before
+    assert table.to_arrow().to_pylist() == [
+        {"number": one, "part": {"z": one}, "day": "mon"} for one in (1, 2)
+    ]
+    lake.delta.add_columns(KEY, pa.schema([("odd name", pa.string())]))
+    table.append(pa.table({"number": [3], "day": ["tue"], "odd name": ["new"]}))
+    assert table.to_arrow(columns=["odd name"], where="`odd name` is null or number = 3").num_rows == 3
+    assert field(table, "odd name").metadata[ID] == 8
+    table.overwrite(pa.table({"number": [4], "day": ["mon"]}), partitions={"day": "mon"})
+    table.overwrite(pa.table({"number": [5], "day": ["tue"]}), where="day = 'tue'")
+    assert sorted(table.to_arrow()["number"].to_pylist()) == [4, 5]
+    check_readers(table, duckdb)
+    assert table.snapshot(version=0).to_arrow()["odd name"].to_pylist() == ["n1", "n2"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_mapped_table_is_merged_undone_restored_released_and_adopted(
+    lake: Lake, duckdb: Any, mode: str
+) -> None:
+    table = create(lake, mode)
+    dev = lake.branch("dev").create()
+    there = lake.table(KEY, "dev")
+    there.append(rows(3, day="tue"))
+    there.overwrite(rows(4), partitions={"day": "mon"})
+    table.append(rows(5, day="wed"))
+    dev.merge_into("main")
+    assert ids(table) == [3, 4, 5]
+    lake.revert("main")
+    assert ids(table) == [1, 2, 5]
+    lake.delta.rename_column(KEY, "id", "number")
+    renamed = lake.branch("main").head
+    table.append(rows(6).rename_columns(["number", "odd name", "part", "day"]))
+    lake.delta.drop_column(KEY, "odd name")
+    lake.revert("main")
+    assert table.to_arrow()["odd name"].null_count == 0
+    with pytest.raises(MergeConflict):
+        lake.revert(renamed)
+    table.restore(version=0)
+    assert ids(table) == [1, 2]
+    assert table.properties[MAX_ID] == "7"
+    check_readers(table, duckdb)
+    location = table.location
+    lake.delta.release(KEY)
+    lake.delta.adopt(location, KEY)
+    lake.table(KEY).append(rows(7))
+    check_readers(lake.table(KEY), duckdb)
+    assert ids(lake.table(KEY)) == [1, 2, 7]
+
+
+def test_a_rename_alone_is_undone_and_merged(lake: Lake) -> None:
+    table = create(lake, "name")
+    dev = lake.branch("dev").create()
+    lake.delta.rename_column(KEY, "id", "number", branch="dev")
+    dev.merge_into("main")
+    assert table.to_arrow().column_names[0] == "number"
+    lake.revert("main")
+    assert ids(table) == [1, 2]
+    other = lake.branch("other").create()
+    lake.delta.rename_column(KEY, "id", "number", branch="other")
+    table.append(rows(3))
+    other.merge_into("main")
+    assert sorted(table.to_arrow()["number"].to_pylist()) == [1, 2, 3]
+    late = lake.branch("late").create()
+    lake.table(KEY, "late").append(rows(4).rename_columns(["number", *SCHEMA.names[1:]]))
+    lake.delta.rename_column(KEY, "number", "id")
+    with pytest.raises(MergeConflict, match="schemaString"):
+        late.merge_into("main")
+
+
+def test_columns_that_two_branches_add_are_both_there(lake: Lake, duckdb: Any) -> None:
+    table = create(lake, "name")
+    dev = lake.branch("dev").create()
+    lake.delta.add_columns(KEY, pa.schema([("theirs", pa.int64())]), branch="dev")
+    there = lake.table(KEY, "dev")
+    there.append(rows(3).append_column("theirs", [[30]]))
+    lake.delta.add_columns(KEY, pa.schema([("ours", pa.int64()), ("more", PART)]))
+    table.append(rows(4).append_column("ours", [[40]]))
+    dev.merge_into("main")
+    numbers = [one.metadata[ID] for one in table.snapshot().schema.walk()]
+    assert len(set(numbers)) == len(numbers)
+    assert int(table.properties[MAX_ID]) == max(numbers)
+    found = {row["id"]: (row["ours"], row["theirs"]) for row in table.to_arrow().to_pylist()}
+    assert found == {1: (None, None), 2: (None, None), 3: (None, 30), 4: (40, None)}
+    check_readers(table, duckdb)
+    lake.delta.add_columns(KEY, pa.schema([("last", pa.int64())]))
+    assert field(table, "last").metadata[ID] == max(numbers) + 1
+
+
+def test_a_branch_that_adds_a_column_is_merged_into_one_that_appended(lake: Lake) -> None:
+    for mode in MODES:
+        key = f"shop.{mode}"
+        table = lake.delta.create(key, data=rows(1), properties={MODE: mode})
+        dev = lake.branch(f"dev-{mode}").create()
+        lake.delta.add_columns(key, pa.schema([("more", pa.int64())]), branch=dev.name)
+        lake.table(key, dev.name).append(rows(2).append_column("more", [[20]]))
+        table.append(rows(3))
+        dev.merge_into("main")
+        assert {row["id"]: row["more"] for row in table.to_arrow().to_pylist()} == {1: None, 2: 20, 3: None}
+        assert table.properties[MAX_ID] == "8"
+
+
+def test_the_same_column_on_both_sides_is_a_conflict_and_so_are_ids_that_files_have(lake: Lake) -> None:
+    for mode, names in (("name", ("same", "same")), ("id", ("ours", "theirs"))):
+        key = f"shop.{mode}"
+        lake.delta.create(key, data=rows(1), properties={MODE: mode})
+        dev = lake.branch(f"dev-{mode}").create()
+        lake.delta.add_columns(key, pa.schema([(names[0], pa.int64())]), branch=dev.name)
+        lake.delta.add_columns(key, pa.schema([(names[1], pa.int64())]))
+        with pytest.raises(MergeConflict):
+            dev.merge_into("main")
+
+
+# -- what is refused ---------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_renamed_or_dropped_is_told(lake: Lake) -> None:
+    lake.delta.create("shop.plain", data=rows(1))
+    with pytest.raises(InvalidRequest, match=r"'delta\.columnMapping\.mode'"):
+        lake.delta.rename_column("shop.plain", "id", "number")
+    checked = {"delta.constraints.positive": "id > 0", MODE: "name"}
+    lake.delta.create(KEY, data=rows(1), properties=checked, cluster_by="odd name")
+    lake.delta.create("shop.days", data=rows(1), properties={MODE: "name"}, partition_by="day")
+    refused: tuple[tuple[Callable[[], object], str], ...] = (
+        (lambda: lake.delta.rename_column(KEY, "id", "number"), "the constraint 'positive'"),
+        (lambda: lake.delta.drop_column(KEY, "id"), "the constraint 'positive'"),
+        (lambda: lake.delta.drop_column(KEY, "odd name"), "clustered by 'odd name'"),
+        (lambda: lake.delta.rename_column(KEY, "day", "PART"), "there is a column 'part' already"),
+        (lambda: lake.delta.rename_column(KEY, "none", "x"), "there is no column 'none'"),
+        (lambda: lake.delta.rename_column("shop.days", "day", "date"), "partitioned by 'day'"),
+        (lambda: lake.delta.drop_column("shop.days", "day"), "partitioned by 'day'"),
+        (lambda: lake.delta.add_columns(KEY, pa.schema([("ID", pa.int64())])), "column 'id' already"),
+    )
+    for change, words in refused:
+        with pytest.raises(InvalidRequest, match=words):
+            change()
+    assert lake.table(KEY).snapshot().clustering == ((stored_name(field(lake.table(KEY), "odd name")),),)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({MODE: "id"}, "cannot become 'id'"),
+        ({MODE: "both"}, "must be one of"),
+        ({MODE: "none"}, "notes a physical name"),
+        ({MAX_ID: "3"}, "never falls"),
+    ],
+)
+def test_a_commit_that_breaks_the_mapping_is_refused(lake: Lake, change: dict[str, str], words: str) -> None:
+    table = create(lake, "name")
+    about = table.snapshot().metadata
+    broken = msgspec.structs.replace(about, configuration={**about.configuration, **change})
+    with pytest.raises(InvalidContent, match=words):
+        table.commit(1, [broken])
+    with pytest.raises(InvalidContent, match="the schema cannot be understood"):
+        table.commit(1, [msgspec.structs.replace(about, schema_string="{}")])
+
+
+def test_a_mode_that_there_is_none_of_is_refused(lake: Lake) -> None:
+    with pytest.raises(InvalidContent, match="must be one of"):
+        lake.delta.create(KEY, schema=SCHEMA, properties={MODE: "both"})
+
+
+def test_columns_keep_their_physical_names_and_ids(lake: Lake) -> None:
+    table = create(lake, "name")
+    about = table.snapshot().metadata
+    for old, new, words in (
+        (stored_name(field(table, "id")), "other", "which stays"),
+        (f'"{ID}":1,', f'"{ID}":5,', "which 'part' has|has the id 5"),
+        (PHYSICAL_NAME, "no.name", "lacks"),
+    ):
+        broken = msgspec.structs.replace(about, schema_string=about.schema_string.replace(old, new))
+        with pytest.raises(InvalidContent, match=words):
+            table.commit(1, [broken])
+
+
+def test_mapping_that_no_protocol_puts_in_force_is_told_before_a_table_is_taken_over(
+    table: Table, lake: Lake
+) -> None:
+    schema = StructType((Field(name="id", type="long", nullable=True),))
+    about: Metadata = metadata_for(schema, properties={MODE: "name"})
+    table.commit(0, protocol(), about)
+    with pytest.raises(UnsupportedFeature, match=r"unset 'delta\.columnMapping\.mode'"):
+        lake.delta.adopt(table.root, KEY)
+
+
+def test_a_schema_with_notes_makes_a_plain_table_without_them(lake: Lake) -> None:
+    mapped = create(lake, "name")
+    plain = lake.delta.create("shop.plain", schema=mapped.snapshot().schema)
+    assert all(PHYSICAL_NAME not in one.metadata for one in plain.snapshot().schema.walk())
+    plain.append(rows(1))
+    assert ids(plain) == [1]
+
+
+def test_a_version_whose_partition_columns_had_other_names_does_not_come_back(
+    table: Table, lake: Lake
+) -> None:
+    """As another engine has renamed them before the table was adopted."""
+    notes = ({ID: 1, PHYSICAL_NAME: "id"}, {ID: 2, PHYSICAL_NAME: "day"})
+    features = protocol(reader=("columnMapping",))
+    for version, name in enumerate(("day", "date")):
+        schema = StructType(
+            (
+                Field(name="id", type="long", nullable=True, metadata=notes[0]),
+                Field(name=name, type="string", nullable=True, metadata=notes[1]),
+            )
+        )
+        about = metadata_for(schema, [name], {MODE: "name", MAX_ID: "2"})
+        table.commit(version, *([features] if version == 0 else []), about)
+    lake.delta.adopt(table.root, KEY)
+    adopted = lake.table(KEY)
+    adopted.append(pa.table({"id": [1], "date": ["mon"]}))
+    with pytest.raises(MergeConflict, match="a column 'day' then, which is called 'date' now"):
+        adopted.restore(version=0)
+    adopted.restore(version=1)
+    assert adopted.to_arrow().num_rows == 0
+
+
+# -- random histories --------------------------------------------------------------------------------------
+
+
+class Model:
+    """A table as plain values: rows by columns that stay what they are, whatever they are called."""
+
+    def __init__(self, dice: Random) -> None:
+        self.dice = dice
+        self.columns = {"id": 0, "day": 1}
+        self.rows: list[dict[int, object]] = []
+
+    def copy(self) -> Model:
+        other = Model(self.dice)
+        other.columns, other.rows = dict(self.columns), [*self.rows]
+        return other
+
+    def make(self, number: int) -> pa.Table:
+        """Some rows with values in some columns; the model has them, too."""
+        day = self.dice.choice(["mon", "tue"])
+        row: dict[str, object] = {"id": number, "day": day}
+        for name, key in self.columns.items():
+            if key > 1 and self.dice.random() < 0.7:
+                row[name] = number * 1000 + key
+        self.rows.append({self.columns[name]: value for name, value in row.items()})
+        return pa.Table.from_pylist([row])
+
+    def shown(self) -> list[dict[str, object]]:
+        made = ({name: row.get(key) for name, key in self.columns.items()} for row in self.rows)
+        return sorted(made, key=lambda row: int(str(row["id"])))
+
+
+def change(lake: Lake, model: Model, branch: str, number: int, *, may_rename: bool = True) -> None:
+    """One random thing that happens to a branch."""
+    dice, table = model.dice, lake.table(KEY, branch)
+    own = [name for name, key in model.columns.items() if key > 1]
+    match dice.choice(["append", "append", "overwrite", "add", "rename", "drop"]):
+        case "overwrite" if may_rename:
+            rows = model.make(number)
+            day = model.rows[-1][1]
+            model.rows = [row for row in model.rows[:-1] if row[1] != day] + model.rows[-1:]
+            table.overwrite(rows, partitions={"day": day})
+        case "add":
+            lake.delta.add_columns(KEY, pa.schema([(f"c{number}", pa.int64())]), branch=branch)
+            model.columns[f"c{number}"] = number + 2
+        case "rename" if own and may_rename:
+            old = dice.choice(own)
+            lake.delta.rename_column(KEY, old, f"r{number}", branch=branch)
+            renamed = {f"r{number}" if name == old else name: key for name, key in model.columns.items()}
+            model.columns = renamed
+        case "drop" if own and may_rename:
+            gone = dice.choice(own)
+            lake.delta.drop_column(KEY, gone, branch=branch)
+            del model.columns[gone]
+        case _:
+            table.append(model.make(number))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", range(3))
+def test_random_histories_of_mapped_columns_are_those_of_plain_values(
+    lake: Lake, duckdb: Any, mode: str, seed: int
+) -> None:
+    dice = Random(seed)
+    model = Model(dice)
+    schema = pa.schema([("id", pa.int64()), ("day", pa.string())])
+    table = lake.delta.create(KEY, schema=schema, partition_by="day", properties={MODE: mode})
+    for number in range(0, 60, 6):
+        for step in range(2):
+            change(lake, model, "main", number + step)
+        name, base = f"dev{number}", model.copy()
+        dev = lake.branch(name).create()
+        theirs = model.copy()
+        for step in range(2, 4):
+            change(lake, theirs, name, number + step, may_rename=False)
+        both_add = theirs.columns.keys() - base.columns.keys()
+        before = model.copy()
+        table.append(model.make(number + 4))
+        if mode == "name":
+            change(lake, model, "main", number + 5, may_rename=False)
+        assert before.columns.items() <= model.columns.items()
+        dev.merge_into("main")
+        model.rows += theirs.rows[len(base.rows) :]
+        model.columns |= {one: theirs.columns[one] for one in theirs.columns if one in both_add}
+        found = sorted(table.to_arrow().to_pylist(), key=lambda row: int(row["id"]))
+        assert found == model.shown()
+    check_readers(table, duckdb)
