@@ -193,8 +193,8 @@ def test_tables_that_ask_for_more_or_for_less_are_refused_before_a_job_runs(
     with pytest.raises(InvalidRequest, match=r"delta\.appendOnly"):
         write(spark.range(1), "demo.kept", mode="overwrite")
     assert files_below(lake, "demo.kept") == before
-    with pytest.raises(UnsupportedFeature, match="checkConstraints"):
-        write(spark.range(1), "demo.checked", properties={"delta.constraints.positive": "id > 0"})
+    with pytest.raises(UnsupportedFeature, match="rowTracking"):
+        write(spark.range(1), "demo.checked", properties={"delta.enableRowTracking": "true"})
     assert not lake.table("demo.checked").exists
 
 
