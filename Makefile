@@ -50,11 +50,12 @@ verify-only lowest reliability bench: export PENSTOCK_PACKAGES := postgresql mav
 TEST_SERVERS = bash scripts/servers.sh || true
 ALL_SERVERS = $(TEST_SERVERS); $(MAKE) --no-print-directory interop || true
 
-check: setup ## Format, lint, types and layers; takes seconds
+check: setup ## Format, lint, types, layers and how the code reads; takes seconds
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict $(TYPED)
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m tests.tidy
 
 format: setup ## Format the code and apply the safe fixes
 	$(BIN)/ruff check --fix-only --quiet .

@@ -18,8 +18,10 @@ def main() -> int:
         exceeds = len(cases) > count.limit
         is_exceeded |= exceeds
         print(f"{len(cases):6,}  of at most {count.limit:6,}  {count.what}{'   TOO MANY' if exceeds else ''}")
-        if exceeds or "--all" in sys.argv:
+        if "--all" in sys.argv:
             print(*(f"          {case}" for case in cases), sep="\n")
+        elif exceeds:
+            print("        'python -m tests.tidy --all' lists them")
         if len(cases) < count.limit:
             print(f"        lower the limit to {len(cases)} in tests/tidy/counts.py")
     return int(is_exceeded)

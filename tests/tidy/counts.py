@@ -55,6 +55,13 @@ PARTICIPLES: Final = frozenset(
 )
 NAMED_AFTER_A_FORMAT: Final = re.compile(r"(?:^|[._])(?:delta|lance)(?:[._]|$)|(?:^|\.)files(?:[._]|$)")
 NAMES_A_FORMAT: Final = re.compile(r"\b(?:Delta|Files|Lance)Table\b|\bformats\.(?:delta|files|lance)\b")
+MAY_NAME_FORMATS: Final = {
+    "": "public names, loaded when a program asks for them",
+    "cli.commands.demo": "it shows tables of the formats that come with Penstock",
+    "cli.commands.demo_spark": "so does this",
+    "model.nessie": "content types of Nessie's API are called so",
+}
+"""Modules outside of formats that name one, and why."""
 
 
 class Count(NamedTuple):
@@ -71,7 +78,8 @@ def find_format_modules(source: Source) -> list[str]:
 
 
 def find_modules_that_name_formats(source: Source) -> list[str]:
-    return [module.name for module in _outside(source) if NAMES_A_FORMAT.search(module.text)]
+    names = (module.name for module in _outside(source) if NAMES_A_FORMAT.search(module.text))
+    return [name for name in names if name not in MAY_NAME_FORMATS]
 
 
 def _outside(source: Source) -> list[Module]:
@@ -140,12 +148,12 @@ def find_gerunds(source: Source) -> list[str]:
 
 COUNTS: Final = (
     Count("modules outside of formats that are named after one", 0, find_format_modules),
-    Count("modules outside of formats that name one", 33, find_modules_that_name_formats),
-    Count("modules in import cycles", 100, find_cycles),
-    Count("imports of own modules inside of functions", 139, find_inner_imports),
-    Count("class names defined more than once", 179, find_repeated_classes),
-    Count(f"functions with more than {PARAMETERS_MAX} parameters", 22, find_long_signatures),
-    Count("functions named by a participle", 682, find_participles),
-    Count("variables whose names say nothing", 10_000, find_vague_names),
-    Count("modules named by a gerund", 98, find_gerunds),
+    Count("modules outside of formats that name one", 0, find_modules_that_name_formats),
+    Count("modules in import cycles", 0, find_cycles),
+    Count("imports of own modules inside of functions", 107, find_inner_imports),
+    Count("class names defined more than once", 129, find_repeated_classes),
+    Count(f"functions with more than {PARAMETERS_MAX} parameters", 6, find_long_signatures),
+    Count("functions named by a participle", 684, find_participles),
+    Count("variables whose names say nothing", 4170, find_vague_names),
+    Count("modules named by a gerund", 101, find_gerunds),
 )

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
 from penstock.formats.registry import load, table_formats
-from penstock.model.content import ManagedTable
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
@@ -46,7 +45,8 @@ class TableSource(Protocol):
 class SparkFormat:
     """What Spark does with tables of a format. What a format cannot do is refused here, by its name."""
 
-    content_type: ClassVar[type[ManagedTable]]
+    content_type: ClassVar[str]
+    """What a lake calls a table of the format."""
     described: ClassVar[str]
     """What a table of the format is called."""
     source_name: ClassVar[str | None] = None
@@ -146,7 +146,7 @@ def format_of(table: Table) -> SparkFormat | None:
     except KeyNotFound:
         table.note_read()
         raise
-    return next((one for one in spark_formats() if one.content_type().type == kind), None)
+    return next((one for one in spark_formats() if one.content_type == kind), None)
 
 
 def ask_format(table: Table, ask: Callable[[SparkFormat], T]) -> T:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class DeltaSpark(SparkFormat):
     """Delta tables: all that Spark can do with a table."""
 
-    content_type = DeltaTable
+    content_type = DeltaTable.content_type
     described = "Delta table"
     source_name = "delta"
     is_default = True

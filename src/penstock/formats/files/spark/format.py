@@ -21,7 +21,7 @@ class FilesSpark(SparkFormat):
     """Tables of files: written and read in any format that Spark has, also by code that knows only its
     session."""
 
-    content_type = FilesTable
+    content_type = FilesTable.content_type
     described = "table of files"
     write_hint = "say in which format to write, as in format='parquet'"
     write_options = frozenset({

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class LanceSpark(SparkFormat):
     """Lance tables: written and read. Not everybody has Lance: it is imported for such tables alone."""
 
-    content_type = LanceTable
+    content_type = LanceTable.content_type
     described = "Lance table"
     source_name = LANCE
     write_hint = "write to it by format='lance'"
