@@ -132,6 +132,21 @@ def with_feed(lake: Lake) -> Table:
     return table
 
 
+def without_columns(mode: str) -> Callable[[Lake], Table]:
+    """The value was in columns that are dropped, one of them inside of another: files have them still."""
+
+    def make(lake: Lake) -> Table:
+        notes = pa.array([{"a": 1, "b": MARKER}, {"a": 3, "b": "-"}])
+        data = pa.table({"id": [1, 3], "name": ["ada", "zoe"], "secret": ["-", MARKER], "note": notes})
+        table = lake.create_table("t", data=data.slice(0, 1), properties={"delta.columnMapping.mode": mode})
+        table.append(data.slice(1))
+        lake.delta.drop_column("t", "secret")
+        lake.delta.drop_column("t", ("note", "b"))
+        return table
+
+    return make
+
+
 KINDS: dict[str, Callable[[Lake], Table]] = {
     "overwritten": overwritten,
     "partitioned": partitioned,
@@ -140,6 +155,8 @@ KINDS: dict[str, Callable[[Lake], Table]] = {
     "inline vectors": with_vectors("inline"),
     "vectors in files": with_vectors("file"),
     "change feed": with_feed,
+    "dropped columns, by name": without_columns("name"),
+    "dropped columns, by id": without_columns("id"),
 }
 
 
@@ -166,7 +183,7 @@ def test_the_value_is_in_no_byte_of_lake_warehouse_and_log_and_all_other_rows_ar
         assert lake.fsck().damages == ()
     found = duckdb.sql(f"SELECT id, name FROM delta_scan('{location}') ORDER BY id").to_arrow_table()
     assert found.to_pylist() == LEFT
-    if "deletionVectors" not in protocol and "v2Checkpoint" not in protocol:
+    if not any(feature in protocol for feature in ("deletionVectors", "v2Checkpoint", "columnMapping")):
         theirs = deltalake.DeltaTable(location).to_pyarrow_table()
         assert theirs.select(["id", "name"]).sort_by("id").to_pylist() == LEFT
     assert where_is(path) == [], "closing has brought nothing back"

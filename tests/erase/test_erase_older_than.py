@@ -263,7 +263,7 @@ def test_a_file_with_a_vector_from_before_that_later_history_needs_is_told_until
             heads.append(other.branch().head)
             assert (erased.finished, erased.rewritten_files, erased.until) == (False, 1, None)
             (line,) = erased.left
-            assert "1 data file with rows that deletion vectors took" in line
+            assert "1 data file with rows or columns that were removed" in line
             assert rows_of(other.at(later).table("t")) == WITH_YOUNGER
             assert other.fsck().damages == ()
     assert heads[0] == heads[1], "the second run has nothing to rewrite"

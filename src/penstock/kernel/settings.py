@@ -8,7 +8,8 @@ import msgspec
 
 DAY_US: Final = 24 * 3600 * 1_000_000
 IDEMPOTENCY_DAYS: Final = 7.0
-"""For so long every writer can rely on its idempotency keys."""
+"""For so long every writer can rely on its idempotency keys: the default, and the least that a sweep may be
+told while others write. Jobs and transactions that have ended are told for as long."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,6 @@ import msgspec
 
 from penstock.errors import PenstockError, RequestError
 from penstock.kernel.request import MadeKey, request_key
-from penstock.kernel.settings import IDEMPOTENCY_DAYS
 from penstock.lake.answers import Landing
 from penstock.lake.calls import (
     Call,
@@ -39,6 +38,8 @@ from penstock.model.references import Kind
 from penstock.server.access.caller import Caller
 
 BEFORE_ALL: Final = datetime(1970, 1, 1, tzinfo=UTC)
+UNMARKED_KEYS_DAYS: Final = 7.0
+"""For so long the first release, which did not mark keys, let writers rely on them."""
 NOTE: Final = "penstock.keys-marked-since"
 """The setting of a lake that says since when a server marks keys there."""
 
@@ -60,7 +61,7 @@ class UnmarkedKeys:
         if self._until is None:
             with self._lock, suppress(PenstockError):  # a lake that is moving takes no note, and no writes
                 if self._until is None:  # the first request decides, before it or another one has landed
-                    self._until = self._since(now) + timedelta(days=IDEMPOTENCY_DAYS)
+                    self._until = self._since(now) + timedelta(days=UNMARKED_KEYS_DAYS)
         return self._until is None or now < self._until
 
     def _since(self, now: datetime) -> datetime:

@@ -24,6 +24,7 @@ from penstock.formats.delta.log.named import NamedFiles
 from penstock.formats.delta.log.snapshot import Snapshot
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Remove, parse_commit
 from penstock.formats.delta.protocol.clustering import clustering_columns
+from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, SIDECARS, parse_name
 from penstock.formats.delta.publishing.leftovers import Needs, judge
 from penstock.lake.answers import SweptTable
@@ -85,13 +86,24 @@ class DeltaErasure:
         return len(self._to_rewrite(self._snapshot()))
 
     def _to_rewrite(self, snapshot: Snapshot) -> list[Add]:
-        """The files of a version that hold deleted rows; if history is to begin in the past, those with rows
-        that were deleted before."""
-        found = _with_vectors(snapshot)
+        """The files of a version that hold what was removed; if history is to begin in the past, those with
+        what was removed before."""
+        found = self._with_removed(snapshot)
         if not found or self._first is None:
             return found
-        old = {one.key.path for one in _with_vectors(self._snapshot(self._first))}
+        old = {one.key.path for one in self._with_removed(self._snapshot(self._first))}
         return [one for one in found if one.key.path in old]
+
+    def _with_removed(self, snapshot: Snapshot) -> list[Add]:
+        """The files of a version that hold rows which are deleted, or columns which were dropped."""
+        files = [*snapshot.files()]
+        removed = [file for file in files if file.deletion_vector is not None]
+        if mapping_of(snapshot.metadata) is not Mapping.NONE:
+            from penstock.formats.delta.log.scan import find_further_columns
+
+            whole = [file for file in files if file.deletion_vector is None]
+            removed += find_further_columns(snapshot, self._place, whole)
+        return removed
 
     def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
         return False
@@ -177,7 +189,7 @@ class DeltaErasure:
         if self._first is not None:
             return Settled(self._first)
         # Whatever came in between may have deleted rows, and they are for another erase.
-        is_clean = last == first + 1 and not _with_vectors(self._snapshot(last))
+        is_clean = last == first + 1 and not self._with_removed(self._snapshot(last))
         return Settled(first, content=content if is_clean else None)
 
     def _commit_nothing(self, idempotency_key: str) -> tuple[int, DeltaTable]:
@@ -256,12 +268,12 @@ class DeltaErasure:
 
     def _needed(self, first: int, named: Container[str]) -> Iterator[str]:
         """Says which files retained versions need that hold rows which were deleted before the first one."""
-        old = {one.key.path for one in _with_vectors(self._snapshot(first)) if one.key.path in named}
+        old = {one.key.path for one in self._with_removed(self._snapshot(first)) if one.key.path in named}
         if not old:
             return
         files = f"{len(old)} data files" if len(old) > 1 else "1 data file"
         yield (
-            f"{files} with rows that deletion vectors took before that: later versions need them; they go "
+            f"{files} with rows or columns that were removed before that: later versions need them; they go "
             f"with an erase older than {self._until(first, old)}, or without older_than"
         )
 
@@ -284,10 +296,6 @@ class DeltaErasure:
 
     def _snapshot(self, version: int | None = None) -> Snapshot:
         return self._parts.commits.snapshot(self.content, self._tables.read, version)
-
-
-def _with_vectors(snapshot: Snapshot) -> list[Add]:
-    return [one for one in snapshot.files() if one.deletion_vector is not None]
 
 
 def _may_have_rows(name: str) -> bool:

@@ -331,7 +331,7 @@ class DeltaTables:
         message: str | None = None,
         author: str | None = None,
     ) -> Ratified:
-        """Drop a column of a table with mapped columns; its values stay in files, where nobody reads them.
+        """Drop a column of a table with mapped columns; its values stay in files, where nobody reads them until an erase rewrites these.
 
         As ``rename_column``; a column that the table is partitioned or clustered by stays.
         """

@@ -34,7 +34,7 @@ from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, loosened
 from penstock.formats.rows.filtering import rows_where
 from penstock.formats.rows.predicate_text import parse_predicate
 from penstock.formats.rows.predicates import columns_of
-from penstock.formats.rows.schema import Field, StructType
+from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
 from penstock.storage.places import Place
 
 FILES_AHEAD: Final = 4
@@ -82,6 +82,12 @@ def batches_of(snapshot: Snapshot, place: Place, found: Iterable[Add]) -> Any:
     return pa.RecordBatchReader.from_batches(plan.schema, plan.batches(iter(found)))
 
 
+def find_further_columns(snapshot: Snapshot, place: Place, found: Iterable[Add]) -> Iterator[Add]:
+    """The files that hold columns which the version does not have: of a mapped table, some were dropped."""
+    plan = _Plan(snapshot, place, None, None)
+    return (file for file in found if plan.has_further_columns(file))
+
+
 class _Plan:
     """What is read of each file, and how rows come out of it."""
 
@@ -105,6 +111,11 @@ class _Plan:
 
     def batches(self, found: Iterator[Add]) -> Iterator[Any]:
         return _ahead(map(self._rows, found))
+
+    def has_further_columns(self, file: Add) -> bool:
+        with self._reading(file):
+            schema = pq.read_schema(_open(self._place, self._name(file.path), file.size))
+        return _has_further(list(schema), self._data_fields, self._mapping)
 
     def _rows(self, file: Add) -> Iterator[Any]:
         """The rows of one file."""
@@ -242,6 +253,29 @@ def _open(place: Place, name: str, size: int) -> Any:
         if there is not None:
             return pa.PythonFile(_RangeFile(place, name, there), mode="r")
     raise OSError("there is no such file")
+
+
+def _has_further(there: Sequence[Any], fields: Sequence[Field], mapping: Mapping) -> bool:
+    """Whether there are fields of Arrow's, at any depth, that are none of these."""
+    places = mapping.locate(there, fields)
+    pairs = [
+        (there[place].type, field.type)
+        for place, field in zip(places, fields, strict=True)
+        if place is not None
+    ]
+    return len(pairs) < len(there) or any(_is_wider(*pair, mapping) for pair in pairs)
+
+
+def _is_wider(there: Any, kind: Type, mapping: Mapping) -> bool:
+    if isinstance(kind, StructType):
+        return _has_further([there.field(at) for at in range(there.num_fields)], kind.fields, mapping)
+    if isinstance(kind, ArrayType):
+        return _is_wider(there.value_type, kind.element_type, mapping)
+    if isinstance(kind, MapType):
+        return _is_wider(there.key_type, kind.key_type, mapping) or _is_wider(
+            there.item_type, kind.value_type, mapping
+        )
+    return False
 
 
 def _named(schema: StructType, name: str) -> Field:
