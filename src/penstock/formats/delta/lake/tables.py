@@ -331,8 +331,9 @@ class DeltaTables:
         message: str | None = None,
         author: str | None = None,
     ) -> Ratified:
-        """Drop a column of a table with mapped columns; its values stay in files, where nobody reads them until an erase rewrites these.
+        """Drop a column of a table with mapped columns.
 
+        Its values stay in files, where nobody reads them, until these are rewritten: ``lake.erase`` does so.
         As ``rename_column``; a column that the table is partitioned or clustered by stays.
         """
         path = [column] if isinstance(column, str) else list(column)
