@@ -142,7 +142,7 @@ class Branch(_Named):
         base: str | None = None,
         **said: Any,
     ) -> Commit:
-        """Let a key hold a content. Namespaces above it are created as needed."""
+        """Create or replace a catalog entry. Namespaces above it are created as needed."""
         path = Key.parse(key)
         text = f"put {path}" if message is None else message
         return self.commit([Put(path, content)], message=text, base=base, create_namespaces=True, **said)

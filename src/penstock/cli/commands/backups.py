@@ -238,7 +238,7 @@ def backup(
     keep_last: int | None,
     keep_days: float | None,
 ) -> None:
-    """Make a backup of the lake, while it is in use, at TARGET.
+    """Back up the lake, while it is in use, at TARGET.
 
     TARGET is a directory, the URL of a database or a bucket, or one file: a path that ends in .backup. If it
     holds backups of the lake already, only what changed since is copied, and each of them can be restored. A
@@ -301,7 +301,7 @@ def _made(screen: Screen, made: BackedUp) -> Iterator[str]:
 )
 @click.pass_context
 def backups(ctx: click.Context) -> None:
-    """List, prove, expire and forget backups.
+    """List, verify, expire and forget backups.
 
     Without a subcommand, the backups that the lake knows of are listed, with their age and size, and whether
     it keeps files of tables for them.
@@ -375,7 +375,7 @@ def _points(screen: Screen, found: Sequence[BackupPoint]) -> Iterator[str]:
 @click.argument("backup_id", required=False, metavar="[ID]")
 @pass_call
 def backups_verify(call: Call, target: str, backup_id: str | None) -> None:
-    """Prove a backup at TARGET, the newest or the one with an ID, by a restore in memory.
+    """Verify a backup at TARGET, the newest or the one with an ID, by a restore in memory.
 
     Everything that it leads to is read and checked. Of one with data, it is seen to that all files are there,
     with the sizes that they had. Ends with exit status 1 if anything is wrong.
@@ -427,7 +427,7 @@ def backups_expire(
 @click.option("--lost", is_flag=True, help="State that the places of backups with data are gone for good.")
 @pass_call
 def backups_forget(call: Call, ids: tuple[str, ...], everything: bool, lost: bool) -> None:
-    """Let the lake keep nothing more for the backups with these IDs, such as those that are lost.
+    """Forget the backups with these IDs, such as lost ones: the lake keeps no files for them any more.
 
     Sweeps may remove files of tables then that only they count on. What is at their target stays there, and
     can be restored as far as its files are there. Backups with data hold rows of tables: they are removed at
@@ -480,7 +480,7 @@ def restore_backup(
     missing_ok: bool,
     mapped: tuple[str, ...],
 ) -> None:
-    """Make a lake of BACKUP at PLACE, which is a new directory or an empty database.
+    """Restore BACKUP as a lake at PLACE, which is a new directory or an empty database.
 
     Commits keep their ids. Files of tables that are gone are named before the lake is made; a backup with
     data puts them back where they were, if the lake takes the place of the other one. Two lakes must not own

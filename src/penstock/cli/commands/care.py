@@ -101,7 +101,7 @@ $ penstock horizon 'job/*' --keep-all
 def horizon(
     call: Call, pattern: str | None, max_commits: int | None, max_days: float | None, keep_all: bool
 ) -> None:
-    """Say how much history is kept of the branches and tags whose names match PATTERN.
+    """Set how much history is kept of the branches and tags whose names match PATTERN.
 
     PATTERN is a name or has * and ? in it; without it, the rule is for all names. Of several rules that
     match a name, the one set last holds. With both limits, a commit stays if either keeps it; heads and tags
@@ -152,7 +152,7 @@ $ penstock grace --data-grace-days 30
 @_number("data_grace_days", "DAYS", float, 0, "For data files that no commit names: 4 or more.")
 @pass_call
 def grace(call: Call, grace_s: float | None, data_grace_days: float | None) -> None:
-    """Say how long sweeps leave alone what nothing needs. Alone, shows it.
+    """Show or set the grace period: how long sweeps keep files and objects that nothing references.
 
     It is the lake's, for all who write and sweep: a job commits within half of --data-grace-days after it
     began, or is refused. A longer period holds at once. A shorter one holds for sweeps when those who relied
@@ -216,7 +216,7 @@ $ penstock sweep --grace-s 172800
 def sweep(
     call: Call, /, dry_run: bool, remove_data: bool, nobody_writes: bool, **chosen: float | int | None
 ) -> None:
-    """Remove what nothing needs any more: objects that no branch, tag or log leads to, and files of tables.
+    """Remove unreferenced data: objects that no branch, tag or log leads to, and files of tables.
 
     Of Delta tables, staged commits and what lies beside their logs goes after a day. Data files that no kept
     commit names, as jobs leave them that did not commit, are counted, and go only with --remove-data. So it

@@ -18,7 +18,7 @@ from penstock.model.expectations import Expectation
 @group("expect", prints=ListPage[Expectation], examples="$ penstock expect")
 @click.pass_context
 def expect(ctx: click.Context) -> None:
-    """List, add and remove what a branch expects of everything that is published there.
+    """List, add and remove expectations: queries that must find no row on a branch.
 
     An expectation is a query that must find no row. It is kept in the lake, and asked of every commit, merge
     and transaction that changes a table which it names, whichever process publishes it. Without a subcommand,
@@ -32,7 +32,7 @@ def expect(ctx: click.Context) -> None:
 @branch_option
 @pass_call
 def expect_list(call: Call, branch: str | None) -> None:
-    """List what a branch expects."""
+    """List the expectations of a branch."""
     _list(call, branch)
 
 
@@ -70,7 +70,7 @@ def expect_add(call: Call, name: str, sql: str, missing_ok: bool, branch: str | 
 @branch_option
 @pass_call
 def expect_remove(call: Call, name: str, branch: str | None) -> None:
-    """Remove the expectation of a NAME, and list what is left."""
+    """Remove the expectation NAME, and list those that remain."""
     lake = call.open()
     _say(call, lake, branch, lake.unexpect(name, branch))
 

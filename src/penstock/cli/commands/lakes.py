@@ -49,7 +49,7 @@ $ penstock init third --default-branch trunk --warehouse s3://bucket/tables --ro
 def init(
     call: Call, path: str | None, warehouse: str | None, roots: tuple[str, ...], default_branch: str
 ) -> None:
-    """Make a lake.
+    """Create a lake.
 
     PATH is a directory, or the URL of a database; without it, --lake or PENSTOCK_LAKE, else the current
     directory. A directory must be new or empty. Local lakes are also made by the first command that writes
@@ -224,7 +224,7 @@ $ penstock upgrade --no-backup
 @click.option("--no-backup", is_flag=True, help="Upgrade without a backup.")
 @pass_call
 def upgrade(call: Call, backup: str | None, no_backup: bool) -> None:
-    """Store the lake as this release does: older releases refuse it from then on, by name.
+    """Upgrade the lake to the storage format of this release. Older releases refuse it from then on.
 
     A lake of an earlier release works as it is, and is upgraded by the first write that an earlier release
     would misread. This command does it at once. Nothing but the lake's format version changes, and it cannot

@@ -58,7 +58,7 @@ def merge(
     sides: SideOptions,
     request: RequestOptions,
 ) -> None:
-    """Bring what SOURCE has and the target has not, by one commit: all tables at once, or none.
+    """Merge SOURCE into another branch, by one commit: all tables at once, or none.
 
     SOURCE is a branch, tag or commit. It becomes the commit's second parent, so that merging again only
     brings what is new. Where both sides changed a table it is a conflict, and nothing is merged: take one
@@ -246,7 +246,7 @@ def revert(
     sides: SideOptions,
     request: RequestOptions,
 ) -> None:
-    """Undo on a branch what COMMIT did, by a new commit. Nothing is removed from history.
+    """Revert COMMIT on a branch, by a new commit. Nothing is removed from history.
 
     What came since stays. Where later commits rewrote what it did, it is a conflict: --take COMMIT=KEY brings
     the table back to what it was before COMMIT, without anything that came since; --take BRANCH=KEY leaves it

@@ -180,7 +180,7 @@ def branch_create(call: Call, name: str, at: str | None, idempotency_key: str | 
 @key_option
 @pass_call
 def branch_assign(call: Call, name: str, to: str, if_head: str | None, idempotency_key: str | None) -> None:
-    """Let the branch NAME name another commit.
+    """Set the branch NAME to another commit.
 
     What it named before stays in its reflog, and can be assigned back.
     """
@@ -238,7 +238,7 @@ def tag_create(call: Call, name: str, at: str | None, idempotency_key: str | Non
 @key_option
 @pass_call
 def tag_assign(call: Call, name: str, to: str, if_head: str | None, idempotency_key: str | None) -> None:
-    """Let the tag NAME name another commit."""
+    """Set the tag NAME to another commit."""
     _assign(call, Kind.TAG, name, to, if_head, idempotency_key)
 
 

@@ -32,7 +32,7 @@ $ penstock outcome load-9
 )
 @pass_call
 def outcome(call: Call, key: str, branch: str | None, who: str | None) -> None:
-    """Find out what became of the request with the idempotency key KEY, and the commits it made.
+    """Show the outcome of the request with the idempotency key KEY, and the commits it made.
 
     For a request about a branch or tag itself (create, assign, delete, rebase), --branch is its name. Exit
     status 4 if it was not applied. A request in doubt can also be repeated under the same key. Every token

@@ -86,7 +86,7 @@ def restore(
     branch: str | None,
     request: RequestOptions,
 ) -> None:
-    """Set tables to what they were, by one new commit. Nothing is removed from history.
+    """Restore tables to an earlier state, by one new commit. Nothing is removed from history.
 
     KEY names tables; one that was dropped since comes back. With --namespace and --all, tables that were
     created since are dropped: --dry-run shows which, and what changes in each table. The restore wins over

@@ -44,7 +44,7 @@ def root_list(call: Call) -> None:
 @click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
 @pass_call
 def root_add(call: Call, locations: tuple[str, ...]) -> None:
-    """Let tables be at each LOCATION and below it: a directory, or a URL such as s3://bucket/prefix."""
+    """Allow tables at each LOCATION and below it: a directory, or a URL such as s3://bucket/prefix."""
     _say(call, call.open().do(ChangeRoots(add=locations)))
 
 
@@ -52,7 +52,7 @@ def root_add(call: Call, locations: tuple[str, ...]) -> None:
 @click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
 @pass_call
 def root_remove(call: Call, locations: tuple[str, ...]) -> None:
-    """Let no further tables be at each LOCATION. Tables that are there already stay, and can be read."""
+    """Allow no further tables at each LOCATION. Tables that are there already stay readable."""
     _say(call, call.open().do(ChangeRoots(remove=locations)))
 
 
@@ -62,7 +62,7 @@ def root_remove(call: Call, locations: tuple[str, ...]) -> None:
 @missing_ok_option
 @pass_call
 def root_map(call: Call, old: str, new: str, missing_ok: bool) -> None:
-    """Let the lake find files at NEW that were moved there from OLD: a bucket or a directory, renamed.
+    """Map the root OLD to NEW, where its files were moved: a bucket or a directory, renamed.
 
     Stop all that use the lake, move the files, map the root, start again. All that is stored stays as it is,
     with the locations of before; commands, servers and clients get the new ones. Files that move once more
@@ -79,7 +79,7 @@ def root_map(call: Call, old: str, new: str, missing_ok: bool) -> None:
 @missing_ok_option
 @pass_call
 def root_unmap(call: Call, location: str, missing_ok: bool) -> None:
-    """Let the lake find files where they were at first, of a root that was mapped from or to LOCATION."""
+    """Remove the map of a root from or to LOCATION: its files are where they were at first."""
     _say_mapped(call, unmap_root(_source(call), location, allow_missing=missing_ok, author=call.who))
 
 

@@ -146,7 +146,7 @@ def put(
     base: str | None,
     idempotency_key: str | None,
 ) -> None:
-    """Let KEY hold a content: a --type with its fields, or the whole as JSON.
+    """Create or replace the catalog entry KEY: a --type with its fields, or the whole as JSON.
 
     A content says where a table is and in which state; the table's files are not looked at. What the key
     held before is replaced and keeps its id. Namespaces above KEY are created as needed.
@@ -210,7 +210,7 @@ def delete(
     base: str | None,
     idempotency_key: str | None,
 ) -> None:
-    """Let KEY hold nothing. The table's files stay where they are; earlier commits still name it."""
+    """Delete the catalog entry KEY. The table's files stay where they are; earlier commits still name it."""
     lake = call.open()
     target = lake.branch(branch)
     commit = target.drop(key, message=message, author=call.who, base=base, idempotency_key=idempotency_key)

@@ -151,7 +151,7 @@ def _moment(text: str) -> datetime:
 @click.argument("which", metavar="TOKEN")
 @pass_call
 def token_revoke(call: Call, which: str) -> None:
-    """Let TOKEN not be used any more.
+    """Revoke TOKEN: it is refused from now on.
 
     TOKEN is its id, its name if only one has it, or the token itself. Servers notice within seconds.
     """

@@ -144,7 +144,7 @@ class Transaction:
         return self._lake.create_table(key, branch=self.branch, **table)
 
     def drop(self, key: str | Key, **said: Any) -> Commit:
-        """Let a key hold nothing; takes what ``Branch.drop`` takes."""
+        """Delete a catalog entry; takes what ``Branch.drop`` takes."""
         return self.writes.drop(key, **said)
 
     def write(

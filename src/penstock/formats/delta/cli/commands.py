@@ -85,7 +85,7 @@ def delta_create(
     message: str | None,
     idempotency_key: str | None,
 ) -> None:
-    """Create the Delta table KEY with these columns, and nothing in it.
+    """Create the empty Delta table KEY with these columns.
 
     TYPE is one of Delta's: string, long, integer, short, byte, double, float, boolean, date, timestamp,
     timestamp_ntz, binary, decimal(10,2).
@@ -276,7 +276,7 @@ def delta_checkpoint(call: Call, key: str) -> None:
 @click.option("--last", type=int, metavar="VERSION", help="End with this one. [the newest that is published]")
 @pass_call
 def delta_compact_log(call: Call, key: str, first: int | None, last: int | None) -> None:
-    """Write one file that stands in for several published commits of KEY's log. Data files stay."""
+    """Compact published commits of KEY's log into one file. Data files stay."""
     _say_written(call, call.open().delta.compact_log(key, first, last), "nothing to compact up to")
 
 
@@ -293,7 +293,7 @@ def _say_written(call: Call, written: WrittenFile, nothing: str) -> None:
 @message_option
 @pass_call
 def delta_repair(call: Call, key: str, branch: str | None, message: str | None) -> None:
-    """Mend what other engines stumble over in the Delta table KEY, if Penstock 0.1 wrote it.
+    """Repair metadata of the Delta table KEY that other engines refuse, if Penstock 0.1 wrote it.
 
     Its protocol gets the features that its columns and properties enable; without them Delta Spark says
     DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH. Statistics of its files that end at -0.0 end at 0.0, since
@@ -317,7 +317,7 @@ def delta_repair(call: Call, key: str, branch: str | None, message: str | None) 
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @pass_call
 def delta_clean_log(call: Call, key: str, dry_run: bool) -> None:
-    """Remove what KEY's log needs no more: expired versions, and commits' files that nobody reads.
+    """Remove expired versions and unused commit files from the log of the Delta table KEY.
 
     Data files stay: they are for 'penstock sweep'. What a kept commit of the lake still needs stays, too:
     'penstock horizon' says how many are kept.

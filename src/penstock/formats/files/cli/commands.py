@@ -257,7 +257,7 @@ $ penstock files du raw.visits --folders
 @click.option("--folders", is_flag=True, help="Also tell of each folder right below.")
 @pass_call
 def files_du(call: Call, place: str, ref: str | None, folders: bool) -> None:
-    """Tell how many files there are in a table or folder, and how large they are together."""
+    """Show the number and the total size of the files in a table or folder."""
     lake, where = call.open(), place_of(place)
     table = files_at(lake, where, ref)
     below = [one.path for one in table.folder(where.prefix) if one.is_folder] if folders else []

@@ -222,7 +222,7 @@ def files_cp(
     message: str | None,
     idempotency_key: str | None,
 ) -> None:
-    """Let files be at other paths too, in any table, in one commit. No bytes are copied.
+    """Copy files to other paths, in any table, in one commit. No bytes are copied.
 
     A folder's files keep their names below the target.
     """
@@ -263,7 +263,7 @@ def files_mv(
     message: str | None,
     idempotency_key: str | None,
 ) -> None:
-    """Let files of a table be at other paths of it, in one commit. No bytes are copied."""
+    """Move files of a table to other paths, in one commit. No bytes are copied."""
     lake, origin, where = call.open(), place_of(source), place_of(target)
     if origin.key != where.key:
         raise click.UsageError("one commit changes the files of one table: use 'cp', then 'rm'")
