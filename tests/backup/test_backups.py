@@ -13,8 +13,8 @@ import penstock
 from penstock.errors import Damaged, InvalidRequest, LakeExists, LakeMoved, LakeNotFound, Unavailable
 from penstock.kernel import backup as backing_up
 from penstock.kernel.backup import BackupMaker, reachable_from
-from penstock.kernel.backup_points import PointStore, read_points
-from penstock.kernel.description import BACKUPS_VERSION, read_description
+from penstock.kernel.backup_points import PointStore, make_room, read_points
+from penstock.kernel.description import BACKUPS_VERSION, Description, new_description, read_description
 from penstock.kernel.leases import Leases
 from penstock.lake.backup import (
     backup_lake,
@@ -146,6 +146,30 @@ def test_a_later_backup_costs_what_changed(commits: int) -> None:
     assert verify_backup(target).damages == ()
     there = reopened(restored(target))
     assert there.outcome("key 3") is not None
+
+
+class RacedStore(WrappedStore):
+    """A target in which another backup of the same lake begins while somebody sees that it is empty."""
+
+    def __init__(self, inner: Store, lake: Description) -> None:
+        super().__init__(inner)
+        self._lake: Description | None = lake
+
+    def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
+        if (lake := self._lake) is not None:
+            self._lake = None
+            make_room(self.inner, lake)
+        return self.inner.references(kind, prefix, after, limit)
+
+
+def test_of_two_that_begin_in_one_empty_place_none_is_refused() -> None:
+    lake = new_description(now_us(), "main", "", ())
+    target = MemoryStore()
+    make_room(RacedStore(target, lake), lake)
+    assert read_description(target).id == lake.id
+    stranger = new_description(now_us(), "main", "", ())
+    with pytest.raises(InvalidRequest, match="backups of another lake"):
+        make_room(RacedStore(MemoryStore(), lake), stranger)
 
 
 def test_nothing_new_costs_next_to_nothing() -> None:

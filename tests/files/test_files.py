@@ -195,7 +195,7 @@ def test_files_are_listed_in_the_order_of_their_bytes(lake: Lake) -> None:
     assert [one.path for one in files.list(limit=2)] == ["a", "a!"]
     assert files.list(limit=0) == files.list("none") == []
     assert files.urls("b") == files.urls("b/") == [files.stat("b/c/d").address]
-    with pytest.raises(InvalidRequest, match="below nothing"):
+    with pytest.raises(InvalidRequest, match="limit must be 0 or greater"):
         files.list(limit=-1)
 
 

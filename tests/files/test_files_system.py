@@ -251,7 +251,7 @@ def stop_in(opened: Any, half: str | bytes) -> None:
         raise Stop
 
 
-@pytest.mark.filterwarnings("ignore:.*was not written:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:.*was discarded:RuntimeWarning")
 @pytest.mark.parametrize("how", ["binary", "text", "compressed", "by fsspec"])
 def test_a_file_whose_block_fails_is_none(lake: Lake, fs: FilesSystem, how: str) -> None:
     before, path = commits(lake), "raw.events/new"
@@ -266,7 +266,7 @@ def test_a_file_whose_block_fails_is_none(lake: Lake, fs: FilesSystem, how: str)
     assert (fs.exists(path), commits(lake)) == (False, before)
 
 
-@pytest.mark.filterwarnings("ignore:.*was not written:ResourceWarning")
+@pytest.mark.filterwarnings("ignore:.*was discarded:ResourceWarning")
 def test_a_file_that_nobody_closes_or_that_is_discarded_is_none(lake: Lake, fs: FilesSystem) -> None:
     before = commits(lake)
     fs.open("raw.events/new", "wb").write(b"half")
@@ -596,7 +596,7 @@ class Unwilling:
         raise Stop
 
 
-@pytest.mark.filterwarnings("ignore:.*was not written:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:.*was discarded:RuntimeWarning")
 def test_a_frame_that_cannot_be_written_whole_is_not_written(lake: Lake, fs: FilesSystem) -> None:
     frame, before = pd.DataFrame({"a": [1, Unwilling()]}, dtype=object), commits(lake)
     with pytest.raises(Stop):

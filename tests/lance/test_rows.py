@@ -106,7 +106,7 @@ def test_of_overwrites_at_once_one_is_refused_as_a_conflict(
     )
     (problem,) = (one for one in found if isinstance(one, PenstockError))
     assert isinstance(problem, CommitConflict)
-    assert "'a' was changed meanwhile" in problem.message
+    assert "'a' was changed by another writer" in problem.message
     assert problem.message.count("conflict\n") == 1
     assert ids(table) in ([10], [20])
 
@@ -141,7 +141,7 @@ def _at_once(lake: Lake, monkeypatch: pytest.MonkeyPatch, *work: Callable[[], An
     [
         (lambda table: table.append({"nope": [1]}), "'a': Append with different schema"),
         (lambda table: table.append({"id": ["x"]}), "`id` should have type int64"),
-        (lambda table: table.append({"id": 5}), "cannot be had as Arrow's"),
+        (lambda table: table.append({"id": 5}), "cannot be converted to Arrow"),
         (
             lambda table: table.append(pa.table([[1], [2]], names=["id", "id"])),
             "the rows have more than one column 'id'",

@@ -225,8 +225,8 @@ FOREIGN: list[tuple[Said, type[PenstockError], str]] = [
     (Said(405, b"", "text/plain"), LakeNotFound, "not a Penstock server"),
     (Said(400, b"Invalid HTTP request", "text/plain"), InvalidRequest, "too long"),
     (Said(414, HTML, "text/html"), InvalidRequest, "too long"),
-    (Said(401, HTML, "text/html"), Unauthenticated, "something in between"),
-    (Said(403, HTML, "text/html"), Denied, "something in between"),
+    (Said(401, HTML, "text/html"), Unauthenticated, "from Penstock"),
+    (Said(403, HTML, "text/html"), Denied, "from Penstock"),
     (refusal(RouteNotFound("there is nothing at /x")), RouteNotFound, "may be older than this Penstock"),
     (Said(302, b"", headers={"location": "https://login"}), InvalidRequest, "redirects to https://login"),
     (Said(307, b"", headers={"location": "/elsewhere"}), InvalidRequest, "redirects to /elsewhere"),
@@ -248,8 +248,8 @@ FOREIGN_READS: list[tuple[Said, type[PenstockError], str]] = [
     (Said(200, HTML, "text/html"), LakeNotFound, "not a Penstock server"),
     (Said(200, b'{"hello":"world"}'), UnsupportedFormat, "newer than this Penstock, or none"),
     (Said(200, b"[1, 2"), UnsupportedFormat, "newer than this Penstock, or none"),
-    (Said(500, HTML, "text/html"), AdministratorError, "something in between"),
-    (Said(408, HTML, "text/html"), TimedOut, "something in between"),
+    (Said(500, HTML, "text/html"), AdministratorError, "from Penstock"),
+    (Said(408, HTML, "text/html"), TimedOut, "from Penstock"),
 ]
 
 

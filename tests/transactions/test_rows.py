@@ -82,14 +82,14 @@ def test_what_a_row_lacks_is_null_and_no_column_is_lost(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        ({"id": 1}, "cannot be had as Arrow's"),
+        ({"id": 1}, "cannot be converted to Arrow"),
         ({"id": [1], "name": "bolt"}, "'name' is a str, not a list"),
         ({"id": {"a": 1}}, "'id' is a dict, not a list"),
-        ({"id": [1, 2], "name": ["bolt"]}, "cannot be had as Arrow's"),
-        ([], "this is empty"),
-        ([1, 2], "this is a list"),
-        ("rows", "this is a str"),
-        (None, "this is a NoneType"),
+        ({"id": [1, 2], "name": ["bolt"]}, "cannot be converted to Arrow"),
+        ([], "got an empty list"),
+        ([1, 2], "got a list"),
+        ("rows", "got a str"),
+        (None, "got a NoneType"),
     ],
 )
 @pytest.mark.parametrize("kind", FORMATS)
@@ -203,7 +203,7 @@ def test_files_that_somebody_put_are_read_once_their_format_is_said(lake: Lake) 
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"mode": "upsert"}, "no mode"),
+        ({"mode": "upsert"}, "unknown mode"),
         ({"format": "avro"}, "not as 'avro'"),
         ({"format": "lance"}, "leave out 'format'"),
         ({"partition_by": "id"}, "partitioned by nothing"),
@@ -220,7 +220,7 @@ def test_what_is_no_rows_or_no_table_is_told(lake: Lake) -> None:
     lake.branch().put("ice", IcebergTable(metadata_location="s3://b/1"))
     with pytest.raises(NotManaged, match="ice"):
         lake.table("ice").write(rows(1))
-    with pytest.raises(InvalidRequest, match="this is a list"):
+    with pytest.raises(InvalidRequest, match="got a list"):
         lake.table("t").write([1])
     with pytest.raises(InvalidRequest, match="commit"):
         lake.at().table("t").write(rows(1))

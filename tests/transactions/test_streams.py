@@ -16,7 +16,7 @@ from penstock.lake.transactions.transaction import Transaction
 from tests.transactions.pipelines import FORMATS, ids, opened, rows
 
 SCHEMA = pa.schema([("id", pa.int64())])
-ONCE = "can be had once"
+ONCE = "already consumed"
 
 
 class Foreign:

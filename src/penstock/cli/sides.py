@@ -70,7 +70,7 @@ def side_options(*, default: bool = True) -> Callable[[F], Callable[..., Any]]:
             "takes",
             multiple=True,
             metavar="SIDE=KEY",
-            help="Settle a key: take it from this side, named as in this command. Repeatable.",
+            help="Resolve the conflict at KEY by taking it from SIDE. Repeatable.",
         )(command)
 
     return decorate

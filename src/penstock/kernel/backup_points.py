@@ -128,11 +128,15 @@ def make_room(store: Store, lake: Description) -> None:
     ``LakeExists`` if it holds a lake, ``InvalidRequest`` if anything else, as backups of another lake.
     """
     found = find_description(store)
-    if found is None:
-        if any(store.references(kind.value, limit=1) for kind in Kind) or store.scan(b"", 1)[0]:
+    if found is None and (
+        any(store.references(kind.value, limit=1) for kind in Kind) or store.scan(b"", 1)[0]
+    ):
+        found = find_description(store)  # another backup may have begun there since
+        if found is None:
             raise InvalidRequest(
                 f"{place_of(store)} is not empty, though it holds no backup; take another place"
             )
+    if found is None:
         made = Description(
             format_version=BACKUPS_VERSION,
             id=lake.id,

@@ -69,7 +69,7 @@ class Ticket:
         self.was_sent = False
         """Whether it was part of a batch that was sent to the store."""
         self.may_have_landed = False
-        """Whether it was, and nothing has told yet what came of it."""
+        """Whether it was, and its outcome is unknown."""
         self.tried_at = 0
         """The log's position at the last try."""
         self.receipt_number = 0

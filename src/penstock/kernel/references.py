@@ -96,7 +96,7 @@ class References:
     def list(self, kind: Kind, prefix: str = "", after: str = "", limit: int = PAGE) -> list[Reference]:
         """References of one kind by name, some at a time; others are not read."""
         if limit < 0:
-            raise InvalidRequest(f"a limit is not below nothing: {limit}")
+            raise InvalidRequest(f"limit must be 0 or greater, got {limit}")
         return [decoded_reference(row) for row in self._store.references(kind.value, prefix, after, limit)]
 
     def all(self, kind: Kind, prefix: str = "", after: str = "") -> Iterator[Reference]:

@@ -29,7 +29,7 @@ def commit_meta(said: Said, who: str, message: str) -> CommitMeta:
 
 def first(items: Iterable[T], limit: int | None) -> Iterator[T]:
     if limit is not None and limit < 0:
-        raise InvalidRequest(f"a limit is not below nothing: {limit}")
+        raise InvalidRequest(f"limit must be 0 or greater, got {limit}")
     return islice(items, limit)
 
 

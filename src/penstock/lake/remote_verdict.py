@@ -122,12 +122,12 @@ def _no_such_route(error: RouteNotFound, call: Call[Any], url: str) -> PenstockE
 
 
 def _of_gateway(reply: Reply, call: Call[Any], url: str) -> Verdict:
-    """The answer is of something in between, or there is no Penstock at that address."""
+    """The answer is from a proxy, or there is no Penstock at that address."""
     is_passing = reply.status in _PASSING
     if retry_of(call) is not Retry.READ:  # it may have been passed on, whatever is said of it then
         is_passing = reply.status == HTTPStatus.REQUEST_TIMEOUT or reply.status >= 500
     if is_passing:
-        error = Unavailable(f"{url} answered {reply.status}, which came from something in between", url=url)
+        error = Unavailable(f"{url} returned {reply.status} from a proxy, not from Penstock", url=url)
         return Unsettled(error=error, in_doubt=True, wait_s=reply.retry_after_s)
     if reply.status == Throttled.http_status:
         busy = Throttled(f"{url} takes no more requests for now", url=url)
@@ -143,7 +143,5 @@ def _foreign(reply: Reply, url: str) -> PenstockError:
         return InvalidRequest(f"{url} cannot read the request ({reply.status}): it may be too long")
     kind = kind_for(reply.status)
     if kind in (Unauthenticated, Denied) or reply.status in (408, 413) or reply.status >= 500:
-        return kind(f"{url} answered {reply.status}, but not as Penstock does: is something in between?")
-    return LakeNotFound(
-        f"{url} is not a Penstock server: its answer ({reply.status}) is of something else", url=url
-    )
+        return kind(f"{url} returned {reply.status}, but not from Penstock: is there a proxy in front of it?")
+    return LakeNotFound(f"{url} is not a Penstock server: something else answered ({reply.status})", url=url)

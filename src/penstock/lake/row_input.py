@@ -16,14 +16,14 @@ from penstock.formats.rows.schema import StructType, write_schema
 UNNAMED_INDEX: Final = re.compile(r"__index_level_\d+__")
 """What pandas calls an index that has no name, where it has to call it something."""
 HAD: Final = (
-    "these rows can be had once, and were\n"
-    "  Make the stream where it is written, inside of the function that is run, or make a table of it first."
+    "the row stream was already consumed\n"
+    "  Open the stream inside of the function that writes it, or read it into a table first."
 )
 
 
 ROWS: Final = (
-    "rows come as a table or a stream of Arrow, a frame of pandas or Polars, a relation of DuckDB, a dict "
-    "with a list for each column, or a list with a dict for each row"
+    "rows must be an Arrow table or stream, a pandas or Polars frame, a DuckDB relation, a dict with a list "
+    "for each column, or a list with a dict for each row"
 )
 
 
@@ -46,7 +46,7 @@ def arrow_rows(data: Any) -> Any:
         columns = {name: [row.get(name) for row in data] for name in names}
     is_frame = hasattr(data, "__arrow_c_array__") or hasattr(data, "__dataframe__")
     if not isinstance(columns, Mapping) and not is_frame:
-        raise InvalidRequest(f"{ROWS}; and this is {'empty' if data == [] else f'a {type(data).__name__}'}")
+        raise InvalidRequest(f"{ROWS}; got {'an empty list' if data == [] else f'a {type(data).__name__}'}")
     for name, values in columns.items() if not is_frame else ():
         if isinstance(values, str | bytes | Mapping | Set):  # of which Arrow would make rows as well
             raise InvalidRequest(f"the column {name!r} is a {type(values).__name__}, not a list; {ROWS}")
@@ -55,7 +55,7 @@ def arrow_rows(data: Any) -> Any:
     try:
         return pa.table(data if is_frame else dict(columns))
     except (pa.ArrowException, TypeError, ValueError) as problem:
-        raise InvalidRequest(f"the rows cannot be had as Arrow's: {problem}; {ROWS}") from None
+        raise InvalidRequest(f"the rows cannot be converted to Arrow: {problem}; {ROWS}") from None
 
 
 def rows_of(data: Any) -> Any:
@@ -63,8 +63,8 @@ def rows_of(data: Any) -> Any:
 
     An index of pandas that has a name is a column, as where pandas writes Parquet. One without a name is left
     out: it says where a row was in a frame, and readers other than pandas would take it for data.
-    ``InvalidRequest`` if the rows cannot be had as Arrow's, or are a stream that was read before: the rest of
-    it, or nothing, must not be taken for all rows.
+    ``InvalidRequest`` if the rows cannot be converted to Arrow, or are a stream that was read before: the
+    rest of it, or nothing, must not be taken for all rows.
     """
     from penstock.formats.rows.arrow_types import pa
 
@@ -78,7 +78,7 @@ def rows_of(data: Any) -> Any:
         try:
             reader = pa.RecordBatchReader.from_stream(data)
         except (pa.ArrowException, OSError) as problem:
-            raise InvalidRequest(f"the rows cannot be had as Arrow's: {problem}") from None
+            raise InvalidRequest(f"the rows cannot be converted to Arrow: {problem}") from None
         if are_had_once(data):
             _note_had(data)
     unnamed = _unnamed_index(reader.schema)

@@ -78,7 +78,7 @@ def _mode(mode: str) -> SaveMode:
     try:
         return SaveMode(str(mode).lower())
     except ValueError:
-        raise InvalidRequest(f"{mode!r} is no mode of writing; there are {', '.join(SaveMode)}") from None
+        raise InvalidRequest(f"unknown mode {mode!r}; the modes are {', '.join(SaveMode)}") from None
 
 
 def _columns(partition_by: str | Sequence[str] | None) -> tuple[str, ...] | None:

@@ -150,7 +150,7 @@ class Branch(_Named):
     def drop(
         self, key: str | Key, *, message: str | None = None, base: str | None = None, **said: Any
     ) -> Commit:
-        """Let a key hold nothing. A namespace must be empty."""
+        """Delete a catalog entry. A namespace must be empty."""
         path = Key.parse(key)
         text = f"drop {path}" if message is None else message
         return self.commit([Delete(path)], message=text, base=base, **said)

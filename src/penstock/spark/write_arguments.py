@@ -85,6 +85,5 @@ def check_reserved_option(name: str) -> None:
     small = str(name).lower()
     if small.startswith(_OURS) or small in _COMMITTERS:
         raise InvalidRequest(
-            f"the option '{name}' is not yours to give: Penstock decides where a job writes and what commits "
-            "it"
+            f"the option '{name}' is reserved: Penstock chooses the output path and the committer"
         )

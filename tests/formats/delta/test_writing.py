@@ -268,7 +268,7 @@ def test_constraints_are_not_written_past(table: Table) -> None:
 
 
 def test_what_is_no_data_is_told(table: Table) -> None:
-    with pytest.raises(InvalidRequest, match="this is a list"):
+    with pytest.raises(InvalidRequest, match="not a list"):
         write_files(table.place, metadata_for(schema(id="long")), [{"id": 1}])
     with pytest.raises(InvalidRequest, match="no columns besides"):
         write_files(table.place, metadata_for(schema(id="long"), ["id"]), pa.table({"id": [1]}))

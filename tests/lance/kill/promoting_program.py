@@ -10,14 +10,13 @@ from pathlib import Path
 from threading import Event
 from time import monotonic
 
-from tests.plugins import plugin_of
-
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import penstock
 from penstock.formats.lance.plugin import LancePlugin
 from penstock.lake.embedded import Embedded
 from penstock.storage.local import LocalBucket
+from tests.plugins import plugin_of
 
 WAIT_MAX_S = 45.0
 

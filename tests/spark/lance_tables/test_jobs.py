@@ -93,7 +93,7 @@ def test_an_append_to_columns_that_are_others_by_now_is_refused_and_leaves_nothi
     save(rows(spark, 0))
     other = rows(spark, 20).selectExpr("id", "'x' AS s")
     after_writing(monkeypatch, once(lambda: save(other, mode="overwrite", overwrite_schema=True)))
-    with pytest.raises(CommitConflict, match=r"'vectors\.items' was changed meanwhile"):
+    with pytest.raises(CommitConflict, match=r"'vectors\.items' was changed by another writer"):
         save(rows(spark, 10))
     assert ids(lake) == [20, 21, 22]
     assert len(data_files(lake)) == 2  # of the two versions that there are
@@ -116,7 +116,7 @@ def test_an_overwrite_drops_no_column_that_came_while_it_ran(
 ) -> None:
     save(rows(spark, 0))
     after_writing(monkeypatch, once(lambda: dataset(lake).add_columns({"extra": "id + 1"})))
-    with pytest.raises(CommitConflict, match=r"'vectors\.items' was changed meanwhile.*has other columns"):
+    with pytest.raises(CommitConflict, match=r"changed by another writer.*has other columns"):
         save(rows(spark, 10), mode="overwrite")
     assert dataset(lake).schema.names == ["id", "v", "extra"]
     assert ids(lake) == [0, 1, 2]

@@ -75,7 +75,7 @@ def test_options_that_delta_has_are_refused_with_the_argument_to_give(option: st
     ],
 )
 def test_options_that_decide_how_a_job_commits_are_refused(option: str) -> None:
-    with pytest.raises(InvalidRequest, match=f"the option '{option}' is not yours to give"):
+    with pytest.raises(InvalidRequest, match=f"the option '{option}' is reserved"):
         check(order(options={option: "x"}))
 
 

@@ -113,7 +113,7 @@ def _say(call: Call, about: About) -> None:
 
 def _listing(screen: Screen, about: About) -> Iterator[str]:
     if not about.roots:
-        yield "no roots: tables can be nowhere. 'penstock root add' adds one"
+        yield "no roots: the lake accepts no tables yet. 'penstock root add' adds one"
     rows: list[Row] = [
         [Cell(printable(place), "name"), Cell("warehouse" if place == about.warehouse else "", "dim")]
         for place in about.roots

@@ -79,7 +79,7 @@ def run(
 def _check(function: Any) -> None:
     """``InvalidRequest`` for what a call does not run to its end: its transaction would land before it."""
     if not callable(function):
-        raise InvalidRequest(f"a function is run in a transaction, and this is a {type(function).__name__}")
+        raise InvalidRequest(f"lake.run needs a function, got a {type(function).__name__}")
     for one in (function, type(function).__call__):
         if inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one):
             raise InvalidRequest(

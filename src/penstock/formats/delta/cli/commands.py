@@ -238,8 +238,8 @@ def _statuses(screen: Screen, found: Sequence[TableStatus]) -> Iterator[str]:
 def delta_publish(call: Call, key: str | None) -> None:
     """Publish what is ratified: all Delta tables of the default branch, or KEY.
 
-    The lake does so by itself; this is for when it was interrupted, or storage was away. What stands against
-    one table keeps no other from being published.
+    The lake does so by itself; this is for when it was interrupted, or storage was away. A problem with one
+    table does not stop the others.
     """
     lake, problems = call.open(), list[PenstockError]()
     if key is not None:

@@ -127,7 +127,7 @@ class DeltaAnswers:
         end = call.end
         if call.limit is not None:
             if call.limit < 0:
-                raise InvalidRequest(f"a limit is not below nothing: {call.limit}")
+                raise InvalidRequest(f"limit must be 0 or greater, got {call.limit}")
             end = first + call.limit - 1 if end is None else min(end, first + call.limit - 1)
         start = call.start if call.limit != 0 else None
         found = self._owner.commits(call.key, content, start, end)

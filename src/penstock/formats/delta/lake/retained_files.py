@@ -1,4 +1,4 @@
-"""The owner's word on a table's files: what all kept commits of the lake name of them.
+"""The files of a Delta table that any retained commit references.
 
 The log is read first, and the commits of the lake after it. So whatever the log shows by then, the commits
 explain; and versions that are published only later are told by the commits that ratified them.

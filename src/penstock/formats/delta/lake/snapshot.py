@@ -98,7 +98,7 @@ class TableSnapshot:
 
     @property
     def _snapshot(self) -> Snapshot:
-        """What it is, for whoever asks for that: it is read as a whole by that."""
+        """The version. In a transaction, this counts as reading the whole table."""
         return self._noted(None)
 
     def _noted(self, where: str | None) -> Snapshot:

@@ -355,7 +355,7 @@ class DeltaTables:
     ) -> PublishedTable | tuple[PublishedTable, ...]:
         """Have all versions of a table up to one, or all, in its own log; of all tables, if none is named.
 
-        What stands against one table keeps no other from being published, and is raised after all were tried.
+        A problem with one table does not stop the others, and is raised after all were tried.
         """
         if key is not None:
             return self._lake.do(PublishTable(key=Key.parse(key), version=version))
@@ -431,5 +431,5 @@ def _check_fit(rows: Any, schema: str) -> None:
     from penstock.formats.rows.arrow_types import pa
 
     if not isinstance(rows, pa.RecordBatchReader):
-        raise InvalidRequest(f"{ROWS}; and this is a {type(rows).__name__}")
+        raise InvalidRequest(f"{ROWS}; got a {type(rows).__name__}")
     check_columns(rows.schema, parse_schema(schema))

@@ -303,8 +303,7 @@ def _numbered_type(kind: Type, path: str) -> Any:
 def _reader(data: Any) -> Any:
     if not hasattr(data, "__arrow_c_stream__"):
         raise InvalidRequest(
-            "rows come as a table or a stream of Arrow, a frame of pandas or Polars, "
-            f"and this is a {type(data).__name__}"
+            f"rows must be an Arrow table or stream, or a pandas or Polars frame, not a {type(data).__name__}"
         )
     # A reader of Arrow's own is taken as it is, so that its errors stay what they are.
     return data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(data)

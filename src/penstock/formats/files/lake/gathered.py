@@ -109,7 +109,7 @@ class Gathered:
 class WrittenFile(io.BufferedIOBase):
     """A file that is being written. ``close`` hands it on, once; ``discard`` lets it never have been.
 
-    It is discarded too if it is closed because of an exception, or nobody closes it: half a file is none.
+    It is discarded too if it is closed because of an exception, or never closed.
     """
 
     def __init__(self, place: FilesPath, mode: str, done: Callable[[BinaryIO], None]) -> None:
@@ -201,10 +201,10 @@ class WrittenFile(io.BufferedIOBase):
     def abandon(self) -> None:
         """Nobody closed it: it was never written, and that is told."""
         self.discard()
-        self._warn("nobody closed it", ResourceWarning)
+        self._warn("the file was never closed", ResourceWarning)
 
     def _warn(self, why: str, kind: type[Warning]) -> None:
-        told = f"'{self.path}' was not written: {why}, and half a file is none"
+        told = f"'{self.path}' was discarded: {why}"
         logger.warning(told)
         warnings.warn(told, kind, stacklevel=3)
 

@@ -103,7 +103,7 @@ class Files:
 
     def _entries(self, folder: str, limit: int | None, *, folders: bool) -> Iterator[FileEntry]:
         if limit is not None and limit < 0:
-            raise InvalidRequest(f"a limit is not below nothing: {limit}")
+            raise InvalidRequest(f"limit must be 0 or greater, got {limit}")
         self._table.note_read(as_folder(folder))
         at, via, after = self._table.ref, self._table.via, ""
         most = self._lake.page_max or PAGE_MAX

@@ -95,5 +95,5 @@ def gone(key: Key) -> VersionNotFound:
 
 def conflict(key: Key, why: str) -> CommitConflict:
     """For a change that does not go together with what others have changed."""
-    told = f"was changed meanwhile in a way that the rows do not go together with: {why}"
+    told = f"was changed by another writer, and your rows are incompatible with that change: {why}"
     return CommitConflict([Conflict(ConflictKind.FORMAT, key, why=told)])
