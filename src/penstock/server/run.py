@@ -35,6 +35,7 @@ from penstock.lake.opening import is_remote, open_lake
 from penstock.metrics.meter import SILENT, Meter
 from penstock.server.acceptor import Acceptor
 from penstock.server.access import Gate, OpenGate, TokenGate
+from penstock.server.access.format_rules import format_rules
 from penstock.server.app import Application
 from penstock.server.browsers import OwnPages
 from penstock.server.connection import connection_type
@@ -291,6 +292,7 @@ class Service:
         if has_row_libraries():
             pool.start()  # it imports at the same time as this process
         import_libraries(self._apis, self.log)
+        format_rules()  # loaded before the first request needs them
         if has_row_libraries():
             pool.await_started()
 

@@ -16,6 +16,7 @@ AccessRule: TypeAlias = Callable[[Rights, Any], Any]
 """Checks a call, asks for no more than may be seen, and leaves out the rest."""
 
 
+@cache
 def format_rules() -> dict[type[Call[Any]], AccessRule]:
     """The rule of every call that a format answers."""
     rules: dict[type[Call[Any]], AccessRule] = {}

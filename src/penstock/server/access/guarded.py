@@ -25,7 +25,7 @@ from penstock.server.access.transactions import admitted, transactions_in
 
 R = TypeVar("R")
 
-RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
+LAKE_RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
     calls.GetAbout: writing.about,
     calls.GetSetting: writing.for_anybody,
     calls.PutSetting: writing.for_administrators,
@@ -71,9 +71,13 @@ RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
     transaction_calls.CommitTransaction: transactions.commit_transaction,
     transaction_calls.AbortTransaction: transactions.abort_transaction,
     transaction_calls.ListTransactions: transactions.list_transactions,
-    **format_rules(),
 }
-"""Every call with its rule: it checks, asks for no more than may be seen, and leaves out the rest."""
+"""The rule of every call that the lake itself answers."""
+
+
+def find_rule(call: type[calls.Call[Any]]) -> AccessRule | None:
+    """The rule of a call: it checks, asks for no more than may be seen, and leaves out the rest."""
+    return LAKE_RULES.get(call) or format_rules().get(call) or other_rules().get(call)
 
 
 class Guarded:
@@ -96,7 +100,7 @@ class Guarded:
         self.page_max = catalogue.page_max
 
     def do(self, call: calls.Call[R], progress: Progress = silent) -> R:
-        rule = RULES.get(type(call)) or other_rules().get(type(call))
+        rule = find_rule(type(call))
         if rule is None or not self._caller.grants:
             raise self._caller.denied(f"ask for {type(call).__name__}")
         if isinstance(call, calls.Write):
