@@ -13,7 +13,7 @@ import msgspec
 
 from benchmarks.lakes import Workshop
 from benchmarks.report import Cell, Findings, Goal, Table, at_least, table
-from penstock.bench.load import Shape
+from penstock.bench.load import LoadShape
 from penstock.bench.measure import Measured
 from penstock.bench.run import Pair, Plan, run
 from penstock.bench.site import own_lake
@@ -132,7 +132,7 @@ def ask(workshop: Workshop) -> Findings:
         if one.embedded or not workshop.quick:
             found |= _measured(one, workshop.directory, plan)
     return Findings(
-        tables=tuple(_table(shape, found) for shape in Shape),
+        tables=tuple(_table(shape, found) for shape in LoadShape),
         goals=tuple(goal for name, pairs in found.items() for pair in pairs for goal in _goals(name, pair)),
     )
 
@@ -148,7 +148,7 @@ def _measured(one: Contender, directory: Path, plan: Plan) -> dict[str, list[Pai
         return {}
 
 
-def _table(shape: Shape, found: Mapping[str, list[Pair]]) -> Table:
+def _table(shape: LoadShape, found: Mapping[str, list[Pair]]) -> Table:
     rows = [
         row
         for name, pairs in found.items()
@@ -185,7 +185,7 @@ def _row(name: str, pair: Pair, way: Way, found: Measured, times: float | None) 
 
 
 def _goals(name: str, pair: Pair) -> Iterator[Goal]:
-    if pair.shape is not Shape.ONE_BRANCH:
+    if pair.shape is not LoadShape.ONE_BRANCH:
         return
     if name == POSTGRESQL and pair.writers == 16 and pair.times_naive is not None:
         what = "PostgreSQL, 16 writers on one branch, of the naive loop"

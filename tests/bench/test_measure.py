@@ -6,11 +6,11 @@ from threading import Event, Thread
 
 import pytest
 
-from penstock.bench.load import Load, Shape
+from penstock.bench.load import Load, LoadShape
 from penstock.bench.measure import Measured, measure
 from penstock.bench.run import Pair, Plan, run
 from penstock.bench.site import Site
-from penstock.bench.tally import Tally, TallyStore
+from penstock.bench.tally import StoreTally, TallyStore
 from penstock.bench.ways import Way
 from penstock.errors import Denied
 from penstock.kernel.kernel import Kernel
@@ -21,7 +21,9 @@ from penstock.stores.wrapped import Advance
 
 def measured(commits: int, seconds: float = 2.0) -> Measured:
     latencies_s = tuple((number + 1) / 1000 for number in range(commits))
-    return Measured(seconds=seconds, latencies_s=latencies_s, tally=Tally(calls=300, swaps=50, lost_swaps=1))
+    return Measured(
+        seconds=seconds, latencies_s=latencies_s, tally=StoreTally(calls=300, swaps=50, lost_swaps=1)
+    )
 
 
 def test_figures_of_a_measurement() -> None:
@@ -34,14 +36,14 @@ def test_figures_of_a_measurement() -> None:
 
 
 def test_a_measurement_without_commits_has_no_averages() -> None:
-    nothing = Measured(seconds=1.0, latencies_s=(), tally=Tally())
+    nothing = Measured(seconds=1.0, latencies_s=(), tally=StoreTally())
     assert (nothing.rate, nothing.commits_a_swap, nothing.calls_a_commit) == (0, None, None)
     assert nothing.latency_ms(0.5) is None
 
 
 def test_the_ratio_compares_rates() -> None:
     def pair(naive: Measured | None) -> Pair:
-        return Pair(shape=Shape.ONE_BRANCH, writers=1, group=measured(100), naive=naive)
+        return Pair(shape=LoadShape.ONE_BRANCH, writers=1, group=measured(100), naive=naive)
 
     assert pair(measured(20, seconds=4.0)).times_naive == 10
     assert pair(None).times_naive is None
@@ -51,7 +53,7 @@ def test_the_ratio_compares_rates() -> None:
 def test_commits_are_those_of_the_branch_and_the_warm_up_is_left_out() -> None:
     store = TallyStore(MemoryStore())
     branch, *_ = branches = Site(store).branches(1)
-    found = measure(store, Load(Shape.ONE_BRANCH, 2, branches), Way.NAIVE, 0.2, 0.2)
+    found = measure(store, Load(LoadShape.ONE_BRANCH, 2, branches), Way.NAIVE, 0.2, 0.2)
     kernel = Kernel(store)
     landed = kernel.history.commit(kernel.references.get(branch).head).depth - 1
     assert 0 < found.commits < landed
@@ -75,7 +77,7 @@ def test_nothing_counts_before_every_writer_has_been_at_all_its_branches(way: Wa
 
     store = Gated(MemoryStore())
     branches = Site(store.inner).branches(4)
-    load, found = Load(Shape.MANY_BRANCHES, 2, branches), list[Measured]()
+    load, found = Load(LoadShape.MANY_BRANCHES, 2, branches), list[Measured]()
     thread = Thread(target=lambda: found.append(measure(store, load, way, 0.01, 0.0)))
     thread.start()
     thread.join(0.2)
@@ -95,20 +97,20 @@ def test_an_error_of_one_writer_ends_the_measurement() -> None:
     store = Refusing(MemoryStore())
     branches = Site(store).branches(1)
     with pytest.raises(Denied, match="no more"):
-        measure(store, Load(Shape.ONE_BRANCH, 4, branches), Way.GROUP_COMMIT, 600, 600)
+        measure(store, Load(LoadShape.ONE_BRANCH, 4, branches), Way.GROUP_COMMIT, 600, 600)
 
 
 def test_a_plan_is_carried_out_in_its_order() -> None:
     plan = Plan(writers=(1, 2), seconds=0.01)
-    announced: list[tuple[Shape, int, Way]] = []
+    announced: list[tuple[LoadShape, int, Way]] = []
     pairs = list(run(Site(MemoryStore()), plan, lambda *what: announced.append(what)))
-    assert announced == [(shape, writers, way) for shape in Shape for writers in (1, 2) for way in Way]
-    assert [(pair.shape, pair.writers) for pair in pairs] == [(s, w) for s in Shape for w in (1, 2)]
+    assert announced == [(shape, writers, way) for shape in LoadShape for writers in (1, 2) for way in Way]
+    assert [(pair.shape, pair.writers) for pair in pairs] == [(s, w) for s in LoadShape for w in (1, 2)]
     assert len(announced) == plan.measurements
     assert plan.takes_s == pytest.approx(12 * 0.012)
 
 
 def test_without_the_naive_loop_there_is_half_as_much_to_do() -> None:
-    plan = Plan(shapes=(Shape.ONE_TABLE,), writers=(3,), seconds=0.01, naive=False)
+    plan = Plan(shapes=(LoadShape.ONE_TABLE,), writers=(3,), seconds=0.01, naive=False)
     [pair] = run(Site(MemoryStore()), plan)
     assert (plan.measurements, pair.naive, pair.times_naive) == (1, None, None)

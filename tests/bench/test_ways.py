@@ -8,7 +8,7 @@ from threading import Barrier, Event, Thread
 
 import pytest
 
-from penstock.bench.load import TABLES, Load, Shape, put
+from penstock.bench.load import TABLES, Load, LoadShape, put
 from penstock.bench.site import Site
 from penstock.bench.tally import TallyStore
 from penstock.bench.ways import META, Naive, Way
@@ -46,7 +46,7 @@ def depth(store: Store, branch: str) -> int:
 @pytest.mark.parametrize("way", Way)
 def test_what_is_said_to_have_landed_is_on_the_branch(store: TallyStore, way: Way) -> None:
     branch, *_ = branches = Site(store).branches(1)
-    load, stop = Load(Shape.ONE_BRANCH, 4, branches), Event()
+    load, stop = Load(LoadShape.ONE_BRANCH, 4, branches), Event()
     committing, barrier = way.start(store, 4, stop), Barrier(4)
     landed: list[bool] = []
 

@@ -10,7 +10,7 @@ from uuid import NAMESPACE_URL, uuid4, uuid5
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.intents import Create, Declare, Placed, Step, Steps, encode_steps
 from penstock.formats.lance.lake.parts import LanceParts
-from penstock.formats.lance.manifests import Manifest, Operation, transaction
+from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
 from penstock.formats.lance.rehoming import rehome
 from penstock.formats.lance.state import NAME, Versions, state_of
 from penstock.formats.lance.wire import Message
@@ -64,7 +64,7 @@ def stage(template: Path, location: Path, version: int) -> str:
 def stage_on_line(template: Path, location: Path, line: Path, version: int) -> str:
     """The manifest of a version that goes on, in a line, from the first one; its name below the table's."""
     first = Manifest.read((template / "_versions" / file_name(1)).read_bytes())
-    said = transaction(Operation.CONFIG, version - 1, str(uuid4()), Message(), {})
+    said = transaction(ManifestOperation.CONFIG, version - 1, str(uuid4()), Message(), {})
     moved = rehome(first, str(location), str(line)).as_version(version, None, said, 0)
     name = line / "_versions" / f"{file_name(version)}-{uuid4()}"
     name.parent.mkdir(parents=True, exist_ok=True)

@@ -136,7 +136,7 @@ def test_a_clients_history_of_a_delta_table_leaves_what_it_does_not_see() -> Non
 
 
 def test_a_content_of_another_type_is_not_mixed_with_what_is_there() -> None:
-    view = shapes.IcebergView(id=str(ID), metadata_location="v", version_id=1, schema_id=1)
+    view = shapes.NessieIcebergView(id=str(ID), metadata_location="v", version_id=1, schema_id=1)
     assert meant(KEY, view, LanceTable(id=ID)) == IcebergView(id=ID, metadata_location="v", schema_id=1)
 
 
@@ -147,7 +147,7 @@ def test_an_id_that_is_none_is_refused(text: str) -> None:
 
 
 def test_absent_and_null_are_the_same() -> None:
-    given_ = msgspec.json.decode(b'{"type": "UDF", "sqlText": null, "dialect": "x"}', type=shapes.Udf)
+    given_ = msgspec.json.decode(b'{"type": "UDF", "sqlText": null, "dialect": "x"}', type=shapes.NessieUdf)
     assert meant(KEY, given_) == Udf(dialect="x")
 
 

@@ -16,7 +16,7 @@ from penstock.model.keys import Key
 from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Put
 from penstock.server.nessie.revisions import (
-    Revision,
+    NessieRevision,
     check_name,
     parse_body,
     parse_path,
@@ -57,25 +57,25 @@ def messages(lake: Lake, text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("main", Revision(name="main")),
-        ("main@", Revision(name="main")),
-        ("a/b.c_d-e@", Revision(name="a/b.c_d-e")),
-        (f"main@{HASH}", Revision(name="main", commit=HASH)),
-        (f"main@{HASH.upper()}", Revision(name="main", commit=HASH)),
-        (f"@{HASH}", Revision(name=None, commit=HASH)),
-        (f"DETACHED@{HASH}", Revision(name=None, commit=HASH)),
-        ("main~1^2~3", Revision(name="main", steps=("~1", "^2", "~3"))),
+        ("main", NessieRevision(name="main")),
+        ("main@", NessieRevision(name="main")),
+        ("a/b.c_d-e@", NessieRevision(name="a/b.c_d-e")),
+        (f"main@{HASH}", NessieRevision(name="main", commit=HASH)),
+        (f"main@{HASH.upper()}", NessieRevision(name="main", commit=HASH)),
+        (f"@{HASH}", NessieRevision(name=None, commit=HASH)),
+        (f"DETACHED@{HASH}", NessieRevision(name=None, commit=HASH)),
+        ("main~1^2~3", NessieRevision(name="main", steps=("~1", "^2", "~3"))),
         (
             f"main@{HASH}*2026-11-01T00:00:00Z~2",
-            Revision(name="main", commit=HASH, steps=("*2026-11-01T00:00:00Z", "~2")),
+            NessieRevision(name="main", commit=HASH, steps=("*2026-11-01T00:00:00Z", "~2")),
         ),
-        ("main*1700000000000", Revision(name="main", steps=("*1700000000000",))),
-        ("-", Revision(name="main")),
-        (f"-@{HASH}", Revision(name="main", commit=HASH)),
-        ("cafebabe", Revision(name="cafebabe")),
+        ("main*1700000000000", NessieRevision(name="main", steps=("*1700000000000",))),
+        ("-", NessieRevision(name="main")),
+        (f"-@{HASH}", NessieRevision(name="main", commit=HASH)),
+        ("cafebabe", NessieRevision(name="cafebabe")),
     ],
 )
-def test_a_path_is_read_part_by_part(lake: Lake, text: str, expected: Revision) -> None:
+def test_a_path_is_read_part_by_part(lake: Lake, text: str, expected: NessieRevision) -> None:
     assert parse_path(text, lake.catalogue, "ref") == expected
 
 

@@ -11,7 +11,7 @@ import pytest
 import penstock
 from penstock.errors import InvalidRequest, OutcomeUnknown, UnsupportedFormat
 from penstock.formats.delta.lake.answers import TableVersions
-from penstock.formats.lance.lake.jobs import Job, JobNamespace
+from penstock.formats.lance.lake.jobs import JobNamespace, LanceJob
 from penstock.formats.rows.schema import Field
 from penstock.lake.call import Said
 from penstock.model.keys import Key
@@ -21,7 +21,7 @@ PROTOCOL = '{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}'
 
 def test_a_lance_that_does_not_ask_the_lake_is_not_believed(tmp_path: Path) -> None:
     with penstock.open(tmp_path / "lake", create=True, author="ada") as lake:
-        job = Job(key=Key("t"), branch="main", id="load-1", id_name="idempotency_key", said=Said())
+        job = LanceJob(key=Key("t"), branch="main", id="load-1", id_name="idempotency_key", said=Said())
         with pytest.raises(OutcomeUnknown, match="did not ask the lake, which knows nothing of it") as raised:
             JobNamespace(lake, job).run(lambda _: SimpleNamespace(version=7))
     assert raised.value.details["key"] == "load-1"

@@ -26,7 +26,7 @@ from penstock.lake.lake import Lake
 from penstock.metrics.memory import Metrics
 from penstock.metrics.table import HTTP_CONNECTIONS, HTTP_REFUSALS
 from penstock.server import connection as served
-from penstock.server.connection import HEAD_MAX_BYTES, WAITING_MAX, Connection
+from penstock.server.connection import HEAD_MAX_BYTES, WAITING_MAX, ServerConnection
 from penstock.server.limits import Limits
 from penstock.server.logs import Level, Log
 from penstock.server.routes import Answer, Api, Route
@@ -202,16 +202,16 @@ def holding(client: Client, trial: Trial) -> Iterator[socket.socket]:
         yield connection
 
 
-def count_heads(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
+def count_heads(monkeypatch: pytest.MonkeyPatch) -> list[ServerConnection]:
     """The connection of each head that a server begins to read from now on."""
-    begun: list[Connection] = []
-    begin = Connection.on_message_begin
+    begun: list[ServerConnection] = []
+    begin = ServerConnection.on_message_begin
 
-    def counting(connection: Connection) -> None:
+    def counting(connection: ServerConnection) -> None:
         begun.append(connection)
         begin(connection)
 
-    monkeypatch.setattr(Connection, "on_message_begin", counting)
+    monkeypatch.setattr(ServerConnection, "on_message_begin", counting)
     return begun
 
 

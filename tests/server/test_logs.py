@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from penstock.server.logs import PATH_MAX_CHARS, Level, Line, Log, LogHandler, masked
+from penstock.server.logs import PATH_MAX_CHARS, Level, Log, LogHandler, LogLineWriter, masked
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_a_token_in_a_path_is_masked_however_it_is_encoded(path: str) -> None:
     assert b"***" in stream.getvalue()
 
 
-def line(path: str) -> Line:
-    return Line(time="", level="info", request_id="r", method="GET", path=path, status=200, ms=1.0)
+def line(path: str) -> LogLineWriter:
+    return LogLineWriter(time="", level="info", request_id="r", method="GET", path=path, status=200, ms=1.0)
 
 
 def test_a_line_is_one_object_whatever_the_path_holds() -> None:

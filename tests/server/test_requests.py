@@ -276,12 +276,12 @@ def test_garbage_is_answered_by_400_or_not_at_all(server: Local, data: bytes) ->
 
 
 def test_a_terminal_gets_lines_for_people(tmp_path: Path) -> None:
-    from penstock.server.logs import Line, Log
+    from penstock.server.logs import Log, LogLineWriter
 
     with (tmp_path / "log").open("wb") as stream:
         log = Log(stream, for_people=True)
         log.request(
-            Line(
+            LogLineWriter(
                 time="2026-11-15T10:00:00.000Z",
                 level="info",
                 request_id="r1",

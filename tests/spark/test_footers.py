@@ -15,7 +15,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
-from penstock.formats.delta.rows.stats import Leaf, Statistics
+from penstock.formats.delta.rows.stats import Statistics, StatsLeaf
 from penstock.formats.delta.spark.job import jobs
 from penstock.formats.delta.spark.job.footers import stats_of
 from penstock.formats.delta.spark.job.outputs import JobTarget
@@ -70,7 +70,7 @@ def test_columns_of_which_a_footer_cannot_tell_have_no_bounds(
         "select double('nan') as nan, double('inf') as inf,"
         " repeat('x', 5000) as long, cast(null as int) as none, cast(unhex('FF') as string) as odd, 1L as one"
     )
-    leaves = [Leaf((name,), kind, (name,)) for name, kind in _leaves_by_name(df.schema.json()).items()]
+    leaves = [StatsLeaf((name,), kind, (name,)) for name, kind in _leaves_by_name(df.schema.json()).items()]
     place = lake.places.at(str(tmp_path / "table"))
     (file,) = jobs.run(df, JobTarget(place=place, columns=tuple(one.path for one in leaves)), uuid4())
     told = json.loads(stats_of(file, leaves))
@@ -88,7 +88,7 @@ def test_decimals_are_kept_as_numbers_whatever_the_session_says(
     target = JobTarget(place=lake.places.at(str(tmp_path / "table")), columns=(("small",),))
     (file,) = jobs.run(df, target, uuid4())
     assert [one.type for one in file.columns] == ["INT32"]
-    told = json.loads(stats_of(file, [Leaf(("small",), "decimal(9,2)", ("small",))]))
+    told = json.loads(stats_of(file, [StatsLeaf(("small",), "decimal(9,2)", ("small",))]))
     assert (told["minValues"], told["maxValues"]) == ({"small": -1.5}, {"small": 2.25})
 
 
@@ -138,18 +138,18 @@ def _row(dice: random.Random) -> tuple[Any, ...]:
     )
 
 
-def _leaves(schema: str) -> list[Leaf]:
+def _leaves(schema: str) -> list[StatsLeaf]:
     plain = [one for one in parse_schema(schema).fields if isinstance(one.type, str)]
     parts = {("part", "x"): "integer", ("part", "y", "z"): "string"}
-    inside = [Leaf(path, kind, path) for path, kind in parts.items()]
-    return [*(Leaf((one.name,), one.type, (one.name,)) for one in plain), *inside]
+    inside = [StatsLeaf(path, kind, path) for path, kind in parts.items()]
+    return [*(StatsLeaf((one.name,), one.type, (one.name,)) for one in plain), *inside]
 
 
 def _leaves_by_name(schema: str) -> dict[str, Any]:
     return {one.name: one.type for one in parse_schema(schema).fields}
 
 
-def _computed(data: Any, leaves: list[Leaf]) -> Any:
+def _computed(data: Any, leaves: list[StatsLeaf]) -> Any:
     """What the rows themselves give, less the bounds of what a footer has none of."""
     found = Statistics(leaves)
     for batch in data.combine_chunks().to_batches():

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from penstock.errors import OutcomeUnknown, Unavailable
-from penstock.metrics.memory import Metrics, Snapshot
+from penstock.metrics.memory import Metrics, MetricsSnapshot
 from penstock.metrics.prometheus import PrometheusMeter
 from penstock.metrics.table import (
     STORE_ERRORS,
@@ -53,7 +53,7 @@ class Observation:
         self.store = ObservedStore(wrap(self.faults), self.metrics)
 
     @property
-    def now(self) -> Snapshot:
+    def now(self) -> MetricsSnapshot:
         return self.metrics.snapshot()
 
     def calls(self, operation: str) -> int:

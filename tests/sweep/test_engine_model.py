@@ -14,7 +14,7 @@ from typing import cast
 
 import pytest
 
-from penstock.lake.sweep_engine import Listing, SweepEngine, SweptFolder, Tally
+from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally, SweptFolder
 from penstock.storage.buckets import Entry, Tag
 from penstock.storage.fates import Fate, Judged
 from penstock.storage.places import Place
@@ -172,7 +172,7 @@ class Folder:
             self.world.check()
         self.world.removing.discard(self)
 
-    def finish(self, tally: Tally) -> None:
+    def finish(self, tally: SweepTally) -> None:
         self.world.removing.discard(self)
         self.world.check()
 
@@ -180,7 +180,7 @@ class Folder:
 def sweep(world: World, kind: type[SweepEngine]) -> None:
     batch = world.drawn.choice((1, 2, 100))
     engine = kind(remove_data=True, dry_run=False, pinned_us=world.pinned_us, batch=batch)
-    engine.sweep(Folder(world), Tally())
+    engine.sweep(Folder(world), SweepTally())
 
 
 def live(seed: int, kind: type[SweepEngine]) -> World:
@@ -224,14 +224,14 @@ class _NeverAgain:
 class LooksOnce(SweepEngine):
     """References are gathered before the listing only."""
 
-    def sweep(self, folder: SweptFolder, tally: Tally) -> None:
+    def sweep(self, folder: SweptFolder, tally: SweepTally) -> None:
         super().sweep(cast("SweptFolder", _NeverAgain(folder)), tally)
 
 
 class ListsFirst(SweepEngine):
     """Files are judged before references are known, and not again."""
 
-    def sweep(self, folder: SweptFolder, tally: Tally) -> None:
+    def sweep(self, folder: SweptFolder, tally: SweepTally) -> None:
         judged = [*folder.judge(self._entries)]
         folder.begin()
         folder.remove([one for one in judged if one.fate.is_to_go])
@@ -242,7 +242,7 @@ class ListsFirst(SweepEngine):
 class JudgesOnce(SweepEngine):
     """References are gathered again, and candidates are not judged by them."""
 
-    def _remove(self, folder: SweptFolder, candidates: Sequence[Judged], tally: Tally) -> None:
+    def _remove(self, folder: SweptFolder, candidates: Sequence[Judged], tally: SweepTally) -> None:
         if candidates:
             folder.look_again()
             folder.remove(candidates)
@@ -251,7 +251,7 @@ class JudgesOnce(SweepEngine):
 class RemovesYoungFiles(SweepEngine):
     """The grace period is not heeded."""
 
-    def sweep(self, folder: SweptFolder, tally: Tally) -> None:
+    def sweep(self, folder: SweptFolder, tally: SweepTally) -> None:
         folder.begin()
         young = [one for one in folder.judge(self._entries) if one.fate is not Fate.KEPT]
         self._remove(folder, [Judged(one.entry, Fate.DATA) for one in young], tally)
@@ -260,7 +260,7 @@ class RemovesYoungFiles(SweepEngine):
 class RemovesOneBatch(SweepEngine):
     """What is beyond the first batch stays."""
 
-    def _remove(self, folder: SweptFolder, candidates: Sequence[Judged], tally: Tally) -> None:
+    def _remove(self, folder: SweptFolder, candidates: Sequence[Judged], tally: SweepTally) -> None:
         if not tally.files[Fate.DATA]:
             super()._remove(folder, candidates[:1], tally)
 
@@ -268,7 +268,7 @@ class RemovesOneBatch(SweepEngine):
 class IgnoresForks(SweepEngine):
     """Notes of forks are not looked for."""
 
-    def _remove(self, folder: SweptFolder, candidates: Sequence[Judged], tally: Tally) -> None:
+    def _remove(self, folder: SweptFolder, candidates: Sequence[Judged], tally: SweepTally) -> None:
         self._pinned_us = lambda: -1
         super()._remove(folder, candidates, tally)
 
@@ -276,7 +276,7 @@ class IgnoresForks(SweepEngine):
 class LooksForForksOnce(SweepEngine):
     """Notes of forks are looked for at the beginning only."""
 
-    def sweep(self, folder: SweptFolder, tally: Tally) -> None:
+    def sweep(self, folder: SweptFolder, tally: SweepTally) -> None:
         pinned_us = self._pinned_us()
         self._pinned_us = lambda: pinned_us
         super().sweep(folder, tally)
@@ -300,7 +300,7 @@ def test_a_broken_engine_is_caught(seed: int, kind: type[SweepEngine]) -> None:
 
 @pytest.mark.parametrize(("remove_data", "dry_run"), [(False, False), (True, True), (False, True)])
 def test_nothing_is_removed_that_was_not_to_be(remove_data: bool, dry_run: bool) -> None:
-    world, tally = World(random.Random(1)), Tally()
+    world, tally = World(random.Random(1)), SweepTally()
     world.step = world.rest  # type: ignore[method-assign]
     world.files = {"old": 0, "young": world.now_us}
     engine = SweepEngine(remove_data=remove_data, dry_run=dry_run, pinned_us=lambda: -1)

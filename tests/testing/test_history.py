@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.model.encoding import NO_COMMIT
 from penstock.testing import HistoryChecker, Violation
-from penstock.testing.chain import BranchChain, ChainLog, Link
+from penstock.testing.chain import BranchChain, ChainLink, ChainLog
 from penstock.testing.recorder import Answer, Answered, Call, Event, ReadDone, Values
 from penstock.testing.violations import (
     BrokenChain,
@@ -39,7 +39,9 @@ def chain(*commits: tuple[str, Values]) -> BranchChain:
     log.append(ChainLog(position=1, kind="create", before=parent, after=parent, landed=()))
     for depth, (key, changes) in enumerate(commits, 1):
         one = commit_id(f"{key} {depth}")
-        links.append(Link(commit=one, parent=parent, depth=depth, time_us=depth, key=key, changes=changes))
+        links.append(
+            ChainLink(commit=one, parent=parent, depth=depth, time_us=depth, key=key, changes=changes)
+        )
         log.append(
             ChainLog(position=depth + 1, kind="commit", before=parent, after=one, landed=((key, one, 1),))
         )
@@ -275,9 +277,9 @@ def test_a_chain_that_is_not_one_is_broken() -> None:
         assert kinds(told.check(broken)) == [BrokenChain]
 
 
-def _with(link: Link, **changed: object) -> Link:
-    fields = {name: getattr(link, name) for name in Link.__struct_fields__}
-    return Link(**(fields | changed))
+def _with(link: ChainLink, **changed: object) -> ChainLink:
+    fields = {name: getattr(link, name) for name in ChainLink.__struct_fields__}
+    return ChainLink(**(fields | changed))
 
 
 def test_a_log_that_misses_a_swap_is_broken() -> None:

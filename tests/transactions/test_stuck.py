@@ -17,7 +17,7 @@ from penstock.model.commits import CommitMeta
 from penstock.model.references import Kind, Reference, encode_reference
 from penstock.model.transactions import Policy, TransactionState
 from penstock.server.logs import Level, Log
-from penstock.server.settling import Settling
+from penstock.server.settling import TransactionSettler
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row, Store
 from penstock.testing.faults import FaultyStore, Point
@@ -165,7 +165,7 @@ def test_one_that_cannot_land_keeps_nobody_from_anything(clock: Clock, problem: 
             lake.sweep()
         else:
             said = Log(io.BytesIO(), Level.INFO, True, 0)
-            assert Settling(lake.catalogue, said).look() == 1  # type: ignore[arg-type]
+            assert TransactionSettler(lake.catalogue, said).look() == 1  # type: ignore[arg-type]
         assert lake.find_transaction(bad).info.state is COMMITTING
         assert lake.find_transaction(late).info.state is ABORTED
 
@@ -198,7 +198,7 @@ def test_the_thread_of_a_server_outlives_whatever_happens(clock: Clock) -> None:
         said = Log(io.BytesIO(), Level.INFO, True, 0)
         looks: list[int] = []
 
-        class Failing(Settling):
+        class Failing(TransactionSettler):
             def look(self) -> int:
                 looks.append(1)
                 if len(looks) == 3:

@@ -16,7 +16,7 @@ TABLES: Final = 1000
 NAMESPACE: Final = "bench"
 
 
-class Shape(StrEnum):
+class LoadShape(StrEnum):
     """How the commits of many writers meet."""
 
     ONE_BRANCH = "one-branch"
@@ -26,7 +26,7 @@ class Shape(StrEnum):
     @property
     def branches(self) -> int:
         """How many branches it needs."""
-        return BRANCHES if self is Shape.MANY_BRANCHES else 1
+        return BRANCHES if self is LoadShape.MANY_BRANCHES else 1
 
     @property
     def meaning(self) -> str:
@@ -34,16 +34,16 @@ class Shape(StrEnum):
 
 
 _MEANINGS: Final = {
-    Shape.ONE_BRANCH: "all on one branch, each writer its own table",
-    Shape.MANY_BRANCHES: f"spread over {BRANCHES} branches, no two writers on the same",
-    Shape.ONE_TABLE: "all on one branch and one table, without a base, so that none is refused",
+    LoadShape.ONE_BRANCH: "all on one branch, each writer its own table",
+    LoadShape.MANY_BRANCHES: f"spread over {BRANCHES} branches, no two writers on the same",
+    LoadShape.ONE_TABLE: "all on one branch and one table, without a base, so that none is refused",
 }
 
 
 class Load:
     """What a number of writers commit, one table a commit, never the same content twice."""
 
-    def __init__(self, shape: Shape, writers: int, branches: Sequence[str]) -> None:
+    def __init__(self, shape: LoadShape, writers: int, branches: Sequence[str]) -> None:
         self.shape, self.writers, self._branches = shape, writers, branches
         self._versions = count(1)
 
@@ -61,7 +61,7 @@ class Load:
 
     def operation(self, writer: int) -> Put:
         """What a writer's next commit does: a new version of the writer's table, or of everybody's."""
-        apart = 0 if self.shape is Shape.ONE_TABLE else max(TABLES // self.writers, 1)
+        apart = 0 if self.shape is LoadShape.ONE_TABLE else max(TABLES // self.writers, 1)
         return put(writer * apart % TABLES, next(self._versions))
 
 

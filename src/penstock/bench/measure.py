@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from penstock.bench.load import Load
-from penstock.bench.tally import Tally, TallyStore
+from penstock.bench.tally import StoreTally, TallyStore
 from penstock.bench.ways import Committing, Way
 
 WARM_UP_MAX_S: Final = 30.0
@@ -22,7 +22,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     latencies_s: tuple[float, ...]
     """Of every commit that was acknowledged within the time, the shortest first."""
-    tally: Tally
+    tally: StoreTally
 
     @property
     def commits(self) -> int:

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from penstock.bench.load import Load, Shape
+from penstock.bench.load import Load, LoadShape
 from penstock.bench.measure import Measured, measure
 from penstock.bench.site import Site
 from penstock.bench.tally import TallyStore
@@ -18,14 +18,14 @@ SECONDS: Final = 5.0
 WARM_UP_PART: Final = 0.2
 """How long the writers run at least before anything is counted, as a part of the time that is."""
 
-Announce: TypeAlias = Callable[[Shape, int, Way], None]
+Announce: TypeAlias = Callable[[LoadShape, int, Way], None]
 """Called before each measurement."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be measured."""
 
-    shapes: tuple[Shape, ...] = tuple(Shape)
+    shapes: tuple[LoadShape, ...] = tuple(LoadShape)
     writers: tuple[int, ...] = WRITERS
     naive: bool = True
     """Whether the naive loop is measured too."""
@@ -53,7 +53,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
     """One load, done by group commit and, if wanted, naively right after it."""
 
-    shape: Shape
+    shape: LoadShape
     writers: int
     group: Measured
     naive: Measured | None
@@ -68,7 +68,7 @@ def run(site: Site, plan: Plan, announce: Announce = lambda *_: None) -> Iterato
     """Measure one load after the other."""
     store = TallyStore(site.store)
 
-    def measured(shape: Shape, writers: int, way: Way, branches: Sequence[str]) -> Measured:
+    def measured(shape: LoadShape, writers: int, way: Way, branches: Sequence[str]) -> Measured:
         announce(shape, writers, way)
         return measure(store, Load(shape, writers, branches), way, plan.seconds, plan.warm_up_s)
 

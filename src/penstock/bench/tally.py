@@ -13,7 +13,7 @@ from penstock.stores.port import Advanced, Row, Store, Turn
 from penstock.stores.wrapped import Advance, WrappedStore
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
+class StoreTally(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked of a store. Two of them subtract to what happened in between."""
 
     calls: int = 0
@@ -21,8 +21,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     swaps: int = 0
     lost_swaps: int = 0
 
-    def __sub__(self, other: Tally) -> Tally:
-        return Tally(
+    def __sub__(self, other: StoreTally) -> StoreTally:
+        return StoreTally(
             calls=self.calls - other.calls,
             swaps=self.swaps - other.swaps,
             lost_swaps=self.lost_swaps - other.lost_swaps,
@@ -38,10 +38,10 @@ class TallyStore(WrappedStore):
         self._calls = self._swaps = self._lost = 0
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> StoreTally:
         """Everything since the beginning."""
         with self._lock:
-            return Tally(calls=self._calls, swaps=self._swaps, lost_swaps=self._lost)
+            return StoreTally(calls=self._calls, swaps=self._swaps, lost_swaps=self._lost)
 
     def _call(self) -> None:
         with self._lock:

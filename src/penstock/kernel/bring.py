@@ -31,7 +31,7 @@ from penstock.kernel.format import (
     Since,
 )
 from penstock.kernel.history import History
-from penstock.kernel.landing import Landing
+from penstock.kernel.landing import LandingNotice
 from penstock.kernel.ledger import find_table, ledger_key
 from penstock.kernel.objects import Objects
 from penstock.kernel.reads import Reads
@@ -130,7 +130,7 @@ class BringRequest(Request):
         if terms.is_dry_run:
             self.notes[DRY_RUN] = True
         self.results: list[MergedKey] = []
-        self._landing: Landing | None = None
+        self._landing: LandingNotice | None = None
 
     def _edit(
         self,

@@ -26,7 +26,7 @@ from penstock.kernel.conflict import content_of
 from penstock.kernel.deadline import time_limit
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.objects import Objects
-from penstock.kernel.request import Checked, Request
+from penstock.kernel.request import CheckedDrafts, Request
 from penstock.kernel.rows import live
 from penstock.kernel.state import Overlay
 from penstock.model.commits import CommitMeta
@@ -275,7 +275,7 @@ def submit_checked(kernel: Kernel, branch: str, request: Request) -> Outcome:
                 if checks := kernel.checks.looking_at(reference):
                     drafts = _checked(kernel, reference, request, checks)
                     parts = reference.head, reference.incarnation, reference.note
-                    request.checked = Checked(*parts, drafts)
+                    request.checked = CheckedDrafts(*parts, drafts)
                 return kernel.enqueue(branch, request)
             except PrepareAgain:
                 continue

@@ -15,7 +15,7 @@ from penstock.kernel.conflict import compare, content_of
 from penstock.kernel.edit import Edit, Occasion
 from penstock.kernel.format import Format, Formats, PrepareAgain, Refused
 from penstock.kernel.history import History
-from penstock.kernel.landing import Landing
+from penstock.kernel.landing import LandingNotice
 from penstock.kernel.request import Request, RequestTerms
 from penstock.kernel.state import Overlay, state_of
 from penstock.model.commits import CommitMeta
@@ -62,7 +62,7 @@ class CommitRequest(Request):
         """A head of the branch of which the base was found to be an ancestor."""
         self._prepared: dict[Key, Any] = {}
         self._notes: dict[Any, Any] = {}
-        self._landing: Landing | None = None
+        self._landing: LandingNotice | None = None
 
     @cached_property
     def _given(self) -> Counter[UUID | None]:
@@ -131,7 +131,7 @@ class CommitRequest(Request):
             raise CommitConflict(edit.conflicts)
         if not edit.changed and self._may_do_nothing:
             return []
-        self._landing = Landing(self._formats, reference.name)
+        self._landing = LandingNotice(self._formats, reference.name)
         self._landing.add(edit.tables)
         return [edit.draft(self._meta, self.key)]
 

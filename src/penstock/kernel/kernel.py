@@ -45,7 +45,7 @@ from penstock.kernel.format import Format, Formats, PrepareAgain
 from penstock.kernel.grace import GRACE_MIN_S, Grace, Graces, checked_grace
 from penstock.kernel.history import History, Walk
 from penstock.kernel.known_tables import KnownTables
-from penstock.kernel.landing import Landing
+from penstock.kernel.landing import LandingNotice
 from penstock.kernel.ledger import find_table
 from penstock.kernel.measure import measured
 from penstock.kernel.merge import MergeRequest
@@ -370,7 +370,7 @@ class Kernel:
             return
         try:
             state = self.state(self.references.get(branch).head)
-            landing = Landing(self.formats, branch)
+            landing = LandingNotice(self.formats, branch)
             for one in commits:
                 changed = changed_tables(self.formats, self.objects, one)
                 now = {key: content_of(self.objects, state.get(key.encode())) for key in changed}

@@ -10,7 +10,7 @@ from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 
 
-class Landing:
+class LandingNotice:
     """The managed tables that a request's commits change, each as the last of them leaves it."""
 
     def __init__(self, formats: Formats, branch: str) -> None:

@@ -28,7 +28,7 @@ from penstock.kernel.edit import Edit, Occasion
 from penstock.kernel.format import Formats, PrepareAgain
 from penstock.kernel.history import History
 from penstock.kernel.isolation import check_reads
-from penstock.kernel.landing import Landing
+from penstock.kernel.landing import LandingNotice
 from penstock.kernel.request import NextBatch
 from penstock.kernel.state import Difference, state_of
 from penstock.model.commits import CommitMeta
@@ -103,7 +103,7 @@ class MergeRequest(BringRequest):
             raise MergeConflict(edit.conflicts)
         if plan.is_nothing and self._options.reads is None:
             return []
-        self._landing = Landing(self._formats, reference.name)
+        self._landing = LandingNotice(self._formats, reference.name)
         self._landing.add(edit.tables)
         return [edit.draft(self._meta, self.key, (self._source,))]
 

@@ -24,7 +24,7 @@ MADE_KEY_CHARS = 75
 _MADE_KEY = re.compile(r"(\d{1,18})~(\d{1,18})~([0-9a-f]{16})~([0-9a-f]{16})")
 
 
-class Checked(NamedTuple):
+class CheckedDrafts(NamedTuple):
     """What was found of a request to be publishable: its commits, on one head of the branch."""
 
     head: ObjectId
@@ -71,7 +71,7 @@ class Request(ABC):
         """Whether the caller chose the key, so that the request may be a repetition."""
         self.if_head, self.incarnation, self.grown_from = terms.if_head, terms.incarnation, terms.grown_from
         self.doubt_from = terms.doubt_from
-        self.checked: Checked | None = None
+        self.checked: CheckedDrafts | None = None
         """What checks have agreed to, if the branch has any: nothing else may land."""
 
     @cached_property

@@ -17,7 +17,7 @@ from penstock.kernel.conflict import content_of
 from penstock.kernel.edit import Edit
 from penstock.kernel.format import Applied, Format, Formats, PrepareAgain, Refused
 from penstock.kernel.history import History
-from penstock.kernel.landing import Landing
+from penstock.kernel.landing import LandingNotice
 from penstock.kernel.ledger import find_table
 from penstock.kernel.objects import Objects
 from penstock.kernel.request import NextBatch
@@ -99,7 +99,7 @@ class RestoreRequest(BringRequest):
             raise MergeConflict(edit.conflicts, what="cannot restore")
         if not edit.changed:
             return []
-        self._landing = Landing(self._formats, reference.name)
+        self._landing = LandingNotice(self._formats, reference.name)
         self._landing.add(edit.tables)
         return [edit.draft(self._meta, self.key)]
 

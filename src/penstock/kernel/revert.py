@@ -14,7 +14,7 @@ from penstock.kernel.conflict import compare
 from penstock.kernel.edit import Edit
 from penstock.kernel.format import Format, Formats, PrepareAgain, Refused
 from penstock.kernel.history import History
-from penstock.kernel.landing import Landing
+from penstock.kernel.landing import LandingNotice
 from penstock.kernel.later_commits import LaterCommits
 from penstock.kernel.state import Difference, state_of
 from penstock.model.commits import CommitMeta
@@ -69,7 +69,7 @@ class RevertRequest(BringRequest):
             raise MergeConflict(edit.conflicts, what="cannot revert")
         if not edit.changed:
             return []
-        self._landing = Landing(self._formats, reference.name)
+        self._landing = LandingNotice(self._formats, reference.name)
         self._landing.add(edit.tables)
         return [edit.draft(self._meta, self.key)]
 

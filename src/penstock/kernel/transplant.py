@@ -29,7 +29,7 @@ from penstock.kernel.conflict import content_of
 from penstock.kernel.edit import Edit
 from penstock.kernel.format import Formats, PrepareAgain, Since
 from penstock.kernel.history import History
-from penstock.kernel.landing import Landing
+from penstock.kernel.landing import LandingNotice
 from penstock.kernel.later_commits import LaterCommits
 from penstock.kernel.merge import merge_plainly, plan_merge
 from penstock.kernel.objects import Objects
@@ -49,7 +49,7 @@ class _Repeated(NamedTuple):
     drafts: list[Draft]
     results: dict[Key, MergedKey]
     conflicts: list[Conflict]
-    landing: Landing
+    landing: LandingNotice
 
 
 class _Done(NamedTuple):
@@ -125,7 +125,7 @@ class TransplantRequest(BringRequest):
         landed: dict[bytes, Value | None] = {}
         blobs: dict[ObjectId, bytes] = {}
         below = Overlay(view, landed)
-        repeated = _Repeated([], {}, [], Landing(self._formats, reference.name))
+        repeated = _Repeated([], {}, [], LandingNotice(self._formats, reference.name))
         for one in self._commits:
             commit, done = self._history.commit(one), self._did(one, reference)
             edit = self._edit(objects, below, reference, may_read, blobs)

@@ -60,7 +60,7 @@ class NotSent(Exception):
         """What to raise, if it is not the server's fault."""
 
 
-class Lost(Exception):
+class LostAnswer(Exception):
     """The connection was lost before the whole answer came: the request may have been carried out."""
 
 
@@ -140,10 +140,10 @@ class Connection:
                         body=text if is_error else bytes(line.result),
                     )
             except msgspec.MsgspecError as problem:
-                raise Lost(f"a line of the answer cannot be read: {problem}") from None
+                raise LostAnswer(f"a line of the answer cannot be read: {problem}") from None
             finally:
                 response.close()
-            raise Lost("the answer broke off")
+            raise LostAnswer("the answer broke off")
 
     @property
     def sent_s(self) -> float:
@@ -164,7 +164,7 @@ class Connection:
         except (NewConnectionError, ConnectTimeoutError) as problem:
             raise NotSent(_reason(problem), is_final=not self.has_answered) from None
         except (HTTPError, OSError) as problem:
-            raise Lost(_reason(problem)) from None
+            raise LostAnswer(_reason(problem)) from None
 
     @property
     def _base(self) -> str:

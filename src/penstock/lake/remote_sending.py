@@ -26,10 +26,10 @@ from penstock.lake.answers import Landing
 from penstock.lake.asked import AFTER_DOUBT, asked
 from penstock.lake.call import Ask, Call, Retry, Write, retry_of
 from penstock.lake.read_calls import GetOutcome
-from penstock.lake.remote_connection import Connection, Lost, NotSent, Reply
+from penstock.lake.remote_connection import Connection, LostAnswer, NotSent, Reply
 from penstock.lake.remote_doubt import holds_for_every_try, recover, unknown
 from penstock.lake.remote_request import sound_request
-from penstock.lake.remote_verdict import Done, Refused, Unsettled, judge
+from penstock.lake.remote_verdict import DoneVerdict, RefusedVerdict, Unsettled, judge
 from penstock.wire.requests import Request
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ class Sending:
             self._tries += 1
             heard = self._heard(call, request, progress)
             sent_s, verdict = self._connection.sent_s, judge(heard, call, self._connection.url)
-            if isinstance(verdict, Done):
+            if isinstance(verdict, DoneVerdict):
                 return verdict.answer
-            if isinstance(verdict, Refused):
+            if isinstance(verdict, RefusedVerdict):
                 return self._refused(call, verdict.error, seen)
             if verdict.in_doubt and retry_of(call) is not Retry.READ:
                 is_told = isinstance(heard, Reply) and heard.is_json
@@ -91,13 +91,13 @@ class Sending:
             if not self._wait(verdict.wait_s):
                 raise verdict.error if self._doubt is None else unknown(call, self._doubt)
 
-    def _heard(self, call: Call[Any], request: Request, progress: Progress) -> Reply | Lost | NotSent:
+    def _heard(self, call: Call[Any], request: Request, progress: Progress) -> Reply | LostAnswer | NotSent:
         try:
             if call.is_long:
                 return self._connection.follow(request, self._patience.silence_timeout_s, progress)
             left_s = max(self._deadline_s - time.monotonic(), self._patience.connect_timeout_s)
             return self._connection.exchange(request, min(self._answer_timeout_s, left_s))
-        except (Lost, NotSent) as problem:
+        except (LostAnswer, NotSent) as problem:
             return problem
 
     def _may_repeat(self, call: Call[Any], verdict: Unsettled) -> bool:

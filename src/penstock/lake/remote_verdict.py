@@ -24,7 +24,7 @@ from penstock.errors import (
     UnsupportedFormat,
 )
 from penstock.lake.call import Call, Retry, retry_of
-from penstock.lake.remote_connection import Lost, NotSent, Reply
+from penstock.lake.remote_connection import LostAnswer, NotSent, Reply
 from penstock.wire import json
 from penstock.wire.errors import decode_error, kind_for
 
@@ -32,13 +32,13 @@ _PASSING: Final = (502, 503, 504, *range(520, 530))
 """What things in between say when the server does not answer them as it should."""
 
 
-class Done(msgspec.Struct, frozen=True):
+class DoneVerdict(msgspec.Struct, frozen=True):
     """It was carried out."""
 
     answer: Any
 
 
-class Refused(msgspec.Struct, frozen=True):
+class RefusedVerdict(msgspec.Struct, frozen=True):
     """It was looked at, and not carried out."""
 
     error: PenstockError
@@ -60,15 +60,15 @@ class Unsettled(msgspec.Struct, frozen=True, kw_only=True):
     """How long the server asks to wait."""
 
 
-Verdict: TypeAlias = Done | Refused | Unsettled
+Verdict: TypeAlias = DoneVerdict | RefusedVerdict | Unsettled
 
 
-def judge(heard: Reply | Lost | NotSent, call: Call[Any], url: str) -> Verdict:
+def judge(heard: Reply | LostAnswer | NotSent, call: Call[Any], url: str) -> Verdict:
     """What was heard of the server at an address, after a call was sent to it."""
     if isinstance(heard, NotSent):
         unsent = heard.error or Unavailable(f"cannot connect to {url}: {heard}", url=url)
         return Unsettled(error=unsent, in_doubt=False, again=not heard.is_final)
-    if isinstance(heard, Lost):
+    if isinstance(heard, LostAnswer):
         error = Unavailable(f"the connection to {url} was lost: {heard}", url=url)
         is_long = call.is_long  # starting anew is for the caller to decide
         return Unsettled(error=error, in_doubt=True, again=not is_long)
@@ -80,13 +80,13 @@ def judge(heard: Reply | Lost | NotSent, call: Call[Any], url: str) -> Verdict:
 
 def _of_success(reply: Reply, call: Call[Any], url: str) -> Verdict:
     if call.answer is None and reply.status == HTTPStatus.NO_CONTENT:
-        return Done(None)
+        return DoneVerdict(None)
     if not reply.is_json:
         return Unsettled(error=_foreign(reply, url), in_doubt=True, is_spoilt=True)
     if call.answer is None:
-        return Done(None)
+        return DoneVerdict(None)
     try:
-        return Done(json.read(reply.body, call.answer))
+        return DoneVerdict(json.read(reply.body, call.answer))
     except UnsupportedFormat as problem:
         error = UnsupportedFormat(f"{url} is newer than this Penstock, or none: {problem}", url=url)
         return Unsettled(error=error, in_doubt=True, is_spoilt=True)
@@ -105,7 +105,7 @@ def _of_error(error: PenstockError, reply: Reply, call: Call[Any], url: str) -> 
         return Unsettled(error=error, in_doubt=True, again=again, wait_s=reply.retry_after_s)
     if type(error) is AdministratorError:  # a fault of the server, before or after it was carried out
         return Unsettled(error=error, in_doubt=True, is_spoilt=True)
-    return Refused(_no_such_route(error, call, url) if isinstance(error, RouteNotFound) else error)
+    return RefusedVerdict(_no_such_route(error, call, url) if isinstance(error, RouteNotFound) else error)
 
 
 def _no_such_route(error: RouteNotFound, call: Call[Any], url: str) -> PenstockError:
@@ -132,7 +132,7 @@ def _of_gateway(reply: Reply, call: Call[Any], url: str) -> Verdict:
     if reply.status == Throttled.http_status:
         busy = Throttled(f"{url} takes no more requests for now", url=url)
         return Unsettled(error=busy, in_doubt=False, wait_s=reply.retry_after_s)
-    return Refused(_foreign(reply, url))
+    return RefusedVerdict(_foreign(reply, url))
 
 
 def _foreign(reply: Reply, url: str) -> PenstockError:

@@ -69,11 +69,11 @@ class SweptFolder(Protocol):
     def remove(self, files: Sequence[Judged]) -> None:
         """Delete files, in the order that readers of the format need."""
 
-    def finish(self, tally: Tally) -> None:
+    def finish(self, tally: SweepTally) -> None:
         """Tidy up after the last removal. Not called in a dry run."""
 
 
-class Tally:
+class SweepTally:
     """How many files there are of each fate, how large they are, and the names of some data files that go."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class SweepEngine:
         """Whether files of a fate are removed, or only counted."""
         return not self._dry_run and (fate is Fate.SCRATCH or (fate is Fate.DATA and self._remove_data))
 
-    def answer(self, key: Key, location: str, tally: Tally, problem: str) -> SweptTable:
+    def answer(self, key: Key, location: str, tally: SweepTally, problem: str) -> SweptTable:
         """What became of the files in the folder of a table."""
         return SweptTable(
             key=key,
@@ -137,7 +137,7 @@ class SweepEngine:
             dry_run=self._dry_run,
         )
 
-    def sweep(self, folder: SweptFolder, tally: Tally) -> None:
+    def sweep(self, folder: SweptFolder, tally: SweepTally) -> None:
         """Sweep a folder and count what became of its files; also of those before an error that is raised."""
         folder.begin()
         candidates: list[Judged] = []
@@ -160,7 +160,7 @@ class SweepEngine:
                 self._progress("files", self._listed)
             yield entry
 
-    def _remove(self, folder: SweptFolder, candidates: Sequence[Judged], tally: Tally) -> None:
+    def _remove(self, folder: SweptFolder, candidates: Sequence[Judged], tally: SweepTally) -> None:
         """Look once more at what is referenced, and remove what still may go, as far as that was asked."""
         if not candidates:
             return

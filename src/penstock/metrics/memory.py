@@ -36,7 +36,7 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
     p99: float
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class MetricsSnapshot(msgspec.Struct, frozen=True):
     """All figures at one moment."""
 
     counts: dict[Series, float]
@@ -84,10 +84,10 @@ class Metrics(LabelledMeter):
         self._gauges: dict[Series, float] = {}
         self._histograms: defaultdict[Series, _Histogram] = defaultdict(_Histogram)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> MetricsSnapshot:
         """The figures as they are now."""
         with self._lock:
-            return Snapshot(
+            return MetricsSnapshot(
                 dict(self._counts),
                 dict(self._gauges),
                 {series: found.distribution() for series, found in self._histograms.items()},

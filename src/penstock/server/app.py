@@ -27,15 +27,15 @@ from penstock.metrics.meter import SILENT, Meter
 from penstock.metrics.table import HTTP_OPEN_REQUESTS, HTTP_REFUSALS, HTTP_REQUESTS, HTTP_SECONDS
 from penstock.processes.pool import ProcessPool, never
 from penstock.server.access import Caller, Gate
-from penstock.server.body import Body, ClientGone, Receive, body_size, too_large
+from penstock.server.body import ClientGone, Receive, RequestBody, body_size, too_large
 from penstock.server.clients import send_file
 from penstock.server.handling import STATUS_CLIENT_GONE, Handled, Handling, Note, Received, failed
 from penstock.server.headers import Headers
 from penstock.server.large_bodies import LARGE_BODIES_MAX, LargeBodies
 from penstock.server.limits import Limits
-from penstock.server.logs import Level, Line, Log, masked, now
-from penstock.server.matching import Found, Matching
-from penstock.server.places import Place, Places, address_of
+from penstock.server.logs import Level, Log, LogLineWriter, masked, now
+from penstock.server.matching import MatchedRoute, Matching
+from penstock.server.places import RequestPlace, RequestPlaces, address_of
 from penstock.server.routes import Answer, Api, Route
 from penstock.server.starts import Starts
 from penstock.server.streaming import Send, stream
@@ -79,7 +79,7 @@ class Exchange(msgspec.Struct):
     """Where the connection comes from."""
     share: str = ""
     """Whose places and turns the request uses."""
-    found: Found | None = None
+    found: MatchedRoute | None = None
     request_bytes: int = 0
     is_read: bool = True
     """Whether the whole request has arrived, or soon will have: the connection can be used again."""
@@ -118,7 +118,7 @@ class Application:
         self._gate = gate
         self._threads = Threads(limits.open_requests_max)
         self._vital_threads = Threads(VITAL_MAX)
-        self._places = Places(limits.open_requests_max, limits.caller_requests_max)
+        self._places = RequestPlaces(limits.open_requests_max, limits.caller_requests_max)
         self.turns = Turns(limits.long_reads_max, meter)
         self._large_bodies = LargeBodies()
         self._starts = Starts(self._threads)
@@ -172,7 +172,9 @@ class Application:
             exchange.watch.end()
         self._note(exchange, handled)
 
-    async def _serve(self, exchange: Exchange, found: Found, query: bytes, receive: Receive) -> Handled:
+    async def _serve(
+        self, exchange: Exchange, found: MatchedRoute, query: bytes, receive: Receive
+    ) -> Handled:
         """Read the request and have it handled."""
         route = found.route
         if route.is_instant:
@@ -205,7 +207,7 @@ class Application:
     def _received(
         self,
         exchange: Exchange,
-        found: Found,
+        found: MatchedRoute,
         query: bytes,
         body: bytes,
         caller: Caller | None,
@@ -276,19 +278,19 @@ class Application:
             open_requests_max=most,
         )
 
-    def _take_place(self, route: Route, exchange: Exchange) -> Place:
+    def _take_place(self, route: Route, exchange: Exchange) -> RequestPlace:
         self._require_room(route, exchange)
-        return self._places.take(exchange.share) if not route.is_vital else Place()
+        return self._places.take(exchange.share) if not route.is_vital else RequestPlace()
 
     async def _read(
-        self, exchange: Exchange, found: Found, receive: Receive
-    ) -> tuple[bytes, Caller | None, Place | None]:
+        self, exchange: Exchange, found: MatchedRoute, receive: Receive
+    ) -> tuple[bytes, Caller | None, RequestPlace | None]:
         """The body, and who sent it, with their place, if that had to be known first."""
         size, most = body_size(exchange.headers), self._limits.body_max_bytes
         if most < size < math.inf:
             raise too_large(most)
         exchange.is_read = False
-        body = Body(receive, most, lambda: self._large_bodies.take(exchange.share))
+        body = RequestBody(receive, most, lambda: self._large_bodies.take(exchange.share))
         caller, place = None, None
         if size > BODY_FROM_ANYBODY_MAX_BYTES or not await self._arrives_soon(body):
             if found.route.body is None:
@@ -308,7 +310,7 @@ class Application:
         exchange.request_bytes = body.size_bytes
         return body.whole, caller, place
 
-    async def _arrives_soon(self, body: Body) -> bool:
+    async def _arrives_soon(self, body: RequestBody) -> bool:
         """Whether a body is there at once, whoever sends it."""
         if self._arriving >= ARRIVING_MAX * self._limits.open_requests_max:
             return False
@@ -325,7 +327,7 @@ class Application:
         caller: Caller = await self._in_time(admission, exchange)
         return caller
 
-    async def _rest(self, body: Body) -> None:
+    async def _rest(self, body: RequestBody) -> None:
         limit_s = self._limits.body_timeout_s
         if not await body.arrives_within(limit_s):
             if body.waits_for_place:
@@ -376,7 +378,7 @@ class Application:
         level = _level(status)
         if self._log.wants(level) and not is_quiet:
             self._log.request(
-                Line(
+                LogLineWriter(
                     time=now(),
                     level=level,
                     message="" if level is Level.INFO else handled.message,

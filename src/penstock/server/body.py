@@ -25,7 +25,7 @@ def body_size(headers: Mapping[str, str]) -> float:
     return int(declared) if declared is not None else 0
 
 
-class Body:
+class RequestBody:
     """A body that arrives part by part. A large one waits for a place before the rest of it is read."""
 
     def __init__(

@@ -15,7 +15,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from penstock.errors import Throttled
-from penstock.server.places import Place, address_of
+from penstock.server.places import RequestPlace, address_of
 from penstock.server.sockets import Sockets, refusal
 
 HEAD_MAX_BYTES: Final = 64 * 1024
@@ -31,7 +31,7 @@ REFUSED_MAX_S: Final = 1.0
 _FRAMING: Final = (b"content-length", b"transfer-encoding")
 
 
-class Connection(HttpToolsProtocol):
+class ServerConnection(HttpToolsProtocol):
     """Closes a connection that sends no request, one whose head does not end, or one that is not read.
 
     A head that is too large is answered by 431, one that takes too long by nothing: its sender does not read.
@@ -56,7 +56,7 @@ class Connection(HttpToolsProtocol):
         self._unread_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
-        self._place: Place | None = None
+        self._place: RequestPlace | None = None
         self._refusal = b""
         """What a connection is answered that there is no room for."""
 
@@ -238,6 +238,6 @@ class Connection(HttpToolsProtocol):
             self._timer = None
 
 
-def connection_type(head_timeout_s: float, sockets: Sockets | None = None) -> type[Connection]:
+def connection_type(head_timeout_s: float, sockets: Sockets | None = None) -> type[ServerConnection]:
     """The class of connections with a time limit; uvicorn makes them itself."""
-    return type("Connection", (Connection,), {"head_timeout_s": head_timeout_s, "sockets": sockets})
+    return type("Connection", (ServerConnection,), {"head_timeout_s": head_timeout_s, "sockets": sockets})

@@ -32,7 +32,7 @@ from penstock.server.discretion import Discreet, whole_message
 from penstock.server.headers import Headers
 from penstock.server.limits import Limits
 from penstock.server.logs import Level, Log
-from penstock.server.matching import Found, parameters
+from penstock.server.matching import MatchedRoute, parameters
 from penstock.server.routes import Answer, Api, Ask, Route
 from penstock.server.turns import Pace, ReadAbandoned
 from penstock.server.wording import in_plain_words
@@ -53,7 +53,7 @@ Note: TypeAlias = Callable[[PenstockError], None]
 class Received(NamedTuple):
     """A request that has arrived."""
 
-    found: Found
+    found: MatchedRoute
     query: bytes
     headers: Headers
     body: bytes

@@ -40,7 +40,7 @@ class Level(StrEnum):
     ERROR = "error"
 
 
-class Line(msgspec.Struct, kw_only=True, omit_defaults=True):
+class LogLineWriter(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One line. What does not apply is left out."""
 
     time: str
@@ -76,7 +76,7 @@ class Log:
         """Whether lines of a level are written."""
         return _NUMBERS[level] >= self.level
 
-    def request(self, line: Line) -> None:
+    def request(self, line: LogLineWriter) -> None:
         """The line of a request that was answered."""
         line.path = masked_path(line.path)[:PATH_MAX_CHARS]
         line.message = masked(line.message)
@@ -86,10 +86,12 @@ class Log:
         """Anything else."""
         if self.wants(level):
             trace = "".join(traceback.format_exception(raised)) if raised is not None else ""
-            line = Line(time=now(), level=level, message=masked(message), trace=masked(trace), **fields)
+            line = LogLineWriter(
+                time=now(), level=level, message=masked(message), trace=masked(trace), **fields
+            )
             self._write(line)
 
-    def _write(self, line: Line) -> None:
+    def _write(self, line: LogLineWriter) -> None:
         line.worker = self._worker
         data = _readable(line).encode() if self._for_people else self._encoder.encode(line)
         try:
@@ -161,7 +163,7 @@ def _level(number: int) -> Level:
     return max((level for level in Level if _NUMBERS[level] <= number), key=_NUMBERS.get, default=Level.DEBUG)  # type: ignore[arg-type]
 
 
-def _readable(line: Line) -> str:
+def _readable(line: LogLineWriter) -> str:
     """A line for people: the time of day, then what happened."""
     words = [line.time[11:19]]
     if line.status:

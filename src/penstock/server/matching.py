@@ -23,7 +23,7 @@ _SEVERAL: Final = (
 )
 
 
-class Found(NamedTuple):
+class MatchedRoute(NamedTuple):
     """A route, and the values of its path's parameters."""
 
     api: Api
@@ -43,7 +43,7 @@ class Matching:
         """The API that a path belongs to, and that says what is wrong with a request to it."""
         return self._table(path).api
 
-    def find(self, method: str, path: str) -> Found:
+    def find(self, method: str, path: str) -> MatchedRoute:
         """The route for a method and a raw path, else ``RouteNotFound`` or ``MethodNotAllowed``."""
         table = self._table(path)
         if method == "HEAD":
@@ -79,10 +79,10 @@ class _Table:
             for method in self.methods
         }
 
-    def find(self, method: str, path: str) -> Found | None:
+    def find(self, method: str, path: str) -> MatchedRoute | None:
         alternatives = self._by_method.get(method)
         found = alternatives.find(path) if alternatives is not None else None
-        return Found(self.api, *found) if found is not None else None
+        return MatchedRoute(self.api, *found) if found is not None else None
 
 
 class _Alternatives:

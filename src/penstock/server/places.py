@@ -16,7 +16,7 @@ NETWORK_BITS: Final = 64
 """Of an address of IPv6: what one subscriber is given has at least as many addresses as the rest makes."""
 
 
-class Places:
+class RequestPlaces:
     """So many places, and how many each caller has. Used by the thread of the event loop alone."""
 
     def __init__(self, count_max: int, caller_max: int) -> None:
@@ -38,11 +38,11 @@ class Places:
             return left > 0
         return left > self.count_max // LAST_PART and own < min(self.caller_max, left)
 
-    def take(self, caller: str) -> Place:
+    def take(self, caller: str) -> RequestPlace:
         """One more place for a caller, who may have it."""
         self.taken += 1
         self._by_caller[caller] = self._by_caller.get(caller, 0) + 1
-        return Place(self, caller)
+        return RequestPlace(self, caller)
 
     def give_back(self, caller: str) -> None:
         self.taken -= 1
@@ -59,10 +59,10 @@ class GivenBack(Protocol):
     def give_back(self) -> None: ...
 
 
-class Place:
+class RequestPlace:
     """A place that a caller has until it is given back; without places, one that is not counted."""
 
-    def __init__(self, places: Places | None = None, caller: str = "") -> None:
+    def __init__(self, places: RequestPlaces | None = None, caller: str = "") -> None:
         self._places, self._caller = places, caller
         self._other: GivenBack | None = None
 

@@ -47,7 +47,7 @@ from penstock.server.listening import bind, is_loopback, url_of
 from penstock.server.logs import Level, Log, take_over
 from penstock.server.options import Serving
 from penstock.server.routes import Api
-from penstock.server.settling import Settling
+from penstock.server.settling import TransactionSettler
 from penstock.server.sockets import Sockets
 from penstock.server.sweeping import Sweeping
 from penstock.server.workers import supervise
@@ -240,12 +240,12 @@ class Service:
         )
         self._worker, self._meter = worker, figures.meter
         self._sweeping: Sweeping | None = None
-        self._settling: Settling | None = None
+        self._settling: TransactionSettler | None = None
         if isinstance(catalogue, Embedded) and not catalogue.kernel.store.is_read_only:
             self._sweeping = Sweeping(
                 catalogue, self.log, every_hours=serving.sweep_every_hours, remove_data=serving.sweep_data
             )
-            self._settling = Settling(catalogue, self.log)
+            self._settling = TransactionSettler(catalogue, self.log)
         self._server = _Server(config, self.readiness, lambda: self.application.open_requests == 0)
 
     def run(self, listener: socket.socket, started: Callable[[], None]) -> None:

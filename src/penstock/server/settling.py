@@ -20,7 +20,7 @@ logger = logging.getLogger("penstock")
 EVERY_S: Final = 60.0
 
 
-class Settling:
+class TransactionSettler:
     """Ends transactions that were left, every so many seconds until it is stopped."""
 
     def __init__(self, catalogue: Embedded, log: Log, every_s: float = EVERY_S) -> None:

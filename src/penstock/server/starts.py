@@ -12,7 +12,7 @@ from collections import deque
 from time import monotonic
 from typing import Any, Final
 
-from penstock.server.threads import Ended, Task, Threads, Work
+from penstock.server.threads import Ended, Threads, ThreadTask, Work
 
 AT_ONCE: Final = 4
 """Reads of one caller that begin at the same time."""
@@ -33,7 +33,7 @@ class Starts:
         if line is None:
             line = self._lines[caller] = _Line()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        task = Task(work, future, ended)
+        task = ThreadTask(work, future, ended)
         if len(line.young) < AT_ONCE and not line.waiting:
             self.threads.start(task, _Reader(self, caller, line))
         else:
@@ -65,10 +65,10 @@ class _Line:
 
     def __init__(self) -> None:
         self.young: set[_Reader] = set()
-        self.waiting: deque[Task] = deque()
+        self.waiting: deque[ThreadTask] = deque()
         self.timer: asyncio.TimerHandle | None = None
 
-    def next_task(self) -> Task | None:
+    def next_task(self) -> ThreadTask | None:
         """The read that has waited longest; also called by threads."""
         try:
             task = self.waiting.popleft()
@@ -94,7 +94,7 @@ class _Reader:
         self.began_s, self.is_old = monotonic(), False
         line.young.add(self)
 
-    def next_task(self) -> Task | None:
+    def next_task(self) -> ThreadTask | None:
         """Another read of the caller, in place of one that has ended soon: the event loop would give it to
         another thread, and each time both would have to be woken up."""
         if self.is_old:

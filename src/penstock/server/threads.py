@@ -14,7 +14,7 @@ Work: TypeAlias = Callable[[], Any]
 Ended: TypeAlias = Callable[[], None]
 
 
-class Task(NamedTuple):
+class ThreadTask(NamedTuple):
     """Work for a thread, who waits for it, and what the event loop does when it has ended."""
 
     work: Work
@@ -25,7 +25,7 @@ class Task(NamedTuple):
 class TaskSeries(Protocol):
     """Tasks that one thread does one after the other, without the event loop in between."""
 
-    def next_task(self) -> Task | None:
+    def next_task(self) -> ThreadTask | None:
         """The next one; called by the thread."""
 
     def end(self) -> None:
@@ -43,7 +43,7 @@ class Threads:
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
         self._count = self._busy = 0
-        self._waiting: SimpleQueue[tuple[Task, TaskSeries | None] | None] = SimpleQueue()
+        self._waiting: SimpleQueue[tuple[ThreadTask, TaskSeries | None] | None] = SimpleQueue()
         self._done: deque[_Done] = deque()
         self._lock = Lock()
         self._announced = False
@@ -60,10 +60,10 @@ class Threads:
         The event loop calls ``ended`` when the work has ended, also if nobody waits for its result any more.
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.start(Task(work, future, ended))
+        self.start(ThreadTask(work, future, ended))
         return future
 
-    def start(self, task: Task, series: TaskSeries | None = None) -> None:
+    def start(self, task: ThreadTask, series: TaskSeries | None = None) -> None:
         """Have a task done by the next free thread, and after it those of its series."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
@@ -80,14 +80,14 @@ class Threads:
 
     def _serve(self) -> None:
         while (item := self._waiting.get()) is not None:
-            task: Task | None
+            task: ThreadTask | None
             task, series = item
             del item
             while task is not None:
                 task = self._do(task, series)
             del series
 
-    def _do(self, task: Task, series: TaskSeries | None) -> Task | None:
+    def _do(self, task: ThreadTask, series: TaskSeries | None) -> ThreadTask | None:
         """Do one task, and return the next one of its series."""
         result, error = None, None
         try:
@@ -129,7 +129,7 @@ class Threads:
 class _Done(NamedTuple):
     """A task that was done, and what it came to."""
 
-    task: Task
+    task: ThreadTask
     result: Any
     error: BaseException | None
     is_last: bool

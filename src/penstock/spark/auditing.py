@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import uuid4
 
 from penstock.errors import InvalidRequest
-from penstock.lake.audits.asking import SAMPLE_MAX, Found
+from penstock.lake.audits.asking import SAMPLE_MAX, FoundRows
 from penstock.model.keys import Key
 from penstock.spark.reading import read
 
@@ -43,7 +43,7 @@ _NO_ALIAS: Final = _ENDS | {
 """Words after a table that are not another name for it."""
 
 
-def ask(spark: SparkSession, lake: Lake, snapshot: Snapshot, sql: str) -> Found | None:
+def ask(spark: SparkSession, lake: Lake, snapshot: Snapshot, sql: str) -> FoundRows | None:
     """What a query finds in tables of a commit; ``None`` if nothing.
 
     ``InvalidRequest`` if it cannot be asked.
@@ -67,7 +67,7 @@ def ask(spark: SparkSession, lake: Lake, snapshot: Snapshot, sql: str) -> Found 
     finally:
         for view in views.values():
             spark.catalog.dropTempView(view)
-    return Found.of([row.asDict() for row in rows])
+    return FoundRows.of([row.asDict() for row in rows])
 
 
 class TableName(NamedTuple):

@@ -67,7 +67,7 @@ def elapsed_s() -> float:
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
-class View(NamedTuple):
+class AnnouncementView(NamedTuple):
     """The announcements as they were at some moment after ``taken_s``."""
 
     taken_s: float
@@ -84,36 +84,36 @@ class Announcements:
 
     def __init__(self, bucket: Bucket, wait_s: float) -> None:
         self._bucket, self.wait_s = bucket, wait_s
-        self._view: View | None = None
+        self._view: AnnouncementView | None = None
         self._contents: dict[str, frozenset[str]] = {}
-        self._reading: asyncio.Task[View] | None = None
+        self._reading: asyncio.Task[AnnouncementView] | None = None
 
-    def view(self, age_max_s: float) -> View | None:
+    def view(self, age_max_s: float) -> AnnouncementView | None:
         """The newest view there is, if it is not older than that."""
         if self._view is None or elapsed_s() - self._view.taken_s > age_max_s:
             return None
         return self._view
 
-    async def fresh(self, age_max_s: float) -> View:
+    async def fresh(self, age_max_s: float) -> AnnouncementView:
         """A view that is not older than that, read now if there is none."""
         while (view := self.view(age_max_s)) is None:
             # Whoever comes while a reading is under way takes part in it, if it began late enough.
             await asyncio.shield(self._begin())
         return view
 
-    def _begin(self) -> asyncio.Task[View]:
+    def _begin(self) -> asyncio.Task[AnnouncementView]:
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read())
         return self._reading
 
-    async def anew(self) -> View:
+    async def anew(self) -> AnnouncementView:
         """A view whose reading begins now."""
         begun_s = elapsed_s()
         while (view := self._view) is None or view.taken_s < begun_s:
             await asyncio.shield(self._begin())
         return view
 
-    async def _read(self) -> View:
+    async def _read(self) -> AnnouncementView:
         taken_s = elapsed_s()
         found = {entry.key: entry.modified_us async for entry in self._bucket.list(FOLDER)}
         contents = await asyncio.gather(*map(self._content, found))
@@ -121,7 +121,7 @@ class Announcements:
         here = {key: keys for key, keys in zip(found, contents, strict=True) if keys is not None}
         self._contents = here
         times_us = {key: found[key] for key in here}
-        self._view = View(taken_s, frozenset().union(*here.values()), times_us, here)
+        self._view = AnnouncementView(taken_s, frozenset().union(*here.values()), times_us, here)
         return self._view
 
     async def _content(self, key: str) -> frozenset[str] | None:
@@ -136,7 +136,7 @@ class Announcements:
         except msgspec.MsgspecError:
             raise Damaged(f"{key} in {self._bucket.url} cannot be read", key=key) from None
 
-    async def wait_until_free(self, keys: Collection[str], longest_s: float) -> View:
+    async def wait_until_free(self, keys: Collection[str], longest_s: float) -> AnnouncementView:
         """Until none of the keys is announced; ``Unavailable`` if that takes too long."""
         deadline_s = elapsed_s() + longest_s
         while True:
@@ -154,7 +154,7 @@ class Announcements:
                 )
             await asyncio.sleep(min(PAUSE_MAX_S, self.wait_s / 8))
 
-    async def were_early(self, view: View, keys: Collection[str]) -> bool:
+    async def were_early(self, view: AnnouncementView, keys: Collection[str]) -> bool:
         """Whether writes that were answered, of keys that the view holds, were surely done before any
         sweeper takes its second look."""
         now_us = await self._storage_time_us()
@@ -178,7 +178,7 @@ class Announcements:
             raise Unavailable(f"{self._bucket.url} does not show what was just written", key=probe)
         return found.modified_us
 
-    async def _drop_void(self, view: View, now_us: int) -> bool:
+    async def _drop_void(self, view: AnnouncementView, now_us: int) -> bool:
         """Remove announcements that somebody left behind; whether there were any."""
         limit_us = now_us - int(VOID_WAITS * self.wait_s * 1e6) - self._bucket.resolution_us
         void = [key for key, made_us in view.announcements.items() if made_us < limit_us]

@@ -46,7 +46,7 @@ from penstock.stores.dynamodb_items import (
     transactions,
     written_by,
 )
-from penstock.stores.dynamodb_wire import Table
+from penstock.stores.dynamodb_wire import DynamoTable
 from penstock.stores.port import Advanced, Row, Store, Stored, Turn
 
 SCHEMA_VERSION: Final = 1
@@ -59,7 +59,7 @@ class DynamoStore(Store):
     """
 
     def __init__(self, url: str, *, create: bool = True, clock: Clock = now_us) -> None:
-        self._table = Table(url)
+        self._table = DynamoTable(url)
         self.url = self._table.url
         self._clock = clock
         try:

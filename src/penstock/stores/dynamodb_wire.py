@@ -75,7 +75,7 @@ T = TypeVar("T")
 P = TypeVar("P")
 
 
-class Refused(NamedTuple):
+class ConditionRefused(NamedTuple):
     """A transaction that was not carried out, because of conditions: which, and the items found instead."""
 
     found: dict[int, Item]
@@ -83,7 +83,7 @@ class Refused(NamedTuple):
     """Whether it was made before without an answer."""
 
 
-class Table:
+class DynamoTable:
     """A table, and the ways to ask it for something. Many threads may use it at once."""
 
     def __init__(self, url: str) -> None:
@@ -126,7 +126,7 @@ class Table:
             else:
                 tries.wait("it leaves requests undone")
 
-    def transact(self, actions: Sequence[Action], token: str | None = None) -> Refused | None:
+    def transact(self, actions: Sequence[Action], token: str | None = None) -> ConditionRefused | None:
         """Carry out a transaction; ``Refused`` if one of its conditions does not hold.
 
         Raises ``OutcomeUnknown`` if it may have been carried out, ``Unavailable`` if it surely was not.
@@ -143,7 +143,7 @@ class Table:
             except _PROBLEMS as problem:
                 refused = _conditions(problem)
                 if refused:
-                    return Refused(refused, tries.in_doubt)
+                    return ConditionRefused(refused, tries.in_doubt)
                 tries.again(problem, changes=True)
             else:
                 return None

@@ -45,7 +45,7 @@ from penstock.errors import (
 from penstock.model.clock import Clock, now_us
 from penstock.model.decoders import json_decoder, msgpack_decoder
 from penstock.model.encoding import ObjectId
-from penstock.storage.announcements import Announcements, View, elapsed_s
+from penstock.storage.announcements import Announcements, AnnouncementView, elapsed_s
 from penstock.storage.buckets import Bucket, Condition, Content, Entry, Loop, Refused, Tag, Unanswered
 from penstock.storage.conditions import keeps_conditions, race
 from penstock.storage.local import LocalBucket
@@ -487,7 +487,7 @@ class _Writing:
         )
 
     async def _write_once(
-        self, objects: dict[ObjectId, bytes], mark: str | None, view: View
+        self, objects: dict[ObjectId, bytes], mark: str | None, view: AnnouncementView
     ) -> dict[ObjectId, bytes]:
         """Write all at the same time; give those that do not count, because a sweep may not have seen it."""
         stamp = secrets.token_bytes(16)
@@ -630,7 +630,7 @@ class _Writing:
             raise self._unknown(name, "the lake was closed meanwhile") from None
         raise self._unknown(name, "it does not answer")
 
-    def _is_mark_old(self, view: View) -> bool:
+    def _is_mark_old(self, view: AnnouncementView) -> bool:
         """Whether a new mark waited for its row for so long that it may be taken for one left behind.
 
         Sooner than that nobody can have deleted it, and who announces it later looks at the row later.

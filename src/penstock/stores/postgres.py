@@ -47,7 +47,7 @@ from penstock.stores.postgres_sql import (
     integer,
     integer_array,
 )
-from penstock.stores.postgres_wire import Lost, Place, Pool, Refused, Result, Session
+from penstock.stores.postgres_wire import ConnectionLost, Place, Pool, Result, Session, StatementRefused
 
 CREATE_TIMEOUT_S: Final = 20.0
 
@@ -95,7 +95,7 @@ class PostgresStore(Store):
             session, _ = self._start(BEGIN())
             try:
                 self._migrate(session, version)
-            except (Refused, Lost) as problem:
+            except (StatementRefused, ConnectionLost) as problem:
                 if problem.state not in _MET_ANOTHER or time.monotonic() > deadline:
                     raise self._explain(problem) from problem
             finally:
@@ -199,7 +199,7 @@ class PostgresStore(Store):
         with self._explained():
             try:
                 return self._start_once(steps)
-            except Lost:
+            except ConnectionLost:
                 self._pool.drop_idle()  # they will have been lost with it
                 return self._start_once(steps)
 
@@ -217,10 +217,10 @@ class PostgresStore(Store):
         """Turn the server's errors into ours."""
         try:
             yield
-        except (Refused, Lost) as problem:
+        except (StatementRefused, ConnectionLost) as problem:
             raise self._explain(problem) from problem
 
-    def _explain(self, problem: Refused | Lost) -> PenstockError:
+    def _explain(self, problem: StatementRefused | ConnectionLost) -> PenstockError:
         state = problem.state
         if state in ("42501", "25006") or state.startswith("28"):
             return Denied(f"{self.url} refuses: {problem}")
@@ -332,13 +332,13 @@ class _PostgresTurn(Turn):
             raise Unavailable(f"{store.url} closed the connection before anything was sent")
         try:
             results = self._session.run(*steps, *replacing, COMMIT())
-        except Refused as refused:
+        except StatementRefused as refused:
             if refused.state in _UNKNOWN:
                 raise self._doubt(refused) from refused
             if refused.state != _IS_THERE:
                 raise store._explain(refused) from refused
             return Advanced(False, self._present(new))
-        except Lost as lost:
+        except ConnectionLost as lost:
             raise self._doubt(lost) from lost
         if results[-1].tag != b"COMMIT":
             raise Unavailable(f"{store.url} rolled the transaction back")
@@ -357,7 +357,7 @@ class _PostgresTurn(Turn):
             _, found = self._session.run(ROLLBACK(), self._store._sql.present(bytes_array(list(ids))))
         return frozenset(one for (one,) in found.rows)
 
-    def _doubt(self, problem: Refused | Lost) -> OutcomeUnknown:
+    def _doubt(self, problem: StatementRefused | ConnectionLost) -> OutcomeUnknown:
         return OutcomeUnknown(f"{self._store.url} was lost while committing: {problem}")
 
 

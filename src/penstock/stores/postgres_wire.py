@@ -76,7 +76,7 @@ class Result(NamedTuple):
     tag: bytes
 
 
-class Refused(Exception):
+class StatementRefused(Exception):
     """The server refused a statement, and skipped those that were sent with it."""
 
     def __init__(self, state: str, message: str) -> None:
@@ -84,7 +84,7 @@ class Refused(Exception):
         self.state = state
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection was lost before all answers came."""
 
     state = ""
@@ -174,7 +174,7 @@ class Session:
     def run(self, *steps: Step) -> list[Result]:
         """The results, one a statement. ``Refused`` if the server refused one, ``Lost`` if it is away."""
         if not self.is_usable:
-            raise Lost("the connection was lost before")
+            raise ConnectionLost("the connection was lost before")
         self._owes_answers = True
         results: list[Result] = []
         try:
@@ -182,7 +182,7 @@ class Session:
             self._wire.exit_pipeline_mode()
         except psycopg.Error as problem:
             if len(results) < len(steps):
-                raise Lost(_one_line(str(problem))) from None
+                raise ConnectionLost(_one_line(str(problem))) from None
             return results  # everything was answered, and then it was lost
         self._owes_answers = False
         if refused is not None:
@@ -208,7 +208,7 @@ class Session:
                 wire.consume_input()
         return asked
 
-    def _receive(self, asked: list[_Prepared | None], results: list[Result]) -> Refused | None:
+    def _receive(self, asked: list[_Prepared | None], results: list[Result]) -> StatementRefused | None:
         """Collect the results up to the end of the answer, and the first refusal if there is one."""
         wire, refused, position = self._wire, None, 0
         while True:
@@ -254,7 +254,7 @@ class Session:
     def leave(self) -> None:
         """End what transaction there is, so that somebody else can go on here; else close."""
         if self.is_usable and self._wire.transaction_status != pq.TransactionStatus.IDLE:
-            with suppress(Refused, Lost):
+            with suppress(StatementRefused, ConnectionLost):
                 self.run(ROLLBACK())
         if not self.is_usable:
             self.close()
@@ -368,7 +368,7 @@ class _Slots:
                 self._free += 1
 
 
-def _refusal(result: PGresult) -> Refused:
+def _refusal(result: PGresult) -> StatementRefused:
     """What the server said; ``OperationalError`` if it went away with that."""
     field = pq.DiagnosticField
     severity, state, message = (
@@ -377,7 +377,7 @@ def _refusal(result: PGresult) -> Refused:
     )
     if severity != "ERROR":
         raise psycopg.OperationalError(message or _one_line(result.get_error_message()))
-    return Refused(state, message)
+    return StatementRefused(state, message)
 
 
 def _one_line(text: str) -> str:

@@ -18,7 +18,7 @@ from penstock.testing.client import value_of
 from penstock.testing.recorder import Values
 
 
-class Link(msgspec.Struct, frozen=True, kw_only=True):
+class ChainLink(msgspec.Struct, frozen=True, kw_only=True):
     """A commit in the chain of a branch."""
 
     commit: str
@@ -44,7 +44,7 @@ class BranchChain(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a lake says about a branch."""
 
     head: str
-    links: tuple[Link, ...]
+    links: tuple[ChainLink, ...]
     log: tuple[ChainLog, ...]
 
 
@@ -65,9 +65,9 @@ def read_chain(
     return BranchChain(head=reference.id, links=tuple(links[::-1]), log=tuple(log[::-1]))
 
 
-def read_commits(kernel: Kernel, branch: str = "main") -> list[Link]:
+def read_commits(kernel: Kernel, branch: str = "main") -> list[ChainLink]:
     """The commits of a branch that can be read, without their changes: those after a damage, if any."""
-    links: list[Link] = []
+    links: list[ChainLink] = []
     with suppress(PenstockError):
         for one, commit in kernel.walk(kernel.references.get(branch).head):
             kernel.state(one)
@@ -75,8 +75,8 @@ def read_commits(kernel: Kernel, branch: str = "main") -> list[Link]:
     return links[::-1]
 
 
-def _link(one: ObjectId, commit: CommitObject, changes: Values) -> Link:
-    return Link(
+def _link(one: ObjectId, commit: CommitObject, changes: Values) -> ChainLink:
+    return ChainLink(
         commit=one.hex(),
         parent=commit.parent.hex(),
         depth=commit.depth,

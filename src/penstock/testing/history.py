@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from math import inf
 
 from penstock.model.encoding import NO_COMMIT
-from penstock.testing.chain import BranchChain, Link
+from penstock.testing.chain import BranchChain, ChainLink
 from penstock.testing.reads import check_reads
 from penstock.testing.recorder import Answer, Attempt, Event, ReadDone, Values, attempts
 from penstock.testing.violations import (
@@ -62,9 +62,9 @@ class HistoryChecker:
         found += check_reads(self.reads, self._by_key, chain.links)
         return found
 
-    def check_presence(self, links: list[Link]) -> Iterator[Violation]:
+    def check_presence(self, links: list[ChainLink]) -> Iterator[Violation]:
         """Acknowledged: once. Refused: never. Unknown: at most once. Not asked for: never."""
-        commits: dict[str, list[Link]] = defaultdict(list)
+        commits: dict[str, list[ChainLink]] = defaultdict(list)
         for link in links:
             commits[link.key].append(link)
             if link.key not in self._by_key:
@@ -85,7 +85,7 @@ class HistoryChecker:
                     key=key, client=refusal.call.client, commit=there[0].commit, why=refusal.why
                 )
 
-    def _check_contents(self, links: Iterable[Link], since_depth: int) -> Iterator[Violation]:
+    def _check_contents(self, links: Iterable[ChainLink], since_depth: int) -> Iterator[Violation]:
         """Every commit holds exactly what was asked, on top of exactly what its writer saw."""
         state: Values = {}
         for link in links:
@@ -110,7 +110,7 @@ class HistoryChecker:
                         found=repr(before.get(table)),
                     )
 
-    def _check_order(self, links: list[Link]) -> Iterator[Violation]:
+    def _check_order(self, links: list[ChainLink]) -> Iterator[Violation]:
         """What was acknowledged before another request was made comes before it."""
         earliest, whose = inf, ""
         for link in reversed(links):
@@ -145,7 +145,7 @@ def _final_refusal(made: list[Attempt]) -> Attempt | None:
     return None
 
 
-def _differences(attempt: Attempt, link: Link, after: Values) -> dict[str, tuple[str, str]]:
+def _differences(attempt: Attempt, link: ChainLink, after: Values) -> dict[str, tuple[str, str]]:
     """Per key what was asked and what is there, where that differs."""
     asked = attempt.call.writes
     wrong = {
@@ -159,7 +159,7 @@ def _differences(attempt: Attempt, link: Link, after: Values) -> dict[str, tuple
     return wrong
 
 
-def _torn(attempt: Attempt, link: Link, after: Values) -> TornCommit:
+def _torn(attempt: Attempt, link: ChainLink, after: Values) -> TornCommit:
     table, (asked, found) = next(iter(_differences(attempt, link, after).items()))
     return TornCommit(key=link.key, commit=link.commit, table=table, asked=asked, found=found)
 

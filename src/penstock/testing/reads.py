@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from itertools import accumulate
 
 from penstock.model.encoding import NO_COMMIT
-from penstock.testing.chain import Link
+from penstock.testing.chain import ChainLink
 from penstock.testing.recorder import Answer, Attempt, ReadDone
 from penstock.testing.violations import StaleRead
 
@@ -18,7 +18,7 @@ Spans = list[tuple[int, int]]
 
 
 def check_reads(
-    reads: Sequence[ReadDone], made: Mapping[str, list[Attempt]], links: Sequence[Link]
+    reads: Sequence[ReadDone], made: Mapping[str, list[Attempt]], links: Sequence[ChainLink]
 ) -> Iterator[StaleRead]:
     """A read that began after a commit was acknowledged sees it; one that ended before a commit was asked for
     does not; and one that began after another had ended sees no less than that one did."""
@@ -49,7 +49,7 @@ def _stale(read: ReadDone, why: str) -> StaleRead:
 class _Held:
     """What the branch held when."""
 
-    def __init__(self, links: Sequence[Link]) -> None:
+    def __init__(self, links: Sequence[ChainLink]) -> None:
         self._count = len(links)
         self._positions = {link.commit: number for number, link in enumerate(links, 1)} | {NO_COMMIT.hex(): 0}
         self._since: dict[str, list[tuple[int, str | None]]] = defaultdict(lambda: [(0, None)])
@@ -89,7 +89,7 @@ def _meet(left: Spans, right: Spans) -> Spans:
 class _Visible:
     """How much of the branch must, and may, have been seen at a time."""
 
-    def __init__(self, links: Sequence[Link], made: Mapping[str, list[Attempt]]) -> None:
+    def __init__(self, links: Sequence[ChainLink], made: Mapping[str, list[Attempt]]) -> None:
         self._count = len(links)
         acknowledged: list[tuple[int, int]] = []
         asked: list[tuple[int, int]] = []

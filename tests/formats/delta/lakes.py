@@ -22,7 +22,7 @@ from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
 from penstock.formats.delta.ownership.handover import Handover
-from penstock.formats.delta.ownership.owner import DeltaOwner, RatifiedTable
+from penstock.formats.delta.ownership.owner import DeltaOwner, OwnerRatifiedTable
 from penstock.formats.delta.ownership.recovery import Recovery
 from penstock.formats.delta.ownership.status import Overview
 from penstock.formats.delta.protocol.actions import Add, write_commit
@@ -94,7 +94,7 @@ class DeltaLake:
     def has(self, key: str) -> bool:
         return self.tables.content(self.tables.head(), Key.parse(key)) is not None
 
-    def append(self, key: str, *adds: Add, branch: str = "main", **more: Any) -> RatifiedTable:
+    def append(self, key: str, *adds: Add, branch: str = "main", **more: Any) -> OwnerRatifiedTable:
         (table,) = self.owner.commit(branch, [appended(key, *adds, **more)]).tables
         return table
 

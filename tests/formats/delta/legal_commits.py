@@ -22,7 +22,7 @@ from penstock.formats.delta.protocol.actions import (
     Values,
     decode_path,
 )
-from penstock.formats.delta.protocol.lint import State
+from penstock.formats.delta.protocol.lint import LintState
 
 TYPES = {
     "n": "integer",
@@ -59,7 +59,7 @@ _NAMES = st.text("abz09-_.%é =+", min_size=1, max_size=8).filter(lambda name: n
 class Case(msgspec.Struct, frozen=True):
     """A table and a commit that is legal on top of it."""
 
-    before: State
+    before: LintState
     actions: tuple[Action, ...]
 
     @property
@@ -103,11 +103,11 @@ def encoded(name: str) -> str:
     return "".join(f"%{ord(char):02X}" if char in "% =+" else char for char in name)
 
 
-def lookup(live: Mapping[str, str | None]) -> State:
+def lookup(live: Mapping[str, str | None]) -> LintState:
     def found(paths: Collection[str]) -> Mapping[str, str | None]:
         return {path: live[path] for path in paths if path in live}
 
-    return State(live=found)
+    return LintState(live=found)
 
 
 @st.composite
@@ -152,7 +152,7 @@ def cases(draw: st.DrawFn, *, rich: bool = False) -> Case:
     live = {decode_path(path): None for path in plain} | {
         decode_path(path): vector(1).unique_id for path in vectored
     }
-    before = State(
+    before = LintState(
         version=7,
         protocol=protocol_of(),
         metadata=metadata_of(partitions),

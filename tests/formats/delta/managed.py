@@ -27,7 +27,7 @@ from penstock.formats.delta.protocol.actions import (
     parse_commit,
     write_commit,
 )
-from penstock.formats.delta.protocol.transaction import Partitions, Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.batch import Outcome
 from penstock.kernel.conflict import content_of
@@ -129,7 +129,7 @@ class Owner:
         uuid: UUID | None = None,
         version: int | None = None,
         read_version: int | None = None,
-        reads: Reads | None = None,
+        reads: DeltaReads | None = None,
         replaces: tuple[Partitions, ...] | None = None,
         has_new_files: bool = False,
     ) -> int:
@@ -140,7 +140,7 @@ class Owner:
         given = actions if isinstance(actions, bytes | FileBody) else write_commit(actions)
         now = self.content(key, branch) if has_new_files else None
         if now is not None:
-            reads = reads or Reads()
+            reads = reads or DeltaReads()
             read_version = line_of(now).latest if read_version is None else read_version
         intent = Commit(
             actions=given,

@@ -15,7 +15,7 @@ import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict
 from penstock.formats.delta.branch_log.line import Terms
-from penstock.formats.delta.branch_log.net import Step
+from penstock.formats.delta.branch_log.net import NetStep
 from penstock.formats.delta.branch_log.seen import _changed
 from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.lake.calls import Looked
@@ -260,8 +260,8 @@ def test_what_lands_between_the_look_and_the_turn_is_looked_at(
 
 
 def test_a_file_that_is_told_anew_is_not_one_that_came() -> None:
-    def step(version: int, *actions: Action) -> Step:
-        return Step(version, actions, Terms())
+    def step(version: int, *actions: Action) -> NetStep:
+        return NetStep(version, actions, Terms())
 
     calm = [msgspec.structs.replace(one, data_change=False) for one in (remove("a"), add("b"))]
     steps = [step(1, add("a")), step(2, *calm), step(3, add("c")), step(4, remove("c")), step(5, remove("b"))]

@@ -17,7 +17,7 @@ from penstock.formats.delta.branch_log.commits import Commits, told_terms
 from penstock.formats.delta.branch_log.line import Terms
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, DeletionVector, FileKey, Remove
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.protocol.transaction import Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.kernel.format import PrepareAgain, Table
 from penstock.model.nessie import DeltaTable
 from penstock.stores.memory import MemoryStore
@@ -138,12 +138,14 @@ def test_terms_are_those_held_and_of_a_forgotten_version_what_it_says_of_itself(
     owner.commit([add("a", "1")])
     owner.commit([CommitInfo({"operation": "DELETE"}), remove("a", "1")])
     owner.commit([add("b", "1")], replaces=())
-    owner.commit([add("c", "1")], read_version=3, reads=Reads(whole_table=True), replaces=(days("1", "2"),))
+    owner.commit(
+        [add("c", "1")], read_version=3, reads=DeltaReads(whole_table=True), replaces=(days("1", "2"),)
+    )
     table, location = owner.table(), content.location
     for commits in (owner.commits, fresh(owner)):
         held = [commits.terms(table, location, v, owner.line().at(v, owner.read)) for v in (1, 2, 3, 4)]
-        whole, part = Terms(Reads(), ()), Terms(Reads(whole_table=True), (days("1", "2"),))
-        assert held == [Terms(Reads()), Terms(), whole, part]
+        whole, part = Terms(DeltaReads(), ()), Terms(DeltaReads(whole_table=True), (days("1", "2"),))
+        assert held == [Terms(DeltaReads()), Terms(), whole, part]
         owner.published()
         assert [commits.terms(table, location, version, None) for version in (1, 2, 3, 4)] == held
 

@@ -21,7 +21,7 @@ from penstock.formats.delta.branch_log.composing import (
 )
 from penstock.formats.delta.branch_log.line import Line, Read, Terms, held_of
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_commit, write_commit
-from penstock.formats.delta.protocol.transaction import Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.kernel.format import PrepareAgain, Table
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import Blob, decode_object
@@ -107,7 +107,7 @@ def test_each_branch_has_a_folder_of_its_own_and_a_new_branch_of_the_same_name_a
 
 
 def test_few_bytes_are_held_by_the_kernel_and_remembered(owner: Owner) -> None:
-    terms = Terms(Reads(files=frozenset({"a"})))
+    terms = Terms(DeltaReads(files=frozenset({"a"})))
     one = composed(owner, SMALL, terms=terms)
     held = held_of(one.entry, reading(one))
     assert (held.terms, held.head) == (terms, one.data)
@@ -167,20 +167,20 @@ MANY = tuple(f"{number}" for number in range(TERMS_MAX_BYTES))
 @pytest.mark.parametrize(
     "terms",
     [
-        Terms(Reads(files=frozenset(MANY), applications=frozenset({"a"}))),
-        Terms(Reads(partitions=(days(*MANY),)), changes_data=False),
-        Terms(Reads(), (days(*MANY),)),
+        Terms(DeltaReads(files=frozenset(MANY), applications=frozenset({"a"}))),
+        Terms(DeltaReads(partitions=(days(*MANY),)), changes_data=False),
+        Terms(DeltaReads(), (days(*MANY),)),
     ],
     ids=["files", "partitions", "replaced"],
 )
 def test_whoever_read_too_much_to_be_held_has_read_the_whole_table(owner: Owner, terms: Terms) -> None:
     one = composed(owner, SMALL, terms=terms)
-    expected = Terms(Reads(whole_table=True), changes_data=terms.changes_data)
+    expected = Terms(DeltaReads(whole_table=True), changes_data=terms.changes_data)
     assert held_of(one.entry, reading(one)).terms == expected
 
 
 def test_a_few_hundred_files_are_held_as_they_were_read(owner: Owner) -> None:
-    terms = Terms(Reads(files=frozenset(MANY[:500]), applications=frozenset({"a"})))
+    terms = Terms(DeltaReads(files=frozenset(MANY[:500]), applications=frozenset({"a"})))
     one = composed(owner, SMALL, terms=terms)
     assert held_of(one.entry, reading(one)).terms == terms
 

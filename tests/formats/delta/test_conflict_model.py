@@ -15,9 +15,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Metadata, Protocol, Remove
-from penstock.formats.delta.protocol.conflicts import Conflict, Rebased, check_winner, rebase
-from penstock.formats.delta.protocol.isolation import Isolation
-from penstock.formats.delta.protocol.transaction import Partitions, Reads, Transaction, Winner
+from penstock.formats.delta.protocol.conflicts import DeltaConflict, Rebased, check_winner, rebase
+from penstock.formats.delta.protocol.isolation import DeltaIsolation
+from penstock.formats.delta.protocol.transaction import DeltaReads, DeltaTransaction, Partitions, Winner
 from tests.chance import examples
 from tests.formats.delta.legal_commits import schema_string
 
@@ -58,17 +58,17 @@ class Program(msgspec.Struct, frozen=True):
         removes = (_remove(path, files[path]) for path in sorted(gone))
         return (blind, *adds, *removes)
 
-    def transaction(self, files: Files, isolation: Isolation) -> Transaction:
+    def transaction(self, files: Files, isolation: DeltaIsolation) -> DeltaTransaction:
         seen = frozenset(path for path, partition in files.items() if partition in self.looks_in)
         looked = (Partitions({"p": tuple(sorted(self.looks_in))}),) if self.looks_in else ()
-        reads = Reads(partitions=looked, files=seen if self.lists_files else None)
-        return Transaction(
+        reads = DeltaReads(partitions=looked, files=seen if self.lists_files else None)
+        return DeltaTransaction(
             read_version=0,
             protocol=PROTOCOL,
             metadata=METADATA,
             isolation=isolation,
             actions=self.run(files),
-            reads=Reads(whole_table=True) if self.claims_all else reads,
+            reads=DeltaReads(whole_table=True) if self.claims_all else reads,
         )
 
 
@@ -120,7 +120,9 @@ many = settings(max_examples=examples(250), derandomize=True, deadline=None)
 def test_serializable_refuses_exactly_those_who_would_have_done_something_else(
     files: Files, first: Program, second: Program
 ) -> None:
-    outcome = check_winner(Winner(1, first.run(files)), second.transaction(files, Isolation.SERIALIZABLE))
+    outcome = check_winner(
+        Winner(1, first.run(files)), second.transaction(files, DeltaIsolation.SERIALIZABLE)
+    )
     landed = after(files, first.run(files))
     same = second.run(landed) == second.run(files)
     event(f"same: {same}")
@@ -134,9 +136,9 @@ def test_serializable_refuses_exactly_those_who_would_have_done_something_else(
 def test_write_serializable_accepts_only_what_some_order_gives(
     files: Files, first: Program, second: Program
 ) -> None:
-    transaction = second.transaction(files, Isolation.WRITE_SERIALIZABLE)
+    transaction = second.transaction(files, DeltaIsolation.WRITE_SERIALIZABLE)
     outcome = check_winner(Winner(1, first.run(files)), transaction)
-    if isinstance(outcome, Conflict):
+    if isinstance(outcome, DeltaConflict):
         event("refused")
         return
     landed = after(files, first.run(files))
@@ -158,7 +160,7 @@ def test_what_is_accepted_over_several_winners_equals_the_serial_order(
         named = msgspec.structs.replace(program, name=f"w{version}")
         winners.append(Winner(version, named.run(landed)))
         landed = after(landed, winners[-1].actions)
-    outcome = rebase(winners, second.transaction(files, Isolation.SERIALIZABLE))
+    outcome = rebase(winners, second.transaction(files, DeltaIsolation.SERIALIZABLE))
     if isinstance(outcome, Rebased):
         event("accepted")
         assert second.run(landed) == second.run(files)
@@ -166,9 +168,11 @@ def test_what_is_accepted_over_several_winners_equals_the_serial_order(
 
 
 @many
-@given(TABLES, programs("w"), st.lists(st.sampled_from(PARTITIONS), max_size=2), st.sampled_from(Isolation))
+@given(
+    TABLES, programs("w"), st.lists(st.sampled_from(PARTITIONS), max_size=2), st.sampled_from(DeltaIsolation)
+)
 def test_a_blind_append_never_conflicts_with_changes_of_data(
-    files: Files, first: Program, adds_to: list[str], isolation: Isolation
+    files: Files, first: Program, adds_to: list[str], isolation: DeltaIsolation
 ) -> None:
     blind = Program("t", frozenset(), 0, frozenset(), tuple(adds_to), True, False)
     outcome = check_winner(Winner(1, first.run(files)), blind.transaction(files, isolation))

@@ -21,14 +21,14 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.conflicts import (
     HARMLESS_PROPERTIES,
-    Conflict,
-    ConflictKind,
+    DeltaConflict,
+    DeltaConflictKind,
     Rebased,
     check_winner,
     rebase,
 )
-from penstock.formats.delta.protocol.isolation import Isolation, isolation_for, table_isolation
-from penstock.formats.delta.protocol.transaction import Partitions, Reads, Transaction, Winner
+from penstock.formats.delta.protocol.isolation import DeltaIsolation, isolation_for, table_isolation
+from penstock.formats.delta.protocol.transaction import DeltaReads, DeltaTransaction, Partitions, Winner
 from tests.formats.delta.legal_commits import schema_string, vector
 
 METADATA = Metadata(
@@ -68,9 +68,11 @@ def partitions(*values: str | None) -> tuple[Partitions, ...]:
 
 
 def mine(
-    *actions: Action, reads: Reads = Reads(), isolation: Isolation = Isolation.SERIALIZABLE
-) -> Transaction:
-    return Transaction(
+    *actions: Action,
+    reads: DeltaReads = DeltaReads(),
+    isolation: DeltaIsolation = DeltaIsolation.SERIALIZABLE,
+) -> DeltaTransaction:
+    return DeltaTransaction(
         read_version=10,
         protocol=protocol(*FEATURES),
         metadata=METADATA,
@@ -84,24 +86,28 @@ def won(*actions: Action, version: int = 11) -> Winner:
     return Winner(version, actions)
 
 
-LEVELS = EVERY = (Isolation.SERIALIZABLE, Isolation.WRITE_SERIALIZABLE, Isolation.SNAPSHOT)
-STRICT = (Isolation.SERIALIZABLE,)
-WRITES = (Isolation.SERIALIZABLE, Isolation.WRITE_SERIALIZABLE)
+LEVELS = EVERY = (DeltaIsolation.SERIALIZABLE, DeltaIsolation.WRITE_SERIALIZABLE, DeltaIsolation.SNAPSHOT)
+STRICT = (DeltaIsolation.SERIALIZABLE,)
+WRITES = (DeltaIsolation.SERIALIZABLE, DeltaIsolation.WRITE_SERIALIZABLE)
 NEVER = ()
 
-P, M, T = ConflictKind.PROTOCOL_CHANGED, ConflictKind.METADATA_CHANGED, ConflictKind.CONCURRENT_TRANSACTION
-A, DR = ConflictKind.CONCURRENT_APPEND, ConflictKind.CONCURRENT_DELETE_READ
-DD = ConflictKind.CONCURRENT_DELETE_DELETE
+P, M, T = (
+    DeltaConflictKind.PROTOCOL_CHANGED,
+    DeltaConflictKind.METADATA_CHANGED,
+    DeltaConflictKind.CONCURRENT_TRANSACTION,
+)
+A, DR = DeltaConflictKind.CONCURRENT_APPEND, DeltaConflictKind.CONCURRENT_DELETE_READ
+DD = DeltaConflictKind.CONCURRENT_DELETE_DELETE
 
-EVERYTHING = Reads(whole_table=True)
-SOME_OF_1 = Reads(partitions=partitions("1"), files=frozenset({"a"}))
-ALL_OF_1 = Reads(partitions=partitions("1"))
-ALL_OF_2 = Reads(partitions=partitions("2"))
-APP_A = Reads(applications=frozenset({"a"}))
+EVERYTHING = DeltaReads(whole_table=True)
+SOME_OF_1 = DeltaReads(partitions=partitions("1"), files=frozenset({"a"}))
+ALL_OF_1 = DeltaReads(partitions=partitions("1"))
+ALL_OF_2 = DeltaReads(partitions=partitions("2"))
+APP_A = DeltaReads(applications=frozenset({"a"}))
 
 APPEND, DELETE, NOTE = mine(add("x")), mine(remove("a")), mine(configured(note="2"))
 READ_ALL = mine(add("x"), reads=EVERYTHING)
-SCANNED = mine(add("x"), reads=Reads(partitions=(Partitions(),)))
+SCANNED = mine(add("x"), reads=DeltaReads(partitions=(Partitions(),)))
 READ_A = mine(add("x"), reads=SOME_OF_1)
 READ_1 = mine(add("x"), reads=ALL_OF_1)
 READ_2 = mine(add("x"), reads=ALL_OF_2)
@@ -137,9 +143,9 @@ class Row(msgspec.Struct, frozen=True):
     rule: int
     words: str
     winner: tuple[Action, ...]
-    transaction: Transaction
-    kind: ConflictKind
-    levels: tuple[Isolation, ...]
+    transaction: DeltaTransaction
+    kind: DeltaConflictKind
+    levels: tuple[DeltaIsolation, ...]
     by: int | None = None
     """The rule that the conflict names, where it is another."""
 
@@ -218,13 +224,13 @@ CONFLICTS = [row for row in MATRIX if row.levels]
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("row", MATRIX, ids=str)
-def test_a_rule_under_an_isolation_level(row: Row, level: Isolation) -> None:
+def test_a_rule_under_an_isolation_level(row: Row, level: DeltaIsolation) -> None:
     outcome = check_winner(won(*row.winner), msgspec.structs.replace(row.transaction, isolation=level))
     if level not in row.levels:
         assert isinstance(outcome, Rebased), outcome
         assert outcome.onto == 11
     else:
-        assert isinstance(outcome, Conflict)
+        assert isinstance(outcome, DeltaConflict)
         assert (outcome.kind, outcome.rule) == (row.kind, row.by or row.rule)
         assert (outcome.winner, outcome.read_version) == (11, 10)
 
@@ -236,7 +242,7 @@ def test_each_rule_has_a_row() -> None:
 def test_a_deletion_vector_that_was_written_meanwhile_is_a_delete_of_the_file() -> None:
     deleted = (remove("a"), msgspec.structs.replace(add("a"), deletion_vector=vector(1)))
     for transaction in (mine(reads=SOME_OF_1), mine(remove("a"))):
-        assert isinstance(check_winner(won(*deleted), transaction), Conflict)
+        assert isinstance(check_winner(won(*deleted), transaction), DeltaConflict)
     assert isinstance(check_winner(won(*deleted), mine(remove("b"))), Rebased)
 
 
@@ -259,22 +265,22 @@ def test_partition_values_meet_by_what_they_stand_for_and_in_doubt(
     column: str, written: str | None, read: str | None, clash: bool
 ) -> None:
     new = msgspec.structs.replace(add("new"), partition_values={column: written})
-    reads = Reads(partitions=(Partitions({column: (read,)}),))
-    assert isinstance(check_winner(won(CHANGING, new), mine(reads=reads)), Conflict) is clash
+    reads = DeltaReads(partitions=(Partitions({column: (read,)}),))
+    assert isinstance(check_winner(won(CHANGING, new), mine(reads=reads)), DeltaConflict) is clash
 
 
 def test_a_predicate_over_two_columns_is_met_by_both() -> None:
-    both = Reads(partitions=(Partitions({"p": ("1", "2"), "q": ("x",)}),))
+    both = DeltaReads(partitions=(Partitions({"p": ("1", "2"), "q": ("x",)}),))
     for p, q, clash in (("1", "x", True), ("2", "x", True), ("1", "y", False), ("3", "x", False)):
         new = msgspec.structs.replace(add("new"), partition_values={"p": p, "q": q})
         table = metadata(schema_string=schema_string({"p": "integer", "q": "string"}))
         transaction = msgspec.structs.replace(mine(reads=both), metadata=table)
-        assert isinstance(check_winner(won(CHANGING, new), transaction), Conflict) is clash
+        assert isinstance(check_winner(won(CHANGING, new), transaction), DeltaConflict) is clash
 
 
 def test_a_conflict_names_both_commits_the_files_and_the_way_out() -> None:
     winner = won(CHANGING, *(add(f"f{n}", str(n % 2)) for n in range(5)), version=12)
-    conflict = check_winner(winner, mine(reads=Reads(partitions=partitions("0", "1"))))
+    conflict = check_winner(winner, mine(reads=DeltaReads(partitions=partitions("0", "1"))))
     assert str(conflict) == (
         "version 12 (MERGE) added f0, f1, f2 and 2 more in p=0, p=1, which this transaction would have read;"
         " this transaction read version 10; read version 12 or a later one and repeat the work (rule 10)"
@@ -293,11 +299,11 @@ def test_a_batch_that_is_in_the_table_already_is_told_as_repeated() -> None:
     winner = won(Txn(app_id="a", version=5))
     for version, repeated in ((4, True), (5, True), (6, False)):
         conflict = check_winner(winner, mine(Txn(app_id="a", version=version)))
-        assert isinstance(conflict, Conflict)
+        assert isinstance(conflict, DeltaConflict)
         assert conflict.repeated is repeated
         assert ("nothing is left to do" in str(conflict)) is repeated
     halves = check_winner(winner, mine(Txn(app_id="a", version=5), Txn(app_id="b", version=1)))
-    assert isinstance(halves, Conflict)
+    assert isinstance(halves, DeltaConflict)
     assert not halves.repeated
 
 
@@ -328,7 +334,7 @@ def test_a_rebase_over_several_winners_adopts_what_they_changed_and_stops_at_the
     # The second winner gives back the first one's metadata: it does not change what the transaction knows.
     again = [won(enabled, version=11), won(enabled, version=12), won(remove("a"), version=13)]
     conflict = rebase([*again, won(configured(note="1"), version=14)], mine(remove("a")))
-    assert isinstance(conflict, Conflict)
+    assert isinstance(conflict, DeltaConflict)
     assert (conflict.winner, conflict.kind) == (13, DD)
 
 
@@ -341,7 +347,7 @@ def test_every_harmless_property_may_be_set_but_not_unset() -> None:
         assert isinstance(check_winner(won(configured(**{name: "1"})), mine(add("x"))), Rebased)
         had = msgspec.structs.replace(mine(add("x")), metadata=configured(**{name: "1"}))
         assert isinstance(check_winner(won(configured(**{name: "2"})), had), Rebased)
-        assert isinstance(check_winner(won(METADATA), had), Conflict)
+        assert isinstance(check_winner(won(METADATA), had), DeltaConflict)
 
 
 def test_a_table_that_tracks_rows_is_not_rebased() -> None:
@@ -353,7 +359,7 @@ def test_a_table_that_tracks_rows_is_not_rebased() -> None:
 def test_a_blind_append_reads_nothing_and_removes_nothing() -> None:
     assert mine(BLIND, add("x")).is_blind_append
     assert not mine(add("x"), remove("a")).is_blind_append
-    for reads in (EVERYTHING, SOME_OF_1, Reads(files=frozenset({"a"}))):
+    for reads in (EVERYTHING, SOME_OF_1, DeltaReads(files=frozenset({"a"}))):
         assert not mine(add("x"), reads=reads).is_blind_append
 
 
@@ -363,12 +369,12 @@ def test_a_blind_append_reads_nothing_and_removes_nothing() -> None:
 @pytest.mark.parametrize(
     ("actions", "operation_changes_data", "serializable", "write_serializable"),
     [
-        ((BLIND, add("x")), True, Isolation.SERIALIZABLE, Isolation.WRITE_SERIALIZABLE),
-        ((BLIND, add("x")), False, Isolation.SERIALIZABLE, Isolation.WRITE_SERIALIZABLE),
-        ((add("x", data_change=False),), False, Isolation.SNAPSHOT, Isolation.SNAPSHOT),
-        ((add("x", data_change=False),), True, Isolation.SNAPSHOT, Isolation.WRITE_SERIALIZABLE),
+        ((BLIND, add("x")), True, DeltaIsolation.SERIALIZABLE, DeltaIsolation.WRITE_SERIALIZABLE),
+        ((BLIND, add("x")), False, DeltaIsolation.SERIALIZABLE, DeltaIsolation.WRITE_SERIALIZABLE),
+        ((add("x", data_change=False),), False, DeltaIsolation.SNAPSHOT, DeltaIsolation.SNAPSHOT),
+        ((add("x", data_change=False),), True, DeltaIsolation.SNAPSHOT, DeltaIsolation.WRITE_SERIALIZABLE),
         ((remove("x", data_change=False), remove("y")), False, *LEVELS[:2]),
-        ((), False, Isolation.SNAPSHOT, Isolation.SNAPSHOT),
+        ((), False, DeltaIsolation.SNAPSHOT, DeltaIsolation.SNAPSHOT),
         ((configured(note="1"),), False, *LEVELS[:2]),
         ((Txn(app_id="a", version=1),), False, *LEVELS[:2]),
         ((protocol(*FEATURES),), False, *LEVELS[:2]),
@@ -377,18 +383,18 @@ def test_a_blind_append_reads_nothing_and_removes_nothing() -> None:
 def test_only_work_that_changes_nothing_gets_by_with_its_snapshot(
     actions: tuple[Action, ...],
     operation_changes_data: bool,
-    serializable: Isolation,
-    write_serializable: Isolation,
+    serializable: DeltaIsolation,
+    write_serializable: DeltaIsolation,
 ) -> None:
-    wanted = (serializable, write_serializable, Isolation.SNAPSHOT)
+    wanted = (serializable, write_serializable, DeltaIsolation.SNAPSHOT)
     for level, expected in zip(LEVELS, wanted, strict=True):
         assert isolation_for(level, actions, operation_changes_data=operation_changes_data) is expected
 
 
 def test_a_table_asks_for_its_level_by_a_property() -> None:
-    assert table_isolation(None) is Isolation.WRITE_SERIALIZABLE
-    assert table_isolation(METADATA) is Isolation.WRITE_SERIALIZABLE
-    for level in Isolation:
+    assert table_isolation(None) is DeltaIsolation.WRITE_SERIALIZABLE
+    assert table_isolation(METADATA) is DeltaIsolation.WRITE_SERIALIZABLE
+    for level in DeltaIsolation:
         assert table_isolation(configured(**{"delta.isolationLevel": level.value.lower()})) is level
     with pytest.raises(InvalidContent, match="Serializable"):
         table_isolation(configured(**{"delta.isolationLevel": "chaos"}))

@@ -14,7 +14,7 @@ from penstock.formats.delta.protocol.actions import (
     Protocol,
     Txn,
 )
-from penstock.formats.delta.protocol.deeds import Files, deed, some
+from penstock.formats.delta.protocol.deeds import FileCounts, deed, some
 from tests.formats.delta.managed import SCHEMA, add, remove
 
 METADATA = Metadata(id="1", schema_string=SCHEMA, partition_columns=())
@@ -67,7 +67,7 @@ def test_a_commit_is_told_by_what_came_and_went(told: str) -> None:
     ],
 )
 def test_files_that_came_and_went_again_are_not_counted(commits: list[list[Action]], told: str) -> None:
-    assert str(Files.of(commits)) == told
+    assert str(FileCounts.of(commits)) == told
 
 
 def test_many_names_are_cut_short() -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from penstock.formats.delta.protocol.names import LOG
-from penstock.formats.delta.publishing.leftovers import Needs, is_needed, judge
+from penstock.formats.delta.publishing.leftovers import DeltaNeeds, is_needed, judge
 from penstock.storage.buckets import Entry, Tag
 from penstock.storage.fates import Fate, Judged
 
@@ -80,8 +80,8 @@ OF_OTHERS = [
 ]
 
 
-def needs(named: Collection[str] = (), beside: Collection[str] = (), published: int = -1) -> Needs:
-    return Needs(named=named, beside=beside, published=published, data_us=DATA_US, scratch_us=SCRATCH_US)
+def needs(named: Collection[str] = (), beside: Collection[str] = (), published: int = -1) -> DeltaNeeds:
+    return DeltaNeeds(named=named, beside=beside, published=published, data_us=DATA_US, scratch_us=SCRATCH_US)
 
 
 def entry(name: str, modified_us: int = OLD_US) -> Entry:

@@ -26,9 +26,9 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.lint import (
     WHOLE_COMMIT,
+    LintRules,
+    LintState,
     Problem,
-    Rules,
-    State,
     check_bytes,
     check_commit,
 )
@@ -101,16 +101,16 @@ def test_an_empty_commit_is_told() -> None:
 
 
 def test_the_first_commit_needs_a_protocol_and_metadata() -> None:
-    reasons = [one.reason for one in check_commit([(1, Txn(app_id="a", version=1))], State())]
+    reasons = [one.reason for one in check_commit([(1, Txn(app_id="a", version=1))], LintState())]
     assert reasons == [
         "the first commit of a table needs a 'metaData'",
         "the first commit of a table needs a 'protocol'",
     ]
     first: list[Action] = [CommitInfo({"inCommitTimestamp": 1}), protocol_of(), metadata_of(("n",))]
-    assert check_commit(numbered(*first), State()) == ()
+    assert check_commit(numbered(*first), LintState()) == ()
 
 
-TABLE = State(version=7, protocol=protocol_of(), metadata=metadata_of(("n",)), timestamp_ms=PREVIOUS_MS)
+TABLE = LintState(version=7, protocol=protocol_of(), metadata=metadata_of(("n",)), timestamp_ms=PREVIOUS_MS)
 
 
 def untimed(*partitions: str, **properties: str) -> Metadata:
@@ -185,7 +185,7 @@ def test_a_property_without_its_feature_is_told(properties: dict[str, str], feat
 def test_handing_a_table_back_may_drop_managed_commits_and_nothing_else() -> None:
     names = [name for name in FEATURES if name != "managedCommits"]
     metadata = untimed("n", **{"delta.enableInCommitTimestamps": "true"})
-    back = Rules(droppable=frozenset({"managedCommits"}))
+    back = LintRules(droppable=frozenset({"managedCommits"}))
     actions: list[Action] = [CommitInfo({"inCommitTimestamp": PREVIOUS_MS + 1}), protocol_of(names), metadata]
     assert check_commit(numbered(*actions), TABLE, back) == ()
     assert [one.line for one in check_commit(numbered(*actions), TABLE)] == [2]
@@ -221,7 +221,7 @@ def test_partition_columns_are_plain_columns_of_the_schema(partitions: tuple[str
     )
     metadata = Metadata(id="x", schema_string=schema, partition_columns=partitions)
     first: list[Action] = [Protocol(min_reader_version=1, min_writer_version=2), metadata]
-    (problem,) = check_commit(numbered(*first), State())
+    (problem,) = check_commit(numbered(*first), LintState())
     assert problem.line == 2
     assert words in problem.reason
 
@@ -229,9 +229,9 @@ def test_partition_columns_are_plain_columns_of_the_schema(partitions: tuple[str
 def test_absolute_paths_are_taken_where_they_are_allowed_but_lead_nowhere_else() -> None:
     table = msgspec.structs.replace(TABLE, metadata=untimed(), protocol=protocol_of(("appendOnly",)))
     add = Add(path="s3://b/x/y", partition_values={}, size=1, modification_time=1, data_change=True)
-    assert check_commit([(1, add)], table, Rules(absolute_paths=True)) == ()
+    assert check_commit([(1, add)], table, LintRules(absolute_paths=True)) == ()
     strayed = msgspec.structs.replace(add, path="s3://b/x/../y")
-    assert len(check_commit([(1, strayed)], table, Rules(absolute_paths=True))) == 1
+    assert len(check_commit([(1, strayed)], table, LintRules(absolute_paths=True))) == 1
 
 
 def test_a_file_that_is_there_can_be_removed_whatever_its_address() -> None:
@@ -264,7 +264,7 @@ def test_no_bytes_make_the_check_itself_fail(data: bytes) -> None:
 
 def test_every_commit_of_a_table_that_deltalake_wrote_is_legal(tmp_path: Path) -> None:
     _written_by_deltalake(str(tmp_path))
-    before, live, count = State(), dict[str, str | None](), 0
+    before, live, count = LintState(), dict[str, str | None](), 0
     for version, file in enumerate(sorted((tmp_path / "_delta_log").glob("*.json"))):
         data = file.read_bytes()
         assert check_bytes(data, before) == (), data
@@ -279,7 +279,7 @@ def test_every_commit_of_a_table_that_deltalake_wrote_is_legal(tmp_path: Path) -
                     del live[line.action.key.path]
                 case Add():
                     live[line.action.key.path] = line.action.key.vector
-        before = State(version=version, protocol=protocol, metadata=metadata, live=lookup(live).live)
+        before = LintState(version=version, protocol=protocol, metadata=metadata, live=lookup(live).live)
         count += 1
     assert count == 9
     assert len(live) == 9

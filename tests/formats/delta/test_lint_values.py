@@ -23,9 +23,9 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.lint import (
     AHEAD_MAX_MS,
     PROBLEMS_MAX,
+    LintRules,
+    LintState,
     Problem,
-    Rules,
-    State,
     check_bytes,
     check_commit,
 )
@@ -35,14 +35,14 @@ from penstock.formats.delta.protocol.paths import PATH_MAX, path_fault
 from penstock.formats.rows.schema import DEPTH_MAX, parse_schema
 from tests.formats.delta.legal_commits import PREVIOUS_MS, metadata_of, numbered, protocol_of
 
-TABLE = State(version=7, protocol=protocol_of(), metadata=metadata_of(("n",)), timestamp_ms=PREVIOUS_MS)
+TABLE = LintState(version=7, protocol=protocol_of(), metadata=metadata_of(("n",)), timestamp_ms=PREVIOUS_MS)
 INFO: dict[str, Any] = {"inCommitTimestamp": PREVIOUS_MS + 1}
 ADD = {"path": "a", "partitionValues": {"n": "1"}, "size": 1, "modificationTime": 1, "dataChange": True}
 VECTOR = {"storageType": "u", "pathOrInlineDv": "x" * 20, "sizeInBytes": 1, "cardinality": 1}
 STATS = '{"numRecords":1}'
 
 
-def told(*lines: Any, before: State = TABLE, info: dict[str, Any] = INFO) -> list[str]:
+def told(*lines: Any, before: LintState = TABLE, info: dict[str, Any] = INFO) -> list[str]:
     data = "\n".join(json.dumps(one) for one in ({"commitInfo": info}, *lines)).encode()
     return [one.reason for one in check_bytes(data, before)]
 
@@ -128,7 +128,7 @@ def test_other_fields_of_a_commit_info_are_free() -> None:
 @pytest.mark.parametrize("previous_ms", [PREVIOUS_MS, PREVIOUS_MS + 5 * AHEAD_MAX_MS])
 def test_a_time_from_far_ahead_is_refused_unless_the_table_is_there_already(previous_ms: int) -> None:
     before = msgspec.structs.replace(TABLE, timestamp_ms=previous_ms)
-    rules = Rules(now_ms=PREVIOUS_MS)
+    rules = LintRules(now_ms=PREVIOUS_MS)
     latest = previous_ms + AHEAD_MAX_MS
 
     def check(time_ms: int) -> tuple[Problem, ...]:
@@ -198,7 +198,7 @@ def test_a_schema_that_readers_do_not_understand_is_refused(name: str) -> None:
         Protocol(min_reader_version=1, min_writer_version=2),
         Metadata(id="x", schema_string=text, partition_columns=()),
     ]
-    (problem,) = check_commit(numbered(*first), State())
+    (problem,) = check_commit(numbered(*first), LintState())
     assert words in problem.reason
     assert len(problem.reason) < 500
 
@@ -212,8 +212,8 @@ def test_a_schema_as_deep_as_may_be_is_taken() -> None:
 def test_a_table_may_begin_without_columns_but_holds_no_file_then_and_never_loses_all() -> None:
     protocol = Protocol(min_reader_version=1, min_writer_version=2)
     empty = Metadata(id="x", schema_string=schema(), partition_columns=())
-    assert check_commit(numbered(protocol, empty), State()) == ()
-    begun = State(version=0, protocol=protocol, metadata=empty)
+    assert check_commit(numbered(protocol, empty), LintState()) == ()
+    begun = LintState(version=0, protocol=protocol, metadata=empty)
     add = Add(path="a", partition_values={}, size=1, modification_time=1, data_change=True)
     (problem,) = check_commit(numbered(add), begun)
     assert "no columns yet" in problem.reason

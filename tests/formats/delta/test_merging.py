@@ -13,7 +13,7 @@ from deltalake import DeltaTable as ForeignTable
 from penstock.errors import MergeConflict
 from penstock.formats.delta.branch_log.line import Terms, held_of, line_of
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, Remove, Txn
-from penstock.formats.delta.protocol.transaction import Partitions, Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.format import Refused
 from penstock.model.commits import CommitMeta
@@ -27,7 +27,7 @@ from tests.formats.delta.managed import KEY, Owner, add, remove
 
 FORCE = MergeOptions({Key.parse(KEY): KeyMerge(mode=MergeMode.FORCE)})
 META = CommitMeta(message="merge")
-ALL = Reads(whole_table=True)
+ALL = DeltaReads(whole_table=True)
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_a_branch_that_is_merged_again_and_again_brings_only_what_is_new(owner: 
     owner.commit([add("m1")])
     merge(owner, "dev", "main")
     owner.commit(
-        [remove("d1"), add("d2")], branch="dev", read_version=2, reads=Reads(files=frozenset({"d1"}))
+        [remove("d1"), add("d2")], branch="dev", read_version=2, reads=DeltaReads(files=frozenset({"d1"}))
     )
     merge(owner, "dev", "main")
     assert owner.paths() == {"base", "m1", "d2"}
@@ -232,7 +232,7 @@ def test_an_old_branch_that_only_appended_merges_however_much_came_meanwhile(own
 
 def test_both_sides_removed_the_same_file_and_that_is_a_conflict(owner: Owner) -> None:
     branched(owner)
-    reads = Reads(files=frozenset({"base"}))
+    reads = DeltaReads(files=frozenset({"base"}))
     owner.commit([remove("base"), add("d1")], branch="dev", read_version=1, reads=reads)
     owner.commit([remove("base"), add("m1")], read_version=1, reads=reads)
     before = owner.content()
@@ -607,4 +607,4 @@ def test_what_a_merge_rests_on_is_kept_for_the_next_one(owner: Owner) -> None:
     merge(owner, "dev", "main")
     entry = owner.line().at(2, owner.read)
     assert entry is not None
-    assert held_of(entry, owner.read).terms == Terms(Reads(), replaces=())
+    assert held_of(entry, owner.read).terms == Terms(DeltaReads(), replaces=())

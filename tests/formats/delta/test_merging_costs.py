@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.formats.delta.protocol.transaction import Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.model.commits import CommitMeta
 from penstock.model.keys import Key
 from penstock.model.nessie import IcebergTable
@@ -64,7 +64,7 @@ def append(owner: Owner, branch: str) -> None:
 
 
 def delete(owner: Owner, branch: str) -> None:
-    reads = Reads(files=frozenset({"some"}))
+    reads = DeltaReads(files=frozenset({"some"}))
     owner.commit([remove("some", "tue"), add("rest", "tue")], branch=branch, reads=reads, has_new_files=True)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.errors import MergeConflict
 from penstock.formats.delta.branch_log.line import Tip
 from penstock.formats.delta.protocol.actions import Action, Add, Remove
-from penstock.formats.delta.protocol.transaction import Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId
 from penstock.stores.memory import MemoryStore
@@ -93,7 +93,7 @@ class Life:
                 [remove(victim, data_change=changes), *actions],
                 branch=branch,
                 read_version=self.owner.line(branch=branch).latest,
-                reads=Reads(files=frozenset({victim})),
+                reads=DeltaReads(files=frozenset({victim})),
             )
             live = (live - {victim}) | frozenset(added)
         self.live[branch] = live

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import MergeConflict, Throttled
 from penstock.formats.delta.protocol.actions import Action, CommitInfo, write_commit
-from penstock.formats.delta.protocol.transaction import Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.kernel.bring import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId
@@ -81,7 +81,7 @@ def test_a_table_is_emptied_although_its_files_were_compacted_meanwhile(owner: O
     owner.branch("dev")
     owner.commit([], branch="dev", replaces=())
     compacted: list[Action] = [remove("base", data_change=False), add("all", data_change=False)]
-    owner.commit(compacted, read_version=1, reads=Reads(files=frozenset({"base"})))
+    owner.commit(compacted, read_version=1, reads=DeltaReads(files=frozenset({"base"})))
     merge(owner, "dev")
     assert owner.paths() == published(owner) == set()
 
@@ -115,7 +115,7 @@ def test_a_replacement_is_known_after_it_was_merged_as_part_of_a_sum(
     owner.commit([add("d1")], branch="dev", replaces=())
     owner.kernel.transplant([head(owner, "dev")], "rel", META)
     compacted: list[Action] = [remove("d1", data_change=False), add("all", data_change=False)]
-    owner.commit(compacted, branch="dev", read_version=2, reads=Reads(files=frozenset({"d1"})))
+    owner.commit(compacted, branch="dev", read_version=2, reads=DeltaReads(files=frozenset({"d1"})))
     merge(owner, "dev")
     if is_published:
         owner.published()
@@ -201,7 +201,7 @@ def test_a_file_that_was_brought_and_compacted_does_not_come_back_however_much_c
     owner.commit([add("d1")], branch="dev")
     owner.kernel.transplant([head(owner, "dev")], "main", META)
     compacted: list[Action] = [remove("d1", data_change=False), add("all", data_change=False)]
-    owner.commit(compacted, read_version=2, reads=Reads(files=frozenset({"d1"})))
+    owner.commit(compacted, read_version=2, reads=DeltaReads(files=frozenset({"d1"})))
     more = {f"m{number}" for number in range(260)}
     for name in sorted(more):
         owner.commit([add(name)])

@@ -12,7 +12,7 @@ import pytest
 from penstock.errors import MergeConflict
 from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.protocol.actions import Add, Remove
-from penstock.formats.delta.protocol.transaction import Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.kernel.bring import MergeOptions
 from penstock.kernel.format import Applied, Since, Table
 from penstock.kernel.kernel import Kernel
@@ -25,7 +25,7 @@ from penstock.storage.places import Place, Places
 from penstock.stores.memory import MemoryStore
 from tests.formats.delta.managed import KEY, Owner, add, remove
 
-ALL = Reads(whole_table=True)
+ALL = DeltaReads(whole_table=True)
 FORCE = MergeOptions({Key.parse(KEY): KeyMerge(mode=MergeMode.FORCE)})
 
 
@@ -137,7 +137,7 @@ def somebody(owner: Racing, store: MemoryStore, tmp_path: Path) -> Iterator[Owne
 
 
 def rewrite(owner: Owner, branch: str = "dev") -> None:
-    reads = Reads(files=frozenset({"base"}))
+    reads = DeltaReads(files=frozenset({"base"}))
     owner.commit([remove("base"), add("d1")], branch=branch, read_version=1, reads=reads)
 
 
@@ -166,7 +166,7 @@ def test_a_commit_whose_bytes_are_in_storage_alone_sends_the_merge_round_once(
     owner: Racing, somebody: Owner
 ) -> None:
     rewrite(owner)
-    owner.format.between.append(lambda: somebody.commit([add("m1")], version=2, reads=Reads()))
+    owner.format.between.append(lambda: somebody.commit([add("m1")], version=2, reads=DeltaReads()))
     owner.merge("dev", "main")
     assert owner.format.prepared == 2
     assert owner.paths() == {"other", "d1", "m1"}
@@ -221,7 +221,7 @@ def test_commits_transplanted_together_see_each_other_at_their_turn(owner: Racin
     rewrite(owner)
     commits.append(owner.head("dev"))
     owner.commit(
-        [remove("d1"), add("d2")], branch="dev", read_version=2, reads=Reads(files=frozenset({"d1"}))
+        [remove("d1"), add("d2")], branch="dev", read_version=2, reads=DeltaReads(files=frozenset({"d1"}))
     )
     commits.append(owner.head("dev"))
     owner.format.between.append(lambda: somebody.commit([add("m1")]))
@@ -297,7 +297,7 @@ def test_a_revert_is_refused_if_its_file_is_rewritten_just_before_its_turn(
     def compact() -> None:
         version = somebody.line().latest
         actions: list[Add | Remove] = [remove("m1", data_change=False), add("m2", data_change=False)]
-        somebody.commit(actions, read_version=version, reads=Reads(files=frozenset({"m1"})))
+        somebody.commit(actions, read_version=version, reads=DeltaReads(files=frozenset({"m1"})))
 
     owner.format.between = [compact]
     with pytest.raises(MergeConflict, match="wrote rows of m1 into m2"):

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.log.checkpoint_writing import write_checkpoint
-from penstock.formats.delta.log.named import LogRead, NamedFiles, read_log
+from penstock.formats.delta.log.named import DeltaNamedFiles, LogRead, read_log
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Action, Cdc, DeletionVector, FileKey, write_commit
 from penstock.formats.delta.protocol.names import LOG, CommitName
@@ -19,8 +19,8 @@ from tests.formats.delta.rows import VECTOR_ID, z85
 VECTOR_FILE = f"deletion_vector_{VECTOR_ID}.bin"
 
 
-def named_by(*actions: Action) -> NamedFiles:
-    found = NamedFiles()
+def named_by(*actions: Action) -> DeltaNamedFiles:
+    found = DeltaNamedFiles()
     found.take_commit("table", "commit", write_commit(actions))
     return found
 
@@ -35,12 +35,12 @@ def first(*actions: Action) -> tuple[Action, ...]:
     return (protocol(), metadata(), *actions)
 
 
-def read(table: Table) -> tuple[LogRead, NamedFiles]:
-    named = NamedFiles()
+def read(table: Table) -> tuple[LogRead, DeltaNamedFiles]:
+    named = DeltaNamedFiles()
     return read_log(table.place, named), named
 
 
-def which(named: NamedFiles, names: Iterable[str]) -> list[str]:
+def which(named: DeltaNamedFiles, names: Iterable[str]) -> list[str]:
     return [name for name in names if name in named]
 
 
@@ -90,7 +90,7 @@ def test_the_file_of_a_deletion_vector_is_named(one: DeletionVector, name: str, 
 
 
 def test_a_vector_whose_name_ends_like_an_offset_is_named_in_both_readings() -> None:
-    found = NamedFiles()
+    found = DeltaNamedFiles()
     found.take_key(FileKey("part-1.parquet", "p/orders/vectors@1"))
     assert which(found, ["vectors@1", "vectors"]) == ["vectors@1", "vectors"]
 
@@ -151,7 +151,7 @@ def test_where_there_is_no_log_nothing_is_covered(table: Table) -> None:
 
 def test_a_name_takes_few_bytes() -> None:
     count = 10_000
-    named = NamedFiles()
+    named = DeltaNamedFiles()
     tracemalloc.start()
     for number in range(count):
         named.take_key(FileKey(f"day=2026-11-01/part-{number:05}-{VECTOR_ID}-c000.snappy.parquet"))

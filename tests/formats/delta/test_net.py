@@ -11,24 +11,24 @@ from hypothesis import strategies as st
 
 from penstock.formats.delta.branch_log.difference import union
 from penstock.formats.delta.branch_log.line import Terms
-from penstock.formats.delta.branch_log.net import Net, Step, fold, fold_all, told_by
+from penstock.formats.delta.branch_log.net import Net, NetStep, fold, fold_all, told_by
 from penstock.formats.delta.branch_log.news import but_replacements_of, news
 from penstock.formats.delta.branch_log.replacements import Replacement
 from penstock.formats.delta.branch_log.shifts import files_before
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, DomainMetadata, Remove, Txn
-from penstock.formats.delta.protocol.transaction import Partitions, Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
 from tests.formats.delta.logs import protocol
 from tests.formats.delta.managed import SCHEMA, add, remove
 from tests.formats.delta.rows import inline_vector, vector_data
 
-BLIND = Terms(Reads())
-ALL = Terms(Reads(whole_table=True))
-ANEW = Terms(Reads(), ())
+BLIND = Terms(DeltaReads())
+ALL = Terms(DeltaReads(whole_table=True))
+ANEW = Terms(DeltaReads(), ())
 
 
-def steps(*commits: list[Action], terms: Terms = BLIND, may_repeat_files: bool = False) -> list[Step]:
+def steps(*commits: list[Action], terms: Terms = BLIND, may_repeat_files: bool = False) -> list[NetStep]:
     return [
-        Step(number, tuple(actions), terms, may_repeat_files=may_repeat_files)
+        NetStep(number, tuple(actions), terms, may_repeat_files=may_repeat_files)
         for number, actions in enumerate(commits, 1)
     ]
 
@@ -147,70 +147,74 @@ def test_commits_that_all_have_files_of_the_change_feed_become_one() -> None:
 # --- what they rest on --------------------------------------------------------------------------------------
 
 
-def reading(*reads: Reads) -> Reads:
-    return fold_all([Step(1, (), Terms(one)) for one in reads], SCHEMA).terms.reads
+def reading(*reads: DeltaReads) -> DeltaReads:
+    return fold_all([NetStep(1, (), Terms(one)) for one in reads], SCHEMA).terms.reads
 
 
 def test_what_was_read_adds_up() -> None:
     day = Partitions({"day": ("mon",)})
-    assert reading(Reads(), Reads()) == Reads()
-    assert reading(Reads(files=frozenset("a")), Reads(files=frozenset("b"))) == Reads(files=frozenset("ab"))
-    assert reading(Reads(applications=frozenset("a")), Reads(whole_table=True)) == Reads(
+    assert reading(DeltaReads(), DeltaReads()) == DeltaReads()
+    assert reading(DeltaReads(files=frozenset("a")), DeltaReads(files=frozenset("b"))) == DeltaReads(
+        files=frozenset("ab")
+    )
+    assert reading(DeltaReads(applications=frozenset("a")), DeltaReads(whole_table=True)) == DeltaReads(
         whole_table=True, applications=frozenset("a")
     )
-    in_a_day = Reads(partitions=(day,), files=frozenset("a"))
-    assert reading(in_a_day, Reads(partitions=(day,))) == Reads(partitions=(day,))
+    in_a_day = DeltaReads(partitions=(day,), files=frozenset("a"))
+    assert reading(in_a_day, DeltaReads(partitions=(day,))) == DeltaReads(partitions=(day,))
 
 
 def test_files_beside_partitions_without_files_count_as_the_whole_table() -> None:
     day = Partitions({"day": ("mon",)})
-    assert reading(Reads(files=frozenset("a")), Reads(partitions=(day,))).whole_table
+    assert reading(DeltaReads(files=frozenset("a")), DeltaReads(partitions=(day,))).whole_table
 
 
 def test_what_replaced_a_partition_has_not_picked_the_files_that_it_removed() -> None:
     day = Partitions({"day": ("mon",)})
-    picked = Step(1, (remove("a", "mon"), remove("b", "tue")), ALL)
-    replaced = Step(2, (remove("c", "mon"), add("d", "mon")), Terms(Reads(), (day,)))
+    picked = NetStep(1, (remove("a", "mon"), remove("b", "tue")), ALL)
+    replaced = NetStep(2, (remove("c", "mon"), add("d", "mon")), Terms(DeltaReads(), (day,)))
     net = fold_all([picked, replaced], SCHEMA)
     assert net.removes == (remove("b", "tue"),)
     assert net.adds == (add("d", "mon"),)
-    assert net.terms == Terms(Reads(whole_table=True), (day,))
+    assert net.terms == Terms(DeltaReads(whole_table=True), (day,))
 
 
 def test_a_table_written_anew_rests_on_nothing_that_was_read_before_or_after() -> None:
-    anew = Step(2, (remove("a"), add("b")), Terms(Reads(), ()))
-    read = Terms(Reads(whole_table=True, applications=frozenset({"etl"})))
-    net = fold_all([Step(1, (), read), anew, Step(3, (remove("b"), add("c")), read)], SCHEMA)
-    assert net.terms == Terms(Reads(applications=frozenset({"etl"})), ())
+    anew = NetStep(2, (remove("a"), add("b")), Terms(DeltaReads(), ()))
+    read = Terms(DeltaReads(whole_table=True, applications=frozenset({"etl"})))
+    net = fold_all([NetStep(1, (), read), anew, NetStep(3, (remove("b"), add("c")), read)], SCHEMA)
+    assert net.terms == Terms(DeltaReads(applications=frozenset({"etl"})), ())
     assert (net.removes, net.adds) == ((), (add("c"),))
 
 
 def test_a_table_written_anew_from_what_it_held_rests_on_that() -> None:
-    anew = Step(1, (remove("a"), add("b")), Terms(Reads(whole_table=True), ()))
+    anew = NetStep(1, (remove("a"), add("b")), Terms(DeltaReads(whole_table=True), ()))
     assert fold_all([anew], SCHEMA).terms.reads.whole_table
 
 
 def test_a_replacement_that_was_reverted_replaces_nothing_elsewhere() -> None:
-    before = Step(1, (remove("x"), add("mine")), Terms(Reads(files=frozenset({"x"}))))
-    anew = Step(2, (remove("a"), remove("mine"), add("b")), Terms(Reads(), ()))
+    before = NetStep(1, (remove("x"), add("mine")), Terms(DeltaReads(files=frozenset({"x"}))))
+    anew = NetStep(2, (remove("a"), remove("mine"), add("b")), Terms(DeltaReads(), ()))
     restored = CommitInfo({"operation": "RESTORE"})
-    back = Step(3, (restored, remove("b"), add("a"), add("mine")), Terms(Reads(files=frozenset({"b"}))))
+    back = NetStep(
+        3, (restored, remove("b"), add("a"), add("mine")), Terms(DeltaReads(files=frozenset({"b"})))
+    )
     net = fold_all([before, anew, back], SCHEMA)
-    assert net.terms == Terms(Reads(files=frozenset({"x", "b"})))
+    assert net.terms == Terms(DeltaReads(files=frozenset({"x", "b"})))
     assert net.removes == (remove("x"),)
     assert {one.key for one in net.adds if one.data_change} == {add("mine").key}
     assert fold_all([before, anew], SCHEMA).terms.replaces == ()
 
 
 def test_a_replacement_of_which_a_part_is_left_still_replaces() -> None:
-    anew = Step(1, (remove("a"), add("b"), add("c")), Terms(Reads(), ()))
-    back = Step(2, (CommitInfo({"operation": "RESTORE"}), remove("b"), add("a")), ALL)
+    anew = NetStep(1, (remove("a"), add("b"), add("c")), Terms(DeltaReads(), ()))
+    back = NetStep(2, (CommitInfo({"operation": "RESTORE"}), remove("b"), add("a")), ALL)
     assert fold_all([anew, back], SCHEMA).terms.replaces == ()
 
 
 def test_a_table_that_was_emptied_after_it_was_written_anew_is_empty_elsewhere_too() -> None:
-    anew = Step(1, (add("b"),), Terms(Reads(), ()))
-    net = fold_all([anew, Step(2, (remove("b"),), ALL)], SCHEMA)
+    anew = NetStep(1, (add("b"),), Terms(DeltaReads(), ()))
+    net = fold_all([anew, NetStep(2, (remove("b"),), ALL)], SCHEMA)
     assert (net.actions, net.terms.replaces) == ((), ())
 
 
@@ -218,7 +222,7 @@ def test_a_difference_rests_on_what_its_commits_read_and_is_strict_if_they_repla
     difference = Net(removes=(remove("a"),), adds=(add("d"),), terms=ALL)
     appended = told_by(difference, folded([add("d")]))
     assert (appended.terms, appended.is_strict) == (BLIND, False)
-    anew = fold_all([Step(1, (remove("a"), add("d")), Terms(Reads(), ()))], SCHEMA)
+    anew = fold_all([NetStep(1, (remove("a"), add("d")), Terms(DeltaReads(), ()))], SCHEMA)
     told = told_by(difference, anew)
     assert (told.terms, told.is_strict) == (ALL, True)
 
@@ -228,13 +232,13 @@ def replacing(*ids: bytes, is_whole: bool = True) -> tuple[Replacement, ...]:
     return tuple(Replacement(one, (), is_whole) for one in ids)
 
 
-def written_anew(*ids: bytes, actions: Sequence[Action], is_whole: bool = True) -> Step:
-    return Step(1, tuple(actions), ANEW, replacements=replacing(*ids, is_whole=is_whole))
+def written_anew(*ids: bytes, actions: Sequence[Action], is_whole: bool = True) -> NetStep:
+    return NetStep(1, tuple(actions), ANEW, replacements=replacing(*ids, is_whole=is_whole))
 
 
 def test_of_a_replacement_that_both_sides_have_nothing_is_brought() -> None:
     anew = written_anew(b"1", actions=[remove("a"), add("b")])
-    assert but_replacements_of([anew], [anew], SCHEMA) == ([Step(1, (), BLIND)], [anew])
+    assert but_replacements_of([anew], [anew], SCHEMA) == ([NetStep(1, (), BLIND)], [anew])
 
 
 def test_a_replacement_is_told_by_its_id_and_not_by_its_files() -> None:
@@ -247,7 +251,7 @@ def test_a_replacement_is_told_by_its_id_and_not_by_its_files() -> None:
 
 def test_a_known_replacement_takes_what_its_own_branch_had_before() -> None:
     anew = written_anew(b"1", actions=[remove("mine"), remove("other"), add("b")])
-    brought, _ = but_replacements_of([anew], [Step(1, (add("mine"),), BLIND), anew], SCHEMA)
+    brought, _ = but_replacements_of([anew], [NetStep(1, (add("mine"),), BLIND), anew], SCHEMA)
     assert brought[1].actions == (remove("mine"),)
 
 
@@ -262,8 +266,8 @@ def test_a_replacement_before_a_known_one_of_a_part_of_it_lands_only_where_no_fi
     first = written_anew(b"1", actions=[add("a")])
     mondays = Replacement(b"2", (Partitions({"day": ("mon",)}),))
     tuesdays = Replacement(b"3", (Partitions({"day": ("tue",)}),))
-    second = Step(2, (), Terms(Reads(), mondays.partitions), replacements=(mondays,))
-    other = Step(1, (), Terms(Reads(), tuesdays.partitions), replacements=(tuesdays,))
+    second = NetStep(2, (), Terms(DeltaReads(), mondays.partitions), replacements=(mondays,))
+    other = NetStep(1, (), Terms(DeltaReads(), tuesdays.partitions), replacements=(tuesdays,))
     assert not but_replacements_of([second], [first, second], SCHEMA).steps[0].is_told
     assert but_replacements_of([second], [other, second], SCHEMA).steps[0] == other
 
@@ -280,15 +284,15 @@ def test_of_several_replacements_in_a_commit_those_are_done_that_are_new() -> No
     days = Partitions({"day": ("mon",)}), Partitions({"day": ("tue",)})
     known, new = Replacement(b"1", days[:1], False), Replacement(b"2", days[1:], False)
     removes = tuple(remove(day, day) for day in ("mon", "tue", "wed"))
-    both = Step(1, removes, Terms(Reads(), days), replacements=(known, new))
+    both = NetStep(1, removes, Terms(DeltaReads(), days), replacements=(known, new))
     (step,) = but_replacements_of([both._replace(replacements=(known,))], [both], SCHEMA).steps
     assert (step.terms.replaces, step.replacements) == (days[1:], (new,))
     assert step.actions == (remove("wed", "wed"),)
 
 
 def test_a_replacement_without_an_id_lands_only_where_no_file_came() -> None:
-    (step,) = but_replacements_of([], [Step(1, (add("b"),), ANEW)], SCHEMA).steps
-    assert (step.terms.reads, step.is_told) == (Reads(whole_table=True), False)
+    (step,) = but_replacements_of([], [NetStep(1, (add("b"),), ANEW)], SCHEMA).steps
+    assert (step.terms.reads, step.is_told) == (DeltaReads(whole_table=True), False)
 
 
 def test_the_sum_of_commits_has_the_ids_of_all_replacements_in_it() -> None:
@@ -300,7 +304,7 @@ def test_the_sum_of_commits_has_the_ids_of_all_replacements_in_it() -> None:
 # --- news ---------------------------------------------------------------------------------------------------
 
 
-def left(winners: list[Step], known: list[Step], net: Net) -> list[tuple[Action, ...]]:
+def left(winners: list[NetStep], known: list[NetStep], net: Net) -> list[tuple[Action, ...]]:
     return [step.actions for step in news(winners, known, net, nothing_before).winners]
 
 
@@ -349,7 +353,7 @@ def test_the_union_of_protocols_has_the_features_of_both_and_is_the_first_where_
 
 
 def test_what_nobody_can_tell_of_a_commit_makes_its_net_change_strict() -> None:
-    told, untold = Step(1, (add("a"),), ALL), Step(2, (remove("b"),), ALL, is_told=False)
+    told, untold = NetStep(1, (add("a"),), ALL), NetStep(2, (remove("b"),), ALL, is_told=False)
     assert not fold_all([told], SCHEMA).is_strict
     both = fold_all([told, untold], SCHEMA)
     assert both.is_strict
@@ -405,7 +409,7 @@ def test_a_file_that_was_added_once_more_removed_and_added_is_as_it_was() -> Non
 
 
 def test_a_file_is_in_no_doubt_that_the_commits_have_removed_before() -> None:
-    anew = Step(1, (remove("a"), add("b")), ANEW)
+    anew = NetStep(1, (remove("a"), add("b")), ANEW)
     (net,) = fold([anew, *steps([add("a")], may_repeat_files=True)], SCHEMA)
     assert "a" not in net.doubtful_paths
     assert add("a") in net.settled({"a": None, "b": None}).adds

@@ -14,7 +14,7 @@ from penstock.errors import (
 )
 from penstock.formats.delta.branch_log.intents import Commit, change
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_commit, write_commit
-from penstock.formats.delta.protocol.transaction import Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.model.keys import Key
 from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Change, Put
@@ -133,7 +133,7 @@ def test_r10_a_writer_who_read_what_others_removed_gets_the_commits_since(
 
     def rewrite(name: str) -> Change:
         actions = write_commit([remove("old.parquet"), add(name)])
-        reads = Reads(files=frozenset({"old.parquet"}))
+        reads = DeltaReads(files=frozenset({"old.parquet"}))
         return change("t", Commit(actions=actions, uuid=uuid4(), read_version=1, reads=reads))
 
     lake.owner.commit("main", [rewrite("new.parquet")])

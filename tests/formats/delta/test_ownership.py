@@ -25,7 +25,7 @@ from penstock.formats.delta.branch_log.ownership import (
 )
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, Protocol, parse_commit, write_commit
 from penstock.formats.delta.protocol.features import protocol_faults, supported
-from penstock.formats.delta.protocol.lint import OWNER_NAME, Rules, State, check_bytes
+from penstock.formats.delta.protocol.lint import OWNER_NAME, LintRules, LintState, check_bytes
 from tests.formats.delta.logs import SCHEMA, metadata, protocol
 
 LAKE = OwnerIdentity("0f5c", "https://lake.example.org")
@@ -46,8 +46,8 @@ def parts(data: bytes) -> tuple[CommitInfo, Protocol, Metadata]:
     return info, becomes, about
 
 
-def state(one: Before) -> State:
-    return State(
+def state(one: Before) -> LintState:
+    return LintState(
         version=one.version, protocol=one.protocol, metadata=one.metadata, timestamp_ms=one.timestamp_ms
     )
 
@@ -127,7 +127,7 @@ def test_a_table_that_is_handed_back_has_what_it_had_before(was: Protocol, about
     assert after == about
     assert owner_of(becomes, after) is None
     droppable = frozenset({"managedCommits", "inCommitTimestamp"})
-    assert check_bytes(data, state(owned), Rules(droppable=droppable)) == ()
+    assert check_bytes(data, state(owned), LintRules(droppable=droppable)) == ()
 
 
 def test_a_released_table_can_be_adopted_again() -> None:
@@ -228,7 +228,7 @@ def test_a_new_table_has_the_features_that_every_writer_knows_and_that_it_uses_a
         description="orders",
     )
     actions = first_commit(new, LAKE, TABLE, ATTEMPT, NOW_MS)
-    assert check_bytes(write_commit(actions), State()) == ()
+    assert check_bytes(write_commit(actions), LintState()) == ()
     info, becomes, about = actions
     assert info.in_commit_timestamp == NOW_MS
     used = {"appendOnly", "invariants", "domainMetadata", "timestampNtz"}

@@ -19,7 +19,7 @@ from penstock.formats.delta.protocol.partition_conditions import (
 from penstock.formats.delta.protocol.predicate_writing import write_predicate
 from penstock.formats.delta.protocol.transaction import Partitions, Region
 from penstock.formats.rows.predicate_text import parse_predicate
-from penstock.formats.rows.predicates import And, Column, Comparison, Like, Not, Or, Predicate
+from penstock.formats.rows.predicates import And, Column, ComparedValues, Like, Not, Or, Predicate
 from penstock.formats.rows.schema import Field, StructType, parse_schema, write_schema
 from penstock.model.encoding import decoder, encode
 from tests.formats.delta.legal_commits import schema_string
@@ -161,22 +161,24 @@ def _column(name: str) -> Column:
 
 _TESTS: st.SearchStrategy[Predicate] = st.one_of(
     st.builds(
-        Comparison,
+        ComparedValues,
         st.just(_column("city")),
         st.sampled_from(["=", "!=", "<", "<=", ">", ">="]),
         st.text(st.characters(exclude_categories=["Cs"])),
     ),
-    st.builds(Comparison, st.just(_column("n")), st.just("<"), st.integers(-(2**63), 2**63 - 1)),
+    st.builds(ComparedValues, st.just(_column("n")), st.just("<"), st.integers(-(2**63), 2**63 - 1)),
     st.builds(
-        Comparison,
+        ComparedValues,
         st.just(_column("ratio")),
         st.just("="),
         st.floats(allow_nan=False),
     ),
-    st.builds(Comparison, st.just(_column("day")), st.just(">="), st.dates(date(1000, 1, 1))),
-    st.builds(Comparison, st.just(_column("local")), st.just("<"), st.datetimes()),
-    st.builds(Comparison, st.just(_column("price")), st.just("<"), st.decimals(-(10**8), 10**8, places=4)),
-    st.builds(Comparison, st.just(_column("done")), st.just("="), st.booleans()),
+    st.builds(ComparedValues, st.just(_column("day")), st.just(">="), st.dates(date(1000, 1, 1))),
+    st.builds(ComparedValues, st.just(_column("local")), st.just("<"), st.datetimes()),
+    st.builds(
+        ComparedValues, st.just(_column("price")), st.just("<"), st.decimals(-(10**8), 10**8, places=4)
+    ),
+    st.builds(ComparedValues, st.just(_column("done")), st.just("="), st.booleans()),
     st.builds(Like, st.just(_column("odd `name`")), st.text("ab%_\\'")),
 )
 _CONDITIONS = st.recursive(

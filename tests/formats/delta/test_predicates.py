@@ -13,7 +13,7 @@ from penstock.formats.rows.predicate_text import parse_predicate
 from penstock.formats.rows.predicates import (
     And,
     Column,
-    Comparison,
+    ComparedValues,
     IsNull,
     Like,
     Not,
@@ -56,7 +56,7 @@ def column(*path: str) -> Column:
 
 
 ID = column("id")
-ONE, TWO, THREE = (Comparison(ID, "=", number) for number in (1, 2, 3))
+ONE, TWO, THREE = (ComparedValues(ID, "=", number) for number in (1, 2, 3))
 
 
 @pytest.mark.parametrize(
@@ -65,34 +65,34 @@ ONE, TWO, THREE = (Comparison(ID, "=", number) for number in (1, 2, 3))
         ("id = 1", ONE),
         ("ID == 1", ONE),
         ("1 = id", ONE),
-        ("1 < id", Comparison(ID, ">", 1)),
-        ("id<>-5", Comparison(ID, "!=", -5)),
-        ("small < 300", Comparison(column("small"), "<", 300)),
-        ("name = 'it''s'", Comparison(column("name"), "=", "it's")),
-        ("name = ''", Comparison(column("name"), "=", "")),
-        ("day >= '2026-11-14'", Comparison(column("day"), ">=", date(2026, 11, 14))),
-        ("day >= date '2026-11-14'", Comparison(column("day"), ">=", date(2026, 11, 14))),
-        ("at = '2026-11-14'", Comparison(column("at"), "=", datetime(2026, 11, 14, tzinfo=UTC))),
+        ("1 < id", ComparedValues(ID, ">", 1)),
+        ("id<>-5", ComparedValues(ID, "!=", -5)),
+        ("small < 300", ComparedValues(column("small"), "<", 300)),
+        ("name = 'it''s'", ComparedValues(column("name"), "=", "it's")),
+        ("name = ''", ComparedValues(column("name"), "=", "")),
+        ("day >= '2026-11-14'", ComparedValues(column("day"), ">=", date(2026, 11, 14))),
+        ("day >= date '2026-11-14'", ComparedValues(column("day"), ">=", date(2026, 11, 14))),
+        ("at = '2026-11-14'", ComparedValues(column("at"), "=", datetime(2026, 11, 14, tzinfo=UTC))),
         (
             "at = '2026-11-14 12:00:00.5+02:00'",
-            Comparison(column("at"), "=", datetime(2026, 11, 14, 10, 0, 0, 500_000, tzinfo=UTC)),
+            ComparedValues(column("at"), "=", datetime(2026, 11, 14, 10, 0, 0, 500_000, tzinfo=UTC)),
         ),
         (
             "local < timestamp '2026-11-14T10:00:00'",
-            Comparison(column("local"), "<", datetime(2026, 11, 14, 10)),  # noqa: DTZ001
+            ComparedValues(column("local"), "<", datetime(2026, 11, 14, 10)),  # noqa: DTZ001
         ),
-        ("ratio > 1", Comparison(column("ratio"), ">", 1.0)),
-        ("ratio > -.5e-3", Comparison(column("ratio"), ">", -0.0005)),
-        ("amount = 10.55", Comparison(column("amount"), "=", Decimal("10.55"))),
-        ("done = TRUE", Comparison(column("done"), "=", True)),
-        ("`odd name` = 1", Comparison(column("odd name"), "=", 1)),
-        ('"in" = 1', Comparison(column("in"), "=", 1)),
+        ("ratio > 1", ComparedValues(column("ratio"), ">", 1.0)),
+        ("ratio > -.5e-3", ComparedValues(column("ratio"), ">", -0.0005)),
+        ("amount = 10.55", ComparedValues(column("amount"), "=", Decimal("10.55"))),
+        ("done = TRUE", ComparedValues(column("done"), "=", True)),
+        ("`odd name` = 1", ComparedValues(column("odd name"), "=", 1)),
+        ('"in" = 1', ComparedValues(column("in"), "=", 1)),
         ("address.city like 'B%'", Like(column("address", "City"), "B%")),
         ("address is null", IsNull(column("address"))),
         ("raw is not null", Not(IsNull(column("raw")))),
         ("id in (1,2)", OneOf(ID, (1, 2))),
         ("id not in (1)", Not(OneOf(ID, (1,)))),
-        ("id between 1 and 3", And((Comparison(ID, ">=", 1), Comparison(ID, "<=", 3)))),
+        ("id between 1 and 3", And((ComparedValues(ID, ">=", 1), ComparedValues(ID, "<=", 3)))),
         ("name not like '_a'", Not(Like(column("name"), "_a"))),
         ("id = 1 or id = 2 and id = 3", Or((ONE, And((TWO, THREE))))),
         ("(id = 1 or id = 2) and id = 3", And((Or((ONE, TWO)), THREE))),
@@ -100,7 +100,7 @@ ONE, TWO, THREE = (Comparison(ID, "=", number) for number in (1, 2, 3))
         ("not (id = 1 and id = 2)", Not(And((ONE, TWO)))),
         (
             "id between 1 and 3 and id = 2",
-            And((And((Comparison(ID, ">=", 1), Comparison(ID, "<=", 3))), TWO)),
+            And((And((ComparedValues(ID, ">=", 1), ComparedValues(ID, "<=", 3))), TWO)),
         ),
         (" \n id\t=\n1  ", ONE),
     ],

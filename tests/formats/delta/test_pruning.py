@@ -25,7 +25,7 @@ from penstock.formats.rows.predicate_text import parse_predicate
 from penstock.formats.rows.predicates import (
     And,
     Column,
-    Comparison,
+    ComparedValues,
     IsNull,
     Like,
     Not,
@@ -148,7 +148,7 @@ def column_tests(draw: st.DrawFn, names: list[str]) -> Predicate:
         return OneOf(of, tuple(draw(st.lists(values, min_size=1, max_size=3))))
     if kind == "like" and of.kind == "string":
         return Like(of, draw(st.sampled_from(["a%", "%", "", "x_%", LONG + "%", r"\%", "%b", "_"])))
-    return Comparison(of, draw(st.sampled_from(["=", "!=", "<", "<=", ">", ">="])), draw(values))
+    return ComparedValues(of, draw(st.sampled_from(["=", "!=", "<", "<=", ">", ">="])), draw(values))
 
 
 def truth(predicate: Predicate, row: dict[str, Any]) -> bool | None:
@@ -175,7 +175,7 @@ def truth(predicate: Predicate, row: dict[str, Any]) -> bool | None:
             return any(compared(value, "=", one) for one in predicate.values)
         case Like():
             return pattern(predicate.pattern).fullmatch(value) is not None
-        case Comparison():
+        case ComparedValues():
             return compared(value, predicate.operator, predicate.value)
     raise AssertionError(predicate)
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.intents import Create, Declare, Placed, Steps, decode_steps
-from penstock.formats.lance.manifests import Operation
+from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import head_id, line_folder
 from penstock.formats.lance.state import (
     Arrived,
@@ -45,13 +45,13 @@ VECTORS = {
         size=300,
         sha256=b"\x33" * 32,
         time_us=1_763_200_000_000_000,
-        operation=Operation.APPEND,
+        operation=ManifestOperation.APPEND,
         e_tag="x",
         metadata={"m": "n"},
         arrived=Arrived(
             number=4,
             id=b"\x44" * 32,
-            operations=(Operation.APPEND, Operation.DELETE),
+            operations=(ManifestOperation.APPEND, ManifestOperation.DELETE),
             taken=(b"\x77" * 12,),
             trace=Trace(
                 rewrites=(VersionAt(3, "_penstock/0123/", "_versions/3.manifest-4", 5, b"\x88" * 32),),

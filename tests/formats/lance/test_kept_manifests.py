@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.formats.lance import reading
-from penstock.formats.lance.manifests import Manifest, Operation, transaction
+from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
 from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.state import Version
 from penstock.formats.lance.wire import Message
@@ -24,7 +24,7 @@ def places() -> Iterator[Places]:
 
 
 def manifest(number: int, note: bytes = b"") -> Manifest:
-    said = transaction(Operation.APPEND, number - 1, "u", Message.of(), {})
+    said = transaction(ManifestOperation.APPEND, number - 1, "u", Message.of(), {})
     return Manifest(Message.of((3, number), (99, note)), transaction=said)
 
 

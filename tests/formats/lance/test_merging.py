@@ -12,7 +12,7 @@ from lance_namespace import RenameTableRequest
 from penstock import Delete, Key, Lake
 from penstock.errors import KeyNotFound, MergeConflict
 from penstock.formats.lance.lake.calls import CommitLance, DeclareLance, GetLanceTable
-from penstock.formats.lance.manifests import Operation
+from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import manifest_name
 from penstock.formats.lance.plugin import LancePlugin
 from penstock.model.merges import KeyMerge, MergeMode
@@ -153,7 +153,7 @@ def test_a_fragment_that_was_deleted_as_a_whole_goes(forked: Lake) -> None:
     delete(forked, "dev", 4, 5)
     write(forked, "main", 20)
     forked.merge("dev", "main")
-    assert newest(forked)[1].operation is Operation.DELETE
+    assert newest(forked)[1].operation is ManifestOperation.DELETE
     assert keys_seen(forked) == [1, 2, 3, 20]
 
 
@@ -294,7 +294,7 @@ def test_deletions_in_one_fragment_are_united(forked: Lake) -> None:
     delete(forked, "main", 2)
     forked.merge("dev", "main")
     assert keys_of(forked) == keys_seen(forked) == [3, 5]
-    assert newest(forked)[1].operation is Operation.DELETE
+    assert newest(forked)[1].operation is ManifestOperation.DELETE
     delete(forked, "main", 3)
     delete(forked, "dev", 2)
     forked.merge("dev", "main")

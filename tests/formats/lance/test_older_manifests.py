@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.formats.lance.lake.named import ManifestNames, Unclear
-from penstock.formats.lance.manifests import Manifest, Operation, transaction
+from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
 from penstock.formats.lance.rehoming import Immovable, check_movable
 from penstock.formats.lance.wire import Message
 
@@ -32,9 +32,13 @@ def section(packed: bytes, place: int | None) -> bytes:
 
 @pytest.mark.parametrize(
     ("version", "operation"),
-    [("0.39.0", Operation.OTHER), ("1.0.4", Operation.DELETE), ("13.0.0", Operation.DELETE)],
+    [
+        ("0.39.0", ManifestOperation.OTHER),
+        ("1.0.4", ManifestOperation.DELETE),
+        ("13.0.0", ManifestOperation.DELETE),
+    ],
 )
-def test_a_manifest_of_an_older_lance_is_read(version: str, operation: Operation) -> None:
+def test_a_manifest_of_an_older_lance_is_read(version: str, operation: ManifestOperation) -> None:
     found = older(version)
     assert (found.version, found.operation, len(found.fragments)) == (5, operation, 2)
     assert {index.text(3) for index in found.indexes} == {"id_idx", "v_idx"}
@@ -44,7 +48,7 @@ def test_a_manifest_of_an_older_lance_is_read(version: str, operation: Operation
 
 @pytest.mark.parametrize("version", ["0.39.0", "1.0.4", "13.0.0"])
 def test_every_lance_finds_the_new_transaction_of_a_manifest_that_is_made_anew(version: str) -> None:
-    said = transaction(Operation.RESTORE, 5, "an-id", Message.of((1, 5)), {})
+    said = transaction(ManifestOperation.RESTORE, 5, "an-id", Message.of((1, 5)), {})
     packed = older(version).as_version(6, None, said, 1).pack()
     body = Manifest.read(packed).body
     assert [section(packed, body.number(field)) for field in (LANCE_13, LANCE_14)] == [said.pack()] * 2

@@ -14,7 +14,7 @@ from penstock import Delete, Key, Lake
 from penstock.errors import MergeConflict
 from penstock.formats.lance import lineage
 from penstock.formats.lance.fragments import Side, fragments_of
-from penstock.formats.lance.joining import Joining
+from penstock.formats.lance.joining import TableMerge
 from penstock.formats.lance.reversal import _covered as covered
 from tests.formats.lance.tables import (
     content,
@@ -655,9 +655,9 @@ def test_a_revert_reads_what_the_commit_changed(forked: Lake, monkeypatch: pytes
     for key in range(10, 40):
         remove(forked, key)
     names: list[str] = []
-    original = Joining.revert
+    original = TableMerge.revert
 
-    def watched(self: Joining, *sides: Any) -> Any:
+    def watched(self: TableMerge, *sides: Any) -> Any:
         landing = self._landing
         deletions = landing._deletions
 
@@ -668,7 +668,7 @@ def test_a_revert_reads_what_the_commit_changed(forked: Lake, monkeypatch: pytes
         monkeypatch.setattr(landing, "_deletions", noted)
         return original(self, *sides)
 
-    monkeypatch.setattr(Joining, "revert", watched)
+    monkeypatch.setattr(TableMerge, "revert", watched)
     forked.revert(bad, "main")
     assert len(names) <= 2
     assert values(forked)[1] == 1.0
@@ -680,16 +680,16 @@ def test_a_revert_that_is_overtaken_is_done_on_what_is_there_then(
 ) -> None:
     bad = append(forked, 6)
     append(forked, 8)
-    original, calls = Joining.revert, list[int]()
+    original, calls = TableMerge.revert, list[int]()
 
-    def overtaken(self: Joining, *sides: Any) -> Any:
+    def overtaken(self: TableMerge, *sides: Any) -> Any:
         found = original(self, *sides)
         calls.append(1)
         if len(calls) == 1:
             other(forked)
         return found
 
-    monkeypatch.setattr(Joining, "revert", overtaken)
+    monkeypatch.setattr(TableMerge, "revert", overtaken)
     forked.revert(bad, "main")
     assert len(calls) > 1
     assert 6 not in keys_of(forked)

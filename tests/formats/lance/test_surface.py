@@ -16,7 +16,7 @@ from lance_namespace import (
     TableVersion,
 )
 
-from penstock.formats.lance.manifests import Base, Manifest, Operation, transaction
+from penstock.formats.lance.manifests import Base, Manifest, ManifestOperation, transaction
 from penstock.formats.lance.names import manifest_name
 from penstock.formats.lance.rehoming import (
     BASE_OF_FILE,
@@ -88,13 +88,13 @@ DONE: dict[str, Callable[[Any], object]] = {
 def test_a_manifest_says_what_was_done(table: Any, folder: Path, operation: str) -> None:
     DONE[operation](table)
     found = read(folder, lance.dataset(str(folder)).version)
-    assert found.operation is Operation(operation)
+    assert found.operation is ManifestOperation(operation)
     assert found.body.number(TRANSACTION_SECTION) is not None
 
 
 def test_an_upsert_is_told_as_an_update(table: Any, folder: Path) -> None:
     table.merge_insert("k").when_matched_update_all().when_not_matched_insert_all().execute(rows(1, 9))
-    assert read(folder, latest(folder)).operation is Operation.UPDATE
+    assert read(folder, latest(folder)).operation is ManifestOperation.UPDATE
 
 
 def test_a_manifest_that_passes_through_is_the_same_to_lance(table: Any, folder: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_version_that_is_rehomed_is_read_written_and_indexed_at_the_other_fold
     table.create_scalar_index("k", "BTREE")
     version = latest(folder)
     other = tmp_path / "other"
-    said = transaction(Operation.CLONE, version, "", Message.of((1, 1), (3, version)), {})
+    said = transaction(ManifestOperation.CLONE, version, "", Message.of((1, 1), (3, version)), {})
     moved = rehome(read(folder, version), str(folder), str(other))
     put(other, moved.as_version(version, None, said, 1))
     assert keys(other) == [1, 3, 4, 5]
@@ -136,7 +136,7 @@ def test_a_clone_of_lances_own_is_laid_out_as_ours(table: Any, folder: Path, tmp
     ours = rehome(ours, str(folder), str(tmp_path / "clone"))
     assert theirs.bases == ours.bases == (Base(0, str(folder)),)
     assert theirs.fragments == ours.fragments
-    assert theirs.operation is Operation.CLONE
+    assert theirs.operation is ManifestOperation.CLONE
 
 
 def test_files_that_a_fragment_names_say_at_which_base_they_are(

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.formats.lance.manifests import Base, Manifest, Operation, transaction
-from penstock.formats.lance.wire import BYTES, FIXED32, FIXED64, VARINT, Field, Malformed, Message
+from penstock.formats.lance.manifests import Base, Manifest, ManifestOperation, transaction
+from penstock.formats.lance.wire import BYTES, FIXED32, FIXED64, VARINT, Malformed, Message, WireField
 
 NUMBERS = st.integers(1, 2**29 - 1)
 FIELDS = st.one_of(
-    st.builds(Field, NUMBERS, st.just(VARINT), st.integers(0, 2**64 - 1)),
-    st.builds(Field, NUMBERS, st.just(BYTES), st.binary(max_size=40)),
-    st.builds(Field, NUMBERS, st.just(FIXED32), st.binary(min_size=4, max_size=4)),
-    st.builds(Field, NUMBERS, st.just(FIXED64), st.binary(min_size=8, max_size=8)),
+    st.builds(WireField, NUMBERS, st.just(VARINT), st.integers(0, 2**64 - 1)),
+    st.builds(WireField, NUMBERS, st.just(BYTES), st.binary(max_size=40)),
+    st.builds(WireField, NUMBERS, st.just(FIXED32), st.binary(min_size=4, max_size=4)),
+    st.builds(WireField, NUMBERS, st.just(FIXED64), st.binary(min_size=8, max_size=8)),
 )
 MESSAGES = st.lists(FIELDS, max_size=12).map(Message)
 
@@ -69,11 +69,11 @@ def test_a_number_that_does_not_end_is_told() -> None:
 
 
 def test_a_transaction_says_what_was_done() -> None:
-    made = transaction(Operation.APPEND, 4, "a uuid", Message.of((1, b"x")), {"b": "2", "a": "1"})
+    made = transaction(ManifestOperation.APPEND, 4, "a uuid", Message.of((1, b"x")), {"b": "2", "a": "1"})
     manifest = Manifest(Message.of((3, 5)), (), made)
-    assert manifest.operation is Operation.APPEND
-    assert Manifest(Message.of((3, 5)), (), Message.of((999, b""))).operation is Operation.OTHER
-    assert Manifest(Message.of((3, 5))).operation is Operation.OTHER
+    assert manifest.operation is ManifestOperation.APPEND
+    assert Manifest(Message.of((3, 5)), (), Message.of((999, b""))).operation is ManifestOperation.OTHER
+    assert Manifest(Message.of((3, 5))).operation is ManifestOperation.OTHER
 
 
 @given(

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import ForeignCommit, ManagedElsewhere, Unavailable
 from penstock.formats.lance.intents import Create
-from penstock.formats.lance.standing import Standing, new_line
+from penstock.formats.lance.standing import LanceStanding, new_line
 from penstock.formats.lance.state import Versions, state_of
 from penstock.formats.lance.tasks import PENDING_MAX
 from penstock.metrics import table as metrics
@@ -412,7 +412,7 @@ def test_a_branch_that_has_only_what_the_default_branch_has_promotes_nothing(tab
 def line_of(tables: Tables, branch: str) -> Path:
     """The folder that a branch goes on in, with what a writer puts there."""
     state = state_of(tables.content(branch=branch))
-    standing = Standing(tables.kernel.branch(branch).incarnation)
+    standing = LanceStanding(tables.kernel.branch(branch).incarnation)
     versions = Versions(tables.kernel.objects, state)
     folder = tables.location() / new_line(standing, tables.content(branch=branch), versions).folder
     put_data(tables.template, folder)

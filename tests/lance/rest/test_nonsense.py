@@ -6,7 +6,7 @@ import random
 import string
 from typing import Any
 
-from penstock.formats.lance.rest.operations import OPERATIONS, Operation
+from penstock.formats.lance.rest.operations import OPERATIONS, RestOperation
 from tests.lance.rest.talking import Talk, some_rows, stream_of
 from tests.server.running import Local
 
@@ -38,14 +38,14 @@ class Nonsense:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 
-    def address(self, operation: Operation) -> str:
+    def address(self, operation: RestOperation) -> str:
         chance = self._random
         path = operation.path.replace("{id}", chance.choice(_IDS)).replace("{index_name}", "id_idx")
         names = [name for name in operation.query.__struct_fields__ if chance.random() < 0.3]
         fields = "&".join(f"{name}={chance.choice(('x', '1', '-1', 'true', '', '%7B%7D'))}" for name in names)
         return f"{chance.choice(_BASES)}/v1{path}?{fields}"
 
-    def body(self, operation: Operation, fields: list[str]) -> Any:
+    def body(self, operation: RestOperation, fields: list[str]) -> Any:
         chance = self._random
         if operation.has_rows:
             data = bytearray(stream_of(some_rows(1, 2)))
@@ -76,7 +76,7 @@ class Nonsense:
         names = ("terms", "column", "single_vector", "column_names", "query", "name", "path", "id")
         return self._random.choice((*names, self._random.choice(string.ascii_letters)))
 
-    def operation(self) -> Operation:
+    def operation(self) -> RestOperation:
         return self._random.choice(OPERATIONS)
 
 

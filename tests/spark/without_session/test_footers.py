@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from penstock.formats.delta.rows.stats import Leaf
+from penstock.formats.delta.rows.stats import StatsLeaf
 from penstock.formats.delta.spark.job.footers import stats_of
 from penstock.formats.delta.spark.job.outputs import BOUND_MAX_BYTES, FooterColumn, ParquetOutput
 
@@ -25,8 +25,8 @@ def test_what_is_not_told_is_not_made_up() -> None:
     assert told == {"numRecords": 3, "minValues": {}, "maxValues": {}, "nullCount": {}}
 
 
-def _leaf(name: str, kind: str) -> Leaf:
-    return Leaf((name,), kind, (name,))
+def _leaf(name: str, kind: str) -> StatsLeaf:
+    return StatsLeaf((name,), kind, (name,))
 
 
 def _file(column: FooterColumn) -> ParquetOutput:

@@ -8,7 +8,7 @@ from typing import Final
 import click
 import msgspec
 
-from penstock.bench.load import Shape
+from penstock.bench.load import LoadShape
 from penstock.bench.measure import Measured
 from penstock.bench.run import SECONDS, WRITERS, Pair, Plan, run
 from penstock.bench.site import clean as clean_up
@@ -48,12 +48,12 @@ def _writers(ctx: click.Context, param: click.Parameter, value: str) -> tuple[in
     return found
 
 
-def _shapes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[Shape, ...]:
+def _shapes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[LoadShape, ...]:
     """``one-branch,one-table`` as shapes, each once."""
     try:
-        return tuple(dict.fromkeys(Shape(part) for part in value.split(",")))
+        return tuple(dict.fromkeys(LoadShape(part) for part in value.split(",")))
     except ValueError:
-        raise click.BadParameter(f"{value!r} is not a list of {', '.join(Shape)}", ctx, param) from None
+        raise click.BadParameter(f"{value!r} is not a list of {', '.join(LoadShape)}", ctx, param) from None
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,10 +126,10 @@ $ penstock bench --in-lake --seconds 0.2 --writers 4 --shapes one-branch,one-tab
 @click.option(
     "--shapes",
     "chosen",
-    default=",".join(Shape),
+    default=",".join(LoadShape),
     callback=_shapes,
     metavar="LIST",
-    help=f"How the writers meet. [{','.join(Shape)}]",
+    help=f"How the writers meet. [{','.join(LoadShape)}]",
 )
 @click.option("--naive/--no-naive", default=True, help="Whether the naive loop is measured too. [it is]")
 @click.option("--clean", is_flag=True, help="Only remove what a bench that was killed left behind.")
@@ -140,7 +140,7 @@ def bench(
     in_lake: bool,
     seconds: float,
     writers: tuple[int, ...],
-    chosen: tuple[Shape, ...],
+    chosen: tuple[LoadShape, ...],
     naive: bool,
     clean: bool,
 ) -> None:
@@ -190,7 +190,7 @@ class _BenchProgress(Progress):
         super().__init__(quiet)
         self._plan, self._done = plan, 0
 
-    def announce(self, shape: Shape, writers: int, way: Way) -> None:
+    def announce(self, shape: LoadShape, writers: int, way: Way) -> None:
         """The next measurement begins."""
         plan = self._plan
         left_s = plan.takes_s * (1 - self._done / plan.measurements)

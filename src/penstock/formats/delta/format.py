@@ -11,14 +11,14 @@ import msgspec
 
 from penstock.errors import InvalidRequest, OutOfSync, PenstockError, Throttled
 from penstock.formats.delta.branch_log import change_summary, merging
-from penstock.formats.delta.branch_log.attempt import Attempt, attempt, is_ratified, ratify_attempt
+from penstock.formats.delta.branch_log.attempt import CommitAttempt, attempt, is_ratified, ratify_attempt
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.custody import Custody, apply_custody, prepare_custody
 from penstock.formats.delta.branch_log.intents import NAME, Commit, Create, Release, Settle, decode_intent
 from penstock.formats.delta.branch_log.line import Line, Phase, line_of, with_line
 from penstock.formats.delta.branch_log.ownership import Owner, OwnerIdentity, owner_of
-from penstock.formats.delta.branch_log.proposal import Proposal
-from penstock.formats.delta.branch_log.ratifying import Checked, bring, check, known, ratify
+from penstock.formats.delta.branch_log.proposal import DeltaProposal
+from penstock.formats.delta.branch_log.ratifying import CheckedProposal, bring, check, known, ratify
 from penstock.formats.delta.branch_log.seen import check_seen
 from penstock.formats.delta.errors import NotManaged
 from penstock.formats.delta.publishing.log_check import LogCheck
@@ -84,7 +84,7 @@ class DeltaFormat(Format):
             raise _replaced()
         noted = table.notes.get(("proposal", table.key))
         if noted is None:
-            noted = content.id, Proposal(table.key, intent, self.commits.places, content.location)
+            noted = content.id, DeltaProposal(table.key, intent, self.commits.places, content.location)
             table.notes["proposal", table.key] = noted
         identity, proposal = noted
         if content.id != identity:
@@ -167,17 +167,19 @@ class DeltaFormat(Format):
             raise _replaced()
         line = line_of(content)
         check_phase(line)
-        if isinstance(checked, Attempt):
+        if isinstance(checked, CommitAttempt):
             return self._apply_attempt(table, content, line, checked)
         return self._apply_checked(table, content, line, checked)
 
-    def _apply_attempt(self, table: Table, content: DeltaTable, line: Line, one: Attempt) -> Applied:
+    def _apply_attempt(self, table: Table, content: DeltaTable, line: Line, one: CommitAttempt) -> Applied:
         if is_ratified(table, self.commits, content, line, one):
             return Applied(content)
         after, blobs = ratify_attempt(table, self._shortened(table, content, line), one)
         return Applied(with_line(content, after), blobs, _short(one.proposal.intent))
 
-    def _apply_checked(self, table: Table, content: DeltaTable, line: Line, checked: Checked) -> Applied:
+    def _apply_checked(
+        self, table: Table, content: DeltaTable, line: Line, checked: CheckedProposal
+    ) -> Applied:
         now_ms = self._now_ms()
         if checked.is_done and not checked.tip.is_on(line, table.read):
             raise PrepareAgain  # the branch was moved, and its batches may be others now

@@ -10,12 +10,24 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.formats.files.lake.session_reads import READ, FilesToRead, SessionRead, read_files
-from penstock.formats.files.lake.sessions import STEPS, Begun, Checked, Deciding, Ended, SessionWrite
+from penstock.formats.files.lake.sessions import (
+    STEPS,
+    Begun,
+    CheckedSession,
+    Deciding,
+    EndedSession,
+    SessionWrite,
+)
 from penstock.server.routes import Ask, Route
 
 PATH: Final = "/spark-writes/"
 READS: Final = "/spark-reads/"
-_ANSWERS: Final[dict[str, Any]] = {"check": Checked, "begin": Begun, "commit": Ended, "abort": Ended}
+_ANSWERS: Final[dict[str, Any]] = {
+    "check": CheckedSession,
+    "begin": Begun,
+    "commit": EndedSession,
+    "abort": EndedSession,
+}
 _SUMMARIES: Final = {
     "check": "Whether a write of Spark's is to a table of the lake",
     "begin": "Let a write of Spark's begin",

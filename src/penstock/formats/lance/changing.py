@@ -36,7 +36,7 @@ from penstock.formats.lance.intents import (
     Resync,
 )
 from penstock.formats.lance.names import MAIN, check_ref_name
-from penstock.formats.lance.standing import Chain, Standing, chains, new_line
+from penstock.formats.lance.standing import LanceStanding, StandingChain, chains, new_line
 from penstock.formats.lance.state import (
     Entry,
     LanceState,
@@ -69,11 +69,11 @@ _UNKNOWN: Final = (
 )
 
 
-class Made(NamedTuple):
+class MadeVersion(NamedTuple):
     """What was found out about a step before its turn: the version that it asks for, as it is in storage."""
 
     version: Version
-    chain: Chain
+    chain: StandingChain
     """The chain that its manifest was written for."""
     parent: OwnBranch | None = None
     """Where one of Lance's own branches forks, if the version is the first of one."""
@@ -81,13 +81,13 @@ class Made(NamedTuple):
     """The version that it was seen to go on from; ``None`` if that is not for the turn to ask."""
 
 
-class Found(NamedTuple):
+class FoundVersion(NamedTuple):
     """What was found out about a place that is to be registered."""
 
     entries: Mapping[bytes, Entry]
 
 
-Prepared = Mapping[int, Made | Found]
+Prepared = Mapping[int, MadeVersion | FoundVersion]
 """By the number of a step's operation."""
 
 
@@ -95,7 +95,7 @@ def carry_out(
     objects: Objects,
     key: Key,
     content: AnyContent | None,
-    standing: Standing,
+    standing: LanceStanding,
     steps: Sequence[Placed],
     prepared: Prepared,
     now_us: int,
@@ -120,7 +120,7 @@ class _Doing:
         objects: Pending,
         key: Key,
         content: AnyContent | None,
-        standing: Standing,
+        standing: LanceStanding,
         prepared: Prepared,
         now_us: int,
     ) -> None:
@@ -180,12 +180,12 @@ class _Doing:
         state = msgspec.structs.replace(state, chain=chain.folder, owner=chain.owner)
         self.content = with_state(table, state)
 
-    def _register(self, step: Register, found: Made | Found | None) -> None:
-        if not isinstance(found, Found):
+    def _register(self, step: Register, found: MadeVersion | FoundVersion | None) -> None:
+        if not isinstance(found, FoundVersion):
             raise InvalidRequest(f"what is at {step.location} was not looked at")
         if self.content is not None and not step.replaces:
             raise TableExists(f"there is a {self.content.type} at '{self._key}' already")
-        if self._standing != Standing(b""):
+        if self._standing != LanceStanding(b""):
             raise InvalidRequest(
                 f"'{self._key}' can be registered on the default branch only, and outside of transactions:"
                 " its versions are there for everybody already"
@@ -194,10 +194,10 @@ class _Doing:
         self.content = with_state(LanceTable(id=step.id, location=step.location), state)
         self._change(found.entries)
 
-    def _resync(self, step: Resync, found: Made | Found | None) -> None:
-        if not isinstance(found, Found):
+    def _resync(self, step: Resync, found: MadeVersion | FoundVersion | None) -> None:
+        if not isinstance(found, FoundVersion):
             raise InvalidRequest(f"what is at {step.location} was not looked at")
-        if self._standing != Standing(b""):
+        if self._standing != LanceStanding(b""):
             raise InvalidRequest(
                 f"'{self._key}' can be resynced on the default branch only, and outside of transactions"
             )
@@ -226,9 +226,9 @@ class _Doing:
     def _versions(self) -> Versions:
         return Versions(self._objects, self._table()[1])
 
-    def _create(self, step: Create, made: Made | Found | None) -> None:
+    def _create(self, step: Create, made: MadeVersion | FoundVersion | None) -> None:
         content, state = self._table()
-        if not isinstance(made, Made):
+        if not isinstance(made, MadeVersion):
             raise InvalidManifest(f"version {step.version} of '{self._key}' was not looked at")
         versions = self._versions()
         there = versions.get(step.branch, step.version)
@@ -258,7 +258,9 @@ class _Doing:
         version = msgspec.structs.replace(made.version, time_us=self._now_us)
         self._keep(*with_next(self._objects, *self._table(), Recent(step.branch, step.version, version)))
 
-    def _check_chain(self, content: LanceTable, state: LanceState, versions: Versions, made: Made) -> None:
+    def _check_chain(
+        self, content: LanceTable, state: LanceState, versions: Versions, made: MadeVersion
+    ) -> None:
         """``VersionTaken`` for a version that goes on from something else than the table as it is."""
         if made.chain not in chains(self._standing, content, state, versions):
             raise VersionTaken(
@@ -266,13 +268,13 @@ class _Doing:
                 "  It was merged or moved since it was opened. Open it again, and write on top of that."
             )
 
-    def _go_on_in(self, chain: Chain) -> None:
+    def _go_on_in(self, chain: StandingChain) -> None:
         content, state = self._table()
         if (state.chain, state.owner) != chain:
             state = msgspec.structs.replace(state, chain=chain.folder, owner=chain.owner)
             self.content = with_state(content, state)
 
-    def _begin_branch(self, step: Create, made: Made) -> None:
+    def _begin_branch(self, step: Create, made: MadeVersion) -> None:
         """The first version of one of Lance's own branches. It has the number of that which it forks from."""
         if made.parent is None:
             raise OwnRefNotFound(f"'{self._key}' has no branch '{step.branch}'", branch=step.branch)
@@ -310,9 +312,9 @@ class _Doing:
                 changes[version_key(step.branch, version)] = None
         self._change(changes)
 
-    def _erase(self, step: Erase, made: Made | Found | None) -> None:
+    def _erase(self, step: Erase, made: MadeVersion | FoundVersion | None) -> None:
         """Let the history begin with a version: the next one, or one that the table has."""
-        if self._standing != Standing(b""):
+        if self._standing != LanceStanding(b""):
             raise InvalidRequest(
                 f"'{self._key}' can be erased on the default branch only, and outside of transactions"
             )
@@ -365,11 +367,11 @@ class _Doing:
             raise OwnRefNotFound(f"'{self._key}' has no tag '{step.name}'", tag=step.name)
         self._change({tag_key(step.name): None})
 
-    def _put_branch(self, step: PutBranch, made: Made | Found | None) -> None:
+    def _put_branch(self, step: PutBranch, made: MadeVersion | FoundVersion | None) -> None:
         versions, name = self._versions(), check_ref_name(step.name, "branch")
         if versions.branch(name) is not None:
             raise OwnRefExists(f"'{self._key}' has a branch '{name}' already", branch=name)
-        if not isinstance(made, Made) or made.parent is None:
+        if not isinstance(made, MadeVersion) or made.parent is None:
             raise InvalidRequest(f"branch '{name}' of '{self._key}' was not prepared")
         self._check_fork(made.parent.parent, made.parent.version)
         content, state = self._table()

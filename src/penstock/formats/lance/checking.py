@@ -29,11 +29,11 @@ from penstock.errors import (
     UnsupportedFeature,
     VersionTaken,
 )
-from penstock.formats.lance.changing import Found, Made, no_version
+from penstock.formats.lance.changing import FoundVersion, MadeVersion, no_version
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.continuing import ANEW, gap
 from penstock.formats.lance.intents import Create, Declare, Erase, Placed, PutBranch, Register, Resync
-from penstock.formats.lance.manifests import Manifest, Operation, transaction
+from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
 from penstock.formats.lance.names import (
     LINES,
     MAIN,
@@ -58,7 +58,7 @@ from penstock.formats.lance.rehoming import (
     index_id,
     rehome,
 )
-from penstock.formats.lance.standing import Chain, Standing, chain_for, chains, new_line
+from penstock.formats.lance.standing import LanceStanding, StandingChain, chain_for, chains, new_line
 from penstock.formats.lance.state import (
     LanceState,
     OwnBranch,
@@ -89,7 +89,7 @@ class Checking:
 
     def look(
         self, table: Table, objects: Objects, steps: Sequence[Placed], now_us: int
-    ) -> dict[int, Made | Found]:
+    ) -> dict[int, MadeVersion | FoundVersion]:
         """What is found out about steps before their turn. Every error names the operation it is about."""
         looking = _Looking(self._places, self._manifests, table, objects, now_us)
         for one in steps:
@@ -110,9 +110,9 @@ class _Looking:
     ) -> None:
         self._places, self._manifests, self._objects, self._now_us = places, manifests, objects, now_us
         self._key: Key = table.key
-        self._standing = Standing.of(table)
+        self._standing = LanceStanding.of(table)
         self._content = table.content if isinstance(table.content, LanceTable) else None
-        self.found: dict[int, Made | Found] = {}
+        self.found: dict[int, MadeVersion | FoundVersion] = {}
         self._coming: dict[tuple[str, int], Version] = {}
         """Versions of the same request, by Lance's branch and their number."""
 
@@ -132,7 +132,7 @@ class _Looking:
                 made = Create(version=step.version, path=step.path, size=step.size)
                 self.found[placed.operation] = self._version(made)
 
-    def _found_since(self, step: Resync) -> Found:
+    def _found_since(self, step: Resync) -> FoundVersion:
         """What is at a table's place. The manifests of versions that the lake does not know are read: merges
         ask what made them."""
         place = self._places.at(step.location)
@@ -150,11 +150,13 @@ class _Looking:
                 continue  # cleaned up just now
             again = Create(branch=named[0], version=named[1], path=path)
             content = LanceTable(id=step.id, location=step.location)
-            manifest = self._with_transaction(content, again, Chain("", b""), self._parsed(again, data))
+            manifest = self._with_transaction(
+                content, again, StandingChain("", b""), self._parsed(again, data)
+            )
             entries[name] = msgspec.structs.replace(
                 entry, size=len(data), sha256=hashlib.sha256(data).digest(), operation=manifest.operation
             )
-        return Found(entries)
+        return FoundVersion(entries)
 
     def _declare(self, step: Declare) -> None:
         """A table that a later step of the same request may write to."""
@@ -172,7 +174,7 @@ class _Looking:
 
     # -- versions ------------------------------------------------------------------------------------------
 
-    def _version(self, step: Create) -> Made:
+    def _version(self, step: Create) -> MadeVersion:
         content, state, versions = self._table()
         if not 1 <= step.version <= VERSION_MAX:
             raise InvalidRequest(f"{step.version} is no version of '{self._key}'")
@@ -189,7 +191,7 @@ class _Looking:
         data = self._read(content, step)
         if data is None:
             if there is not None and there.staged == step.path:
-                return Made(there, chain)  # it is asked once more, and was put in its place by now
+                return MadeVersion(there, chain)  # it is asked once more, and was put in its place by now
             if there is not None:
                 raise VersionTaken(
                     f"'{self._key}' has a version {step.version} already", version=step.version
@@ -233,13 +235,15 @@ class _Looking:
         self._manifests.keep(version, data, manifest if mended is manifest else None)
         self._coming[step.branch, step.version] = version
         follows = None if before is None else before[1].mark
-        return Made(version, chain, _fork(manifest) if step.branch else None, follows)
+        return MadeVersion(version, chain, _fork(manifest) if step.branch else None, follows)
 
     def _no_branch(self, step: Create) -> OwnRefNotFound:
         """For a branch that is not there, and does not begin with this version."""
         return OwnRefNotFound(f"'{self._key}' has no branch '{step.branch}'", branch=step.branch)
 
-    def _chain(self, step: Create, content: LanceTable, state: LanceState, versions: Versions) -> Chain:
+    def _chain(
+        self, step: Create, content: LanceTable, state: LanceState, versions: Versions
+    ) -> StandingChain:
         """The chain that a manifest was written for, by where it lies."""
         for chain in chains(self._standing, content, state, versions):
             folder = folder_of(chain.folder, step.branch)
@@ -258,7 +262,7 @@ class _Looking:
             f" that is {folder_of(where, step.branch)}{VERSIONS}"
         )
 
-    def _check_name(self, step: Create, chain: Chain, name: str) -> None:
+    def _check_name(self, step: Create, chain: StandingChain, name: str) -> None:
         """A manifest may lie under any name but that of another version: whatever is staged is removed."""
         last = name.rpartition("/")[2]
         own = manifest_name(chain.folder, step.branch, step.version, is_v1=step.is_v1)
@@ -295,7 +299,7 @@ class _Looking:
         return manifest
 
     def _with_transaction(
-        self, content: LanceTable, step: Create, chain: Chain, manifest: Manifest
+        self, content: LanceTable, step: Create, chain: StandingChain, manifest: Manifest
     ) -> Manifest:
         """A manifest with the transaction that made it, also where that is a file of its own."""
         name = manifest.transaction_file
@@ -323,7 +327,7 @@ class _Looking:
         content: LanceTable,
         before: tuple[int, Version] | None,
         step: Create,
-        chain: Chain,
+        chain: StandingChain,
         manifest: Manifest,
     ) -> None:
         """``VersionTaken`` if a manifest goes on from something else than the lake's version before it."""
@@ -427,7 +431,7 @@ class _Looking:
         return (said.number(1) or 0) < number
 
     def _is_other_there(
-        self, content: LanceTable, version: Version, branch: str, number: int, chain: Chain
+        self, content: LanceTable, version: Version, branch: str, number: int, chain: StandingChain
     ) -> bool:
         """Whether something else than a version is where Lance looks for it."""
         if not version.staged or version.chain != chain.folder:
@@ -436,7 +440,7 @@ class _Looking:
         return data is not None and not is_of(version, data)
 
     def _mended(
-        self, content: LanceTable, versions: Versions, step: Create, chain: Chain, manifest: Manifest
+        self, content: LanceTable, versions: Versions, step: Create, chain: StandingChain, manifest: Manifest
     ) -> Manifest:
         """A manifest whose indexes are where it says. ``InvalidManifest`` if they are nowhere.
 
@@ -444,7 +448,7 @@ class _Looking:
         and still says that it lies at the other place: every filtered read would look for it there.
         """
         borrowed = [one for one in manifest.indexes if one.number(BASE_OF_INDEX) is not None]
-        if not borrowed or manifest.operation in (Operation.CLONE, Operation.RESTORE):
+        if not borrowed or manifest.operation in (ManifestOperation.CLONE, ManifestOperation.RESTORE):
             return manifest  # those of a copy are where they were
         before = versions.newest(step.branch)
         known: dict[bytes, bool] = {}  # whether those that were there already are in the chain's own folder
@@ -470,7 +474,9 @@ class _Looking:
         ]
         return manifest if indexes == list(manifest.indexes) else manifest.with_parts(indexes=indexes)
 
-    def _put_apart(self, content: LanceTable, chain: Chain, branch: str, number: int, data: bytes) -> str:
+    def _put_apart(
+        self, content: LanceTable, chain: StandingChain, branch: str, number: int, data: bytes
+    ) -> str:
         """Put a manifest where only those find it who are told; the same bytes always to the same name."""
         attempt = f"{self._standing.transaction or 'mended'}-{hashlib.sha256(data).hexdigest()[:16]}"
         name = staged_name(chain.folder, branch, attempt, number)
@@ -484,7 +490,7 @@ class _Looking:
 
     # -- Lance's own branches ------------------------------------------------------------------------------
 
-    def _check_unused(self, content: LanceTable, chain: Chain, branch: str) -> None:
+    def _check_unused(self, content: LanceTable, chain: StandingChain, branch: str) -> None:
         """``TableStateRefused`` for a branch where an earlier one of its name has left its versions.
 
         Commits that are kept may have them, so that they stay; and Lance knows a branch's folder by its name
@@ -498,7 +504,7 @@ class _Looking:
                 branch=branch,
             )
 
-    def _branch(self, step: PutBranch) -> Made:
+    def _branch(self, step: PutBranch) -> MadeVersion:
         """The first version of one of Lance's own branches: its parent's, at another folder."""
         content, state, versions = self._table()
         chain = chain_for(self._standing, content, state, versions)
@@ -526,10 +532,10 @@ class _Looking:
             staged=staged,
             size=len(data),
             sha256=hashlib.sha256(data).digest(),
-            operation=Operation.CLONE,
+            operation=ManifestOperation.CLONE,
         )
         own = OwnBranch(parent=step.parent, version=number, metadata=step.metadata)
-        return Made(version, chain, own)
+        return MadeVersion(version, chain, own)
 
 
 def _is_within(path: str, location: str) -> bool:
@@ -543,7 +549,7 @@ def _cloned(location: str, step: PutBranch, number: int) -> Message:
     """The transaction by which a branch begins, in Lance's words."""
     parent = ((2, step.parent),) if step.parent else ()
     what = Message.of((1, 1), *parent, (3, number), (4, location), (5, step.name))
-    return transaction(Operation.CLONE, number, str(uuid4()), what, {})
+    return transaction(ManifestOperation.CLONE, number, str(uuid4()), what, {})
 
 
 def _fork(manifest: Manifest) -> OwnBranch | None:

@@ -14,18 +14,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from penstock.formats.lance.manifests import Manifest, Operation
+from penstock.formats.lance.manifests import Manifest, ManifestOperation
 from penstock.formats.lance.rehoming import BASE_OF_FILE, DELETION_FILE, FILES, FRAGMENT_ID, INDEX_UUID
 from penstock.formats.lance.wire import Message, unpacked_numbers
 
-ANEW: Final = frozenset((Operation.OVERWRITE, Operation.RESTORE, Operation.CLONE))
+ANEW: Final = frozenset((ManifestOperation.OVERWRITE, ManifestOperation.RESTORE, ManifestOperation.CLONE))
 """What makes a table of something else than its predecessor."""
 _FRAGMENTS: Final = 2
 _OVERLAYS: Final = 11
 """From here on fields of a fragment are not known here, and are compared as they are."""
 _NEXT_ROW_ID: Final = 14
-_RESHAPING: Final = frozenset((Operation.MERGE, Operation.PROJECT, Operation.CONFIG))
-_UNINDEXED: Final = frozenset((Operation.APPEND, Operation.CONFIG, Operation.RESERVE, Operation.CREATE_INDEX))
+_RESHAPING: Final = frozenset((ManifestOperation.MERGE, ManifestOperation.PROJECT, ManifestOperation.CONFIG))
+_UNINDEXED: Final = frozenset(
+    (
+        ManifestOperation.APPEND,
+        ManifestOperation.CONFIG,
+        ManifestOperation.RESERVE,
+        ManifestOperation.CREATE_INDEX,
+    )
+)
 """What leaves every index as it is that it does not name. Others may make one useless, which then goes."""
 _OWN_INDEXES: Final = "__lance_"
 
@@ -127,7 +134,7 @@ def _of_table(before: Manifest, after: Manifest) -> Gap | None:
     operation = after.operation
     if operation not in _RESHAPING and not after.has_schema_of(before):
         return Gap("has other columns", is_sure=False)
-    if operation is not Operation.CONFIG and not after.has_settings_of(before):
+    if operation is not ManifestOperation.CONFIG and not after.has_settings_of(before):
         return Gap("has other settings", is_sure=False)
     if after.max_fragment_id < before.max_fragment_id:
         return Gap("numbers fragments anew", is_sure=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.formats.lance.columns import numbers_of
-from penstock.formats.lance.manifests import Manifest, Operation, transaction
+from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
 from penstock.formats.lance.names import LINES
 from penstock.formats.lance.rehoming import (
     DELETION_FILE,
@@ -73,5 +73,5 @@ def first_version(
     indexes = [
         one.having(INDEX_VERSION, max(made_of, one.number(INDEX_VERSION) or 0)) for one in moved.indexes
     ]
-    said = transaction(Operation.RESERVE, manifest.version, uuid, Message.of(), {})
+    said = transaction(ManifestOperation.RESERVE, manifest.version, uuid, Message.of(), {})
     return moved.with_parts(indexes=indexes).as_version(number, None, said, time_us)

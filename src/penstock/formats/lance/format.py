@@ -14,7 +14,7 @@ from penstock.formats.lance.checking import Checking
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.intents import decode_steps
 from penstock.formats.lance.reading import Manifests
-from penstock.formats.lance.standing import Standing
+from penstock.formats.lance.standing import LanceStanding
 from penstock.formats.lance.state import NAME, LanceState, begin_with, is_managed, state_of, with_state
 from penstock.kernel.format import Applied, Format, Refused, Since, Table
 from penstock.kernel.objects import Objects
@@ -63,7 +63,7 @@ class LanceFormat(Format):
         if isinstance(content, LanceTable) and is_managed(content):
             content = begin_with(content, looked.first)
         applied = carry_out(
-            _objects(table), table.key, content, Standing.of(table), steps, looked.found, self._clock()
+            _objects(table), table.key, content, LanceStanding.of(table), steps, looked.found, self._clock()
         )
         return _with_origin(table, applied)._replace(intent=shortened(steps))
 
@@ -170,7 +170,7 @@ def _with_origin(table: Table, applied: Applied) -> Applied:
     if not isinstance(content, LanceTable) or not content.state or content == table.content:
         return applied
     was = state_of(before) if isinstance(before, LanceTable) and before.state else LanceState()
-    state, fork = state_of(content), _fork(Standing.of(table), was, state_of(content))
+    state, fork = state_of(content), _fork(LanceStanding.of(table), was, state_of(content))
     first = max(state.first, was.first if before is not None and before.id == content.id else 0)
     if (fork, first) == (state.fork, state.first):
         return applied
@@ -178,9 +178,9 @@ def _with_origin(table: Table, applied: Applied) -> Applied:
     return applied._replace(content=with_state(content, state))
 
 
-def _fork(standing: Standing, was: LanceState, state: LanceState) -> int:
+def _fork(standing: LanceStanding, was: LanceState, state: LanceState) -> int:
     """What a state that comes after another one goes on from."""
-    if standing == Standing(b""):
+    if standing == LanceStanding(b""):
         return 0
     if state.fork:
         return state.fork

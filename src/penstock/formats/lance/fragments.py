@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from penstock.formats.lance.manifests import Base, Manifest, Operation
+from penstock.formats.lance.manifests import Base, Manifest, ManifestOperation
 from penstock.formats.lance.rehoming import BASE_OF_FILE, DELETION_FILE, FILES, FRAGMENT_ID, Immovable
 from penstock.formats.lance.wire import Message
 from penstock.model.encoding import digest
@@ -109,7 +109,7 @@ def rewritten_in(side: Side) -> list[RewriteGroup]:
     """What the transaction of a version says that was compacted. ``Immovable`` if that is not known."""
     said = side.manifest.transaction
     found = None if said is None else said.message(_REWRITE)
-    if found is None or side.manifest.operation is not Operation.REWRITE:
+    if found is None or side.manifest.operation is not ManifestOperation.REWRITE:
         raise Immovable(f"does not say what was compacted in version {side.manifest.version}")
     _check_fields(found, _REWRITE_FIELDS)
     places = places_of_bases(side.manifest.bases, side.folder)

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 from penstock.formats.lance.columns import has_more_columns, why_not_read
 from penstock.formats.lance.fragments import FRESH, SUFFIXES, Fragment, Side, fragments_of, mark_of
-from penstock.formats.lance.lineage import Changes, Lineage
-from penstock.formats.lance.manifests import Base, Flag, Manifest, Operation
+from penstock.formats.lance.lineage import Lineage, RowChanges
+from penstock.formats.lance.manifests import Base, Flag, Manifest, ManifestOperation
 from penstock.formats.lance.rehoming import (
     BASE_OF_FILE,
     DELETION_FILE,
@@ -43,12 +43,14 @@ from penstock.formats.lance.rows import (
 from penstock.formats.lance.state import Step
 from penstock.formats.lance.wire import Message, packed_numbers
 
-PLAIN: Final = frozenset((Operation.APPEND, Operation.DELETE, Operation.RESERVE))
+PLAIN: Final = frozenset((ManifestOperation.APPEND, ManifestOperation.DELETE, ManifestOperation.RESERVE))
 """What neither replaces rows nor writes them to other files."""
-OF_ROWS: Final = frozenset((*PLAIN, Operation.UPDATE, Operation.REWRITE))
-GRAFTED: Final = frozenset((*OF_ROWS, Operation.MERGE, Operation.PROJECT))
+OF_ROWS: Final = frozenset((*PLAIN, ManifestOperation.UPDATE, ManifestOperation.REWRITE))
+GRAFTED: Final = frozenset((*OF_ROWS, ManifestOperation.MERGE, ManifestOperation.PROJECT))
 """What can come on top of something else, columns only if both sides have the same ones in the end."""
-UNGROUNDED: Final = frozenset((Operation.OVERWRITE, Operation.RESTORE, Operation.CLONE, Operation.OTHER))
+UNGROUNDED: Final = frozenset(
+    (ManifestOperation.OVERWRITE, ManifestOperation.RESTORE, ManifestOperation.CLONE, ManifestOperation.OTHER)
+)
 """What nothing can be grafted onto: the other side may have meant rows that are not there any more."""
 _BITMAP: Final = 1
 """The kind of a file of deleted rows that is written here."""
@@ -88,7 +90,7 @@ class Grafted(NamedTuple):
     """The other side with what was grafted, and what that was, for the transaction of the version."""
 
     manifest: Manifest
-    operation: Operation
+    operation: ManifestOperation
     what: Message
     copies: tuple[Copy, ...]
     deletions: tuple[NewDeletions, ...]
@@ -98,11 +100,11 @@ class Grafted(NamedTuple):
     """Whether it is not as it was."""
 
 
-class Done(NamedTuple):
+class SideHistory(NamedTuple):
     """What was done on a side since the sides parted."""
 
-    operations: frozenset[Operation]
-    changes: Changes | None
+    operations: frozenset[ManifestOperation]
+    changes: RowChanges | None
     """What was done to rows; ``None`` if that is not known."""
     has_inserts: bool
     """Whether a merge insert has inserted rows, or may have."""
@@ -121,7 +123,7 @@ class Done(NamedTuple):
 
     @property
     def has_added(self) -> bool:
-        return Operation.APPEND in self.operations or self.has_inserts
+        return ManifestOperation.APPEND in self.operations or self.has_inserts
 
 
 class BaseState(NamedTuple):
@@ -132,7 +134,7 @@ class BaseState(NamedTuple):
     """Rows that it has removed, and that another such state has."""
 
 
-def check_operations(grafted: Collection[Operation], ground: Collection[Operation]) -> None:
+def check_operations(grafted: Collection[ManifestOperation], ground: Collection[ManifestOperation]) -> None:
     """``Ungraftable`` if what was done on one side cannot come on top of what was done on the other."""
     if others := _told({*grafted} - GRAFTED):
         raise Ungraftable(
@@ -151,10 +153,10 @@ def graft(
     source: Side,
     target: Side,
     lineage: Lineage,
-    source_done: Done,
-    target_done: Done,
+    source_done: SideHistory,
+    target_done: SideHistory,
     *,
-    receiver: Done | None = None,
+    receiver: SideHistory | None = None,
     is_again: bool = False,
     strange: RowSet = MappingProxyType({}),
 ) -> Grafted:
@@ -208,7 +210,7 @@ class _Rows:
         return all_rows(map(self.lineage.rows, fragments))
 
 
-def _check_known(rows: _Rows, bases: Sequence[BaseState], source: Done, target: Done) -> None:
+def _check_known(rows: _Rows, bases: Sequence[BaseState], source: SideHistory, target: SideHistory) -> None:
     """``Ungraftable`` if rows are gone of which nothing says that they were removed.
 
     They would be there still, as others: it is not known then how the rows of both sides are to be compared.
@@ -224,9 +226,9 @@ def _check_known(rows: _Rows, bases: Sequence[BaseState], source: Done, target: 
 def _check_rows(
     rows: _Rows,
     bases: Sequence[BaseState],
-    source: Done,
-    target: Done,
-    receiver: Done | None,
+    source: SideHistory,
+    target: SideHistory,
+    receiver: SideHistory | None,
     *,
     is_again: bool,
 ) -> None:
@@ -277,7 +279,7 @@ def _check_rows(
         _check_repeated(rows, one, other, common, may_return=receiver is not None)
 
 
-def _undone(rows: RowSet, done: Done) -> RowSet:
+def _undone(rows: RowSet, done: SideHistory) -> RowSet:
     """Of rows that a side does not have, those in whose place it has others, though it did nothing to them.
 
     What both come from was merged to it after it had been reverted, or was left out.
@@ -290,7 +292,7 @@ def _undone(rows: RowSet, done: Done) -> RowSet:
 
 
 def _check_repeated(
-    rows: _Rows, source: Changes, target: Changes, common: Collection[Step], *, may_return: bool
+    rows: _Rows, source: RowChanges, target: RowChanges, common: Collection[Step], *, may_return: bool
 ) -> None:
     """``Ungraftable`` if a row that came to a side by a repeated commit would be there twice, or come back.
 
@@ -317,7 +319,7 @@ def _check_repeated(
         )
 
 
-def _check_returned(rows: _Rows, source: Done, target: Done) -> None:
+def _check_returned(rows: _Rows, source: SideHistory, target: SideHistory) -> None:
     """``Ungraftable`` if a revert brought rows back on one side that only some of the common states have.
 
     By one of these they are new there, and by another one the other side has removed them.
@@ -338,7 +340,7 @@ def _check_returned(rows: _Rows, source: Done, target: Done) -> None:
             )
 
 
-def _check_inserts(source: Done, target: Done) -> None:
+def _check_inserts(source: SideHistory, target: SideHistory) -> None:
     """A merge insert that comes on top of other rows has not looked whether its keys are among them."""
     if source.has_inserts and target.has_added:
         raise Ungraftable(
@@ -347,12 +349,15 @@ def _check_inserts(source: Done, target: Done) -> None:
         )
 
 
-def _check_columns(base: Manifest, source: Manifest, target: Manifest, done: Done) -> None:
+def _check_columns(base: Manifest, source: Manifest, target: Manifest, done: SideHistory) -> None:
     """``Ungraftable`` if rows that were written on one side do not fit the columns of the other."""
     if not source.has_settings_of(base) and not source.has_settings_of(target):
         raise Ungraftable("was changed on both sides, and its settings were on the other one")
     if source.has_schema_of(target):
-        if not source.has_schema_of(base) and {Operation.MERGE, Operation.REWRITE} <= done.operations:
+        if (
+            not source.has_schema_of(base)
+            and {ManifestOperation.MERGE, ManifestOperation.REWRITE} <= done.operations
+        ):
             raise Ungraftable("got the same columns on both sides, and the values of one cannot be told")
         return
     if not source.has_schema_of(base):
@@ -365,14 +370,14 @@ def _check_columns(base: Manifest, source: Manifest, target: Manifest, done: Don
         )
     if (why := why_not_read(source, target)) is not None:
         raise Ungraftable(f"was changed on both sides, and {why} on one of them")
-    if Operation.UPDATE in done.operations and has_more_columns(target, source):
+    if ManifestOperation.UPDATE in done.operations and has_more_columns(target, source):
         raise Ungraftable(
             "got a column on one side, and had rows updated on the other, which would lose their values of"
             " that column"
         )
 
 
-def _check_values(rows: _Rows, source: Done, target: Done) -> None:
+def _check_values(rows: _Rows, source: SideHistory, target: SideHistory) -> None:
     """``Ungraftable`` if rows of one side got other values where they are, and the other side has them too.
 
     Lance can write a column of a fragment anew, and leave the others where they are.
@@ -381,9 +386,9 @@ def _check_values(rows: _Rows, source: Done, target: Done) -> None:
     first = {files[0] for files in known}
     clashes = {one.file for one in rows.source if one.file in first and one.files not in known}
     if source.changes is None or target.changes is None:
-        is_hidden = {Operation.UPDATE, Operation.REWRITE} <= source.operations
+        is_hidden = {ManifestOperation.UPDATE, ManifestOperation.REWRITE} <= source.operations
         clashes |= {*rows.of_source} if is_hidden else set()
-        clashes |= {*rows.removed} if Operation.UPDATE in target.operations else set()
+        clashes |= {*rows.removed} if ManifestOperation.UPDATE in target.operations else set()
     else:
         one, other = (
             all_rows(change.rewritten for step, change in mine.updates.items() if step not in others.updates)
@@ -533,22 +538,22 @@ def marks_between(before: Side | None, after: Side) -> list[bytes]:
     return [mark_of(one.file) for one in fragments_of(after) if one.file not in known]
 
 
-def _said(new: list[Message], updated: list[Message], removed: bytes) -> tuple[Operation, Message]:
+def _said(new: list[Message], updated: list[Message], removed: bytes) -> tuple[ManifestOperation, Message]:
     """What was done, in the words that tell other writers what they may do at the same time."""
     if not updated and not removed:
-        return Operation.APPEND, Message.of(*((1, one.pack()) for one in new))
+        return ManifestOperation.APPEND, Message.of(*((1, one.pack()) for one in new))
     if not new:
         ids = ((2, removed),) if removed else ()
-        return Operation.DELETE, Message.of(*((1, one.pack()) for one in updated), *ids, (3, "true"))
+        return ManifestOperation.DELETE, Message.of(*((1, one.pack()) for one in updated), *ids, (3, "true"))
     gone = ((1, removed),) if removed else ()
-    return Operation.UPDATE, Message.of(
+    return ManifestOperation.UPDATE, Message.of(
         *gone, *((2, one.pack()) for one in updated), *((3, one.pack()) for one in new)
     )
 
 
-def _told(operations: Iterable[Operation]) -> list[str]:
+def _told(operations: Iterable[ManifestOperation]) -> list[str]:
     unknown = "something that is not known, since versions were deleted or a newer Lance made them"
-    return sorted(unknown if one is Operation.OTHER else one.value for one in operations)
+    return sorted(unknown if one is ManifestOperation.OTHER else one.value for one in operations)
 
 
 def _listed(names: Collection[str]) -> str:

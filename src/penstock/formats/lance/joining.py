@@ -11,17 +11,17 @@ from typing import Final
 
 import msgspec
 
-from penstock.formats.lance.grafting import OF_ROWS, PLAIN, Done, Ungraftable, check_operations
-from penstock.formats.lance.landing import WAY_OUT, Landing, refusal
+from penstock.formats.lance.grafting import OF_ROWS, PLAIN, SideHistory, Ungraftable, check_operations
+from penstock.formats.lance.landing import WAY_OUT, VersionWriter, refusal
 from penstock.formats.lance.lineage import Lineage, rewrites_in
-from penstock.formats.lance.manifests import Operation
+from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import MAIN
-from penstock.formats.lance.removals import LaterChanges, LaterVersions, MergedChanges
+from penstock.formats.lance.removals import LaterChanges, LaterLanceVersions, MergedChanges
 from penstock.formats.lance.reversal import commit_rows
 from penstock.formats.lance.rows import RowSet, all_rows
 from penstock.formats.lance.sides import (
-    History,
     Numbered,
+    SidesHistory,
     TableSide,
     beside,
     comes_from,
@@ -35,7 +35,7 @@ from penstock.formats.lance.sides import (
     parted_at,
     standing_versions,
 )
-from penstock.formats.lance.standing import Chain
+from penstock.formats.lance.standing import StandingChain
 from penstock.formats.lance.state import (
     Arrived,
     Changes,
@@ -55,15 +55,23 @@ from penstock.formats.lance.state import (
 from penstock.kernel.format import Applied, PathClash, Refused
 from penstock.kernel.objects import Objects
 
-_ABOUT_TABLES: Final = frozenset((Operation.CREATE_INDEX, Operation.PROJECT, Operation.CONFIG))
+_ABOUT_TABLES: Final = frozenset(
+    (ManifestOperation.CREATE_INDEX, ManifestOperation.PROJECT, ManifestOperation.CONFIG)
+)
 """What Lance lets through whatever was done to rows meanwhile."""
 
 
-class Joining:
+class TableMerge:
     """A table while another state of it comes to it. New versions go to a chain."""
 
     def __init__(
-        self, objects: Objects, here: TableSide, chain: Chain, landing: Landing, *, is_part: bool
+        self,
+        objects: Objects,
+        here: TableSide,
+        chain: StandingChain,
+        landing: VersionWriter,
+        *,
+        is_part: bool,
     ) -> None:
         """``is_part`` tells that not all comes that the other side has, but what one commit did."""
         self._objects, self._here, self._chain, self._landing = objects, here, chain, landing
@@ -165,7 +173,7 @@ class Joining:
         if landed is not None:
             self._add(landed, branch)
 
-    def _later_versions(self, done: TableSide, lineage: Lineage, branch: str) -> LaterVersions | None:
+    def _later_versions(self, done: TableSide, lineage: Lineage, branch: str) -> LaterLanceVersions | None:
         """The versions that came after a state, with that one; ``None`` if it is of another chain.
 
         One that is the same as that state, and did not come from it, may be of before: versions that follow
@@ -183,7 +191,7 @@ class Joining:
                 if not has_own and not has_arrived(one, was) and not has_arrived(was, one):
                     return None
                 is_undone = not is_same(one, was)
-                return LaterVersions(
+                return LaterLanceVersions(
                     found[::-1], lineage, lambda each: self._landing.side(each, branch), is_undone=is_undone
                 )
         return None
@@ -216,7 +224,7 @@ class Joining:
             self._add(landed, branch)
 
     def _graft(
-        self, base: TableSide, source: TableSide, done: History, branch: str, *, is_again: bool
+        self, base: TableSide, source: TableSide, done: SidesHistory, branch: str, *, is_again: bool
     ) -> Numbered | None:
         """What was done on the other side and what was done here, together.
 
@@ -269,7 +277,7 @@ class Joining:
             )
         return changes.removed()
 
-    def _goes_below(self, done: History, mine: History, source: TableSide) -> bool:
+    def _goes_below(self, done: SidesHistory, mine: SidesHistory, source: TableSide) -> bool:
         """Whether what was done here is put on top of the other side's newest version.
 
         So a branch takes in the default one, whatever was done there: it becomes what that is, with its own
@@ -282,9 +290,9 @@ class Joining:
             return not (OF_ROWS if self._is_part else PLAIN).issuperset(theirs)
         others = theirs - OF_ROWS
         may_go = bool(others) and _ABOUT_TABLES.issuperset(others) and not self._is_part
-        return may_go and Operation.REWRITE not in ours  # it would be undone
+        return may_go and ManifestOperation.REWRITE not in ours  # it would be undone
 
-    def _arrived(self, done: History, trace: Trace | None, wanted: Numbered) -> Arrived:
+    def _arrived(self, done: SidesHistory, trace: Trace | None, wanted: Numbered) -> Arrived:
         """What comes with the newest version of the other side."""
         found = Arrived(operations=tuple(sorted(set(done.operations))), taken=done.taken, trace=trace)
         if self._is_part:
@@ -464,14 +472,14 @@ def _newest(states: Sequence[TableSide], branch: str) -> Iterator[tuple[TableSid
 
 
 def _done(
-    lineage: Lineage, side: TableSide, history: History, states: Sequence[TableSide], branch: str
-) -> Done:
+    lineage: Lineage, side: TableSide, history: SidesHistory, states: Sequence[TableSide], branch: str
+) -> SideHistory:
     trace = lineage.trace(history)
     unknown = [state for state in states if not comes_from(side, state, branch)]
-    return Done(
+    return SideHistory(
         frozenset(history.operations),
         lineage.changes(trace),
-        Operation.UPDATE in history.operations and (trace is None or trace.has_inserts),
+        ManifestOperation.UPDATE in history.operations and (trace is None or trace.has_inserts),
         frozenset(history.taken),
         not unknown,
         _left_out(lineage, side, unknown, branch),

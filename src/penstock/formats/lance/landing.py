@@ -19,9 +19,17 @@ from penstock.errors import Damaged, OutcomeUnknown
 from penstock.formats.lance.dating import dated
 from penstock.formats.lance.deletions import pack_deletions, read_deletions
 from penstock.formats.lance.fragments import Side, fragments_of
-from penstock.formats.lance.grafting import BaseState, Copy, Done, Grafted, Ungraftable, graft, marks_between
+from penstock.formats.lance.grafting import (
+    BaseState,
+    Copy,
+    Grafted,
+    SideHistory,
+    Ungraftable,
+    graft,
+    marks_between,
+)
 from penstock.formats.lance.lineage import Lineage, Sources, rewrites_in
-from penstock.formats.lance.manifests import Manifest, Operation, transaction
+from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
 from penstock.formats.lance.names import LINES, MAIN, staged_name
 from penstock.formats.lance.pinning import pin
 from penstock.formats.lance.reading import Manifests
@@ -39,8 +47,8 @@ from penstock.formats.lance.rehoming import (
 from penstock.formats.lance.removals import LaterChanges
 from penstock.formats.lance.reversal import CommitRows, States, reverse
 from penstock.formats.lance.rows import Ranges, RowSet
-from penstock.formats.lance.sides import History, Numbered
-from penstock.formats.lance.standing import Chain
+from penstock.formats.lance.sides import Numbered, SidesHistory
+from penstock.formats.lance.standing import StandingChain
 from penstock.formats.lance.state import Arrived, Trace, Version, VersionAt, folder_at
 from penstock.formats.lance.wire import Message
 from penstock.kernel.format import Refused
@@ -53,7 +61,7 @@ TAKEN_MAX: Final = 4096
 PIECE_BYTES: Final = 8 * 1024 * 1024
 
 
-class Landing:
+class VersionWriter:
     """Makes new versions of a table, in a chain of it and on one of Lance's own branches."""
 
     def __init__(
@@ -61,7 +69,7 @@ class Landing:
         places: Places,
         manifests: Manifests,
         location: str,
-        chain: Chain,
+        chain: StandingChain,
         attempt: str,
         now_us: int,
         *,
@@ -99,10 +107,10 @@ class Landing:
         if before is not None:
             manifest = manifest.numbered_after(before)
             said = transaction(
-                Operation.RESTORE, before.version, str(uuid4()), Message.of((1, source.number)), {}
+                ManifestOperation.RESTORE, before.version, str(uuid4()), Message.of((1, source.number)), {}
             )
         else:
-            said = transaction(Operation.OVERWRITE, 0, str(uuid4()), manifest.as_overwrite(), {})
+            said = transaction(ManifestOperation.OVERWRITE, 0, str(uuid4()), manifest.as_overwrite(), {})
         self._pin(source, branch)
         return self._stage(manifest, newest, branch, said, arrived, source.state)
 
@@ -117,7 +125,12 @@ class Landing:
         return Lineage(Sources(lambda one: self._at(one, branch), self._deletions), rewrites)
 
     def trace_of_whole(
-        self, source: Numbered, newest: Numbered | None, done: History, apart: Iterable[Numbered], branch: str
+        self,
+        source: Numbered,
+        newest: Numbered | None,
+        done: SidesHistory,
+        apart: Iterable[Numbered],
+        branch: str,
     ) -> Trace | None:
         """Where rows went by what comes with another version as it is; ``None`` if that is not known.
 
@@ -134,12 +147,12 @@ class Landing:
     def grafted(
         self,
         bases: Sequence[tuple[Numbered, RowSet]],
-        source: tuple[Numbered, Done],
-        onto: tuple[Numbered, Done],
+        source: tuple[Numbered, SideHistory],
+        onto: tuple[Numbered, SideHistory],
         newest: Numbered,
         lineage: Lineage,
         arrived: Arrived,
-        done: History,
+        done: SidesHistory,
         branch: str = MAIN,
         *,
         is_again: bool = False,
@@ -185,7 +198,7 @@ class Landing:
         operation, what = found.operation, found.what
         if onto[0] is not newest:
             manifest = manifest.numbered_after(self._side(newest, branch).manifest)
-            operation, what = Operation.RESTORE, Message.of((1, newest.number))
+            operation, what = ManifestOperation.RESTORE, Message.of((1, newest.number))
         said = transaction(operation, newest.number, str(uuid4()), what, {})
         arrived = msgspec.structs.replace(arrived, trace=lineage.trace(done))
         if not arrived.id:

@@ -17,7 +17,7 @@ from penstock.formats.lance.fragments import (
     fragments_of,
     rewritten_in,
 )
-from penstock.formats.lance.manifests import Operation
+from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import is_revert
 from penstock.formats.lance.rehoming import Immovable
 from penstock.formats.lance.rows import (
@@ -32,7 +32,7 @@ from penstock.formats.lance.rows import (
     split,
     without_places,
 )
-from penstock.formats.lance.sides import History, Numbered
+from penstock.formats.lance.sides import Numbered, SidesHistory
 from penstock.formats.lance.state import Arrived, Step, Trace, VersionAt
 
 TRACED_MAX: Final = 128
@@ -42,12 +42,12 @@ REWRITES_MAX: Final = 1024
 """So many versions that compacted fragments are looked up for a merge."""
 _TRACELESS: Final = frozenset(
     (
-        Operation.APPEND,
-        Operation.RESERVE,
-        Operation.CREATE_INDEX,
-        Operation.MERGE,
-        Operation.PROJECT,
-        Operation.CONFIG,
+        ManifestOperation.APPEND,
+        ManifestOperation.RESERVE,
+        ManifestOperation.CREATE_INDEX,
+        ManifestOperation.MERGE,
+        ManifestOperation.PROJECT,
+        ManifestOperation.CONFIG,
     )
 )
 """What neither removes rows nor writes them to other files."""
@@ -70,7 +70,7 @@ class RowChange(NamedTuple):
     """Those that are where they were, in a fragment that got other data files."""
 
 
-class Changes(NamedTuple):
+class RowChanges(NamedTuple):
     """What was done to rows on a side, version by version."""
 
     updates: Mapping[Step, RowChange]
@@ -90,9 +90,9 @@ class Changes(NamedTuple):
         steps = (*self.updates.items(), *self.deletes.items())
         return all_rows(change.added for step, change in steps if is_revert(step[1].staged))
 
-    def without(self, other: Changes) -> Changes:
+    def without(self, other: RowChanges) -> RowChanges:
         """What was done beside what another side did."""
-        return Changes(
+        return RowChanges(
             {step: change for step, change in self.updates.items() if step not in other.updates},
             {step: change for step, change in self.deletes.items() if step not in other.deletes},
         )
@@ -215,18 +215,18 @@ class Lineage:
         self._changes[step] = found = RowChange(other_rows(was, left), other_rows(left, was), rewritten)
         return found
 
-    def changes(self, trace: Trace | None) -> Changes | None:
+    def changes(self, trace: Trace | None) -> RowChanges | None:
         """What all versions of a trace did to rows; ``None`` if that is not known."""
         if trace is None:
             return None
         try:
-            return Changes(
+            return RowChanges(
                 *({one: self.change(one) for one in steps} for steps in (trace.updates, trace.deletes))
             )
         except Immovable:
             return None
 
-    def trace(self, history: History) -> Trace | None:
+    def trace(self, history: SidesHistory) -> Trace | None:
         """Where rows went by what was done on a side; ``None`` if that is not known, or is too much.
 
         It has all versions that compacted what was looked at so far: who comes later finds here how the
@@ -246,13 +246,13 @@ class Lineage:
             deletes |= dict.fromkeys(trace.deletes)
             has_inserts = has_inserts or trace.has_inserts
         for before, after, operation in own:
-            if operation is Operation.REWRITE:
+            if operation is ManifestOperation.REWRITE:
                 continue
-            if before is None or operation not in (Operation.UPDATE, Operation.DELETE):
+            if before is None or operation not in (ManifestOperation.UPDATE, ManifestOperation.DELETE):
                 return None
             step = before.version.at(before.number), after.version.at(after.number)
-            (updates if operation is Operation.UPDATE else deletes)[step] = None
-            if operation is Operation.UPDATE and not has_inserts and not after.version.copied:
+            (updates if operation is ManifestOperation.UPDATE else deletes)[step] = None
+            if operation is ManifestOperation.UPDATE and not has_inserts and not after.version.copied:
                 has_inserts = self._has_inserts(step)
         if rewrites is None:
             return None
@@ -290,11 +290,11 @@ def rewrites_in(versions: Iterable[Numbered]) -> tuple[VersionAt, ...] | None:
     for one in versions:
         arrived = one.version.arrived
         if arrived is None:
-            if one.version.operation is Operation.REWRITE:
+            if one.version.operation is ManifestOperation.REWRITE:
                 found[one.version.at(one.number)] = None
             continue
         trace = arrived_trace(arrived)
-        if trace is None and Operation.REWRITE in arrived.operations:
+        if trace is None and ManifestOperation.REWRITE in arrived.operations:
             return None
         found |= dict.fromkeys(() if trace is None else trace.rewrites)
     return tuple(found) if len(found) <= REWRITES_MAX else None

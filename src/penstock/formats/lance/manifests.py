@@ -90,7 +90,7 @@ class Flag:
     KNOWN: Final = 63
 
 
-class Operation(StrEnum):
+class ManifestOperation(StrEnum):
     """What made a version, as far as it matters to those who made another one at the same time."""
 
     APPEND = "append"
@@ -108,19 +108,19 @@ class Operation(StrEnum):
     OTHER = "other"
 
 
-_OPERATIONS: Final[Mapping[int, Operation]] = {
-    100: Operation.APPEND,
-    101: Operation.DELETE,
-    102: Operation.OVERWRITE,
-    103: Operation.CREATE_INDEX,
-    104: Operation.REWRITE,
-    105: Operation.MERGE,
-    106: Operation.RESTORE,
-    107: Operation.RESERVE,
-    108: Operation.UPDATE,
-    109: Operation.PROJECT,
-    110: Operation.CONFIG,
-    113: Operation.CLONE,
+_OPERATIONS: Final[Mapping[int, ManifestOperation]] = {
+    100: ManifestOperation.APPEND,
+    101: ManifestOperation.DELETE,
+    102: ManifestOperation.OVERWRITE,
+    103: ManifestOperation.CREATE_INDEX,
+    104: ManifestOperation.REWRITE,
+    105: ManifestOperation.MERGE,
+    106: ManifestOperation.RESTORE,
+    107: ManifestOperation.RESERVE,
+    108: ManifestOperation.UPDATE,
+    109: ManifestOperation.PROJECT,
+    110: ManifestOperation.CONFIG,
+    113: ManifestOperation.CLONE,
 }
 _NUMBERS: Final = {operation: number for number, operation in _OPERATIONS.items()}
 
@@ -241,12 +241,12 @@ class Manifest(NamedTuple):
         return found if found is not None else max(there, default=-1)
 
     @property
-    def operation(self) -> Operation:
+    def operation(self) -> ManifestOperation:
         """What made this version; ``OTHER`` if it does not say, or says what is not known here."""
         for field in self.transaction or ():
             if field.number in _OPERATIONS:
                 return _OPERATIONS[field.number]
-        return Operation.OTHER
+        return ManifestOperation.OTHER
 
     @property
     def data_format(self) -> str:
@@ -366,7 +366,7 @@ class Manifest(NamedTuple):
 
 
 def transaction(
-    operation: Operation, read_version: int, uuid: str, what: Message, properties: Mapping[str, str]
+    operation: ManifestOperation, read_version: int, uuid: str, what: Message, properties: Mapping[str, str]
 ) -> Message:
     """A transaction as a manifest keeps it."""
     said = ((4, Message.of((1, name), (2, value)).pack()) for name, value in sorted(properties.items()))

@@ -17,15 +17,15 @@ from typing import Final, NamedTuple
 
 from penstock.errors import Damaged, ManagedElsewhere, VersionNotFound
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.joining import Joining, has_same_names
-from penstock.formats.lance.landing import TOLD_MAX, WAY_OUT, Landing, shorten_names
+from penstock.formats.lance.joining import TableMerge, has_same_names
+from penstock.formats.lance.landing import TOLD_MAX, WAY_OUT, VersionWriter, shorten_names
 from penstock.formats.lance.names import MAIN, MERGE, REVERT
 from penstock.formats.lance.pinning import pin
 from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.rehoming import Immovable
 from penstock.formats.lance.reversal import Irreversible
 from penstock.formats.lance.sides import Numbered, TableSide, includes, is_same
-from penstock.formats.lance.standing import Standing, free_chain
+from penstock.formats.lance.standing import LanceStanding, free_chain
 from penstock.formats.lance.state import LanceState, state_of, with_state
 from penstock.kernel.format import DRY_RUN, Applied, LaterCommit, PrepareAgain, Refused, Since, Table
 from penstock.kernel.objects import Objects
@@ -288,7 +288,7 @@ def _arrive(table: Table, means: Means, base: LanceTable | None, source: LanceTa
     if isinstance(table.last, LanceTable) and table.last.state:
         return restore(table, means, None, source)
     state = state_of(source)
-    if state.owner and not Standing.of(table).owner:
+    if state.owner and not LanceStanding.of(table).owner:
         empty = LanceState(is_private=state.is_private, properties=state.properties, first=state.first)
         start = with_state(source, empty)
         here, there = (TableSide.of(one, _objects(table)) for one in (start, source))
@@ -305,7 +305,7 @@ def _may_take(table: Table, target: LanceTable, source: LanceTable) -> bool:
 
     The default branch, and one that has a chain of its own already, must stay in it.
     """
-    owner = Standing.of(table).owner
+    owner = LanceStanding.of(table).owner
     if state_of(source).owner == owner:
         return True
     return owner != b"" and state_of(target).owner != owner
@@ -313,7 +313,7 @@ def _may_take(table: Table, target: LanceTable, source: LanceTable) -> bool:
 
 def _as_it_is(table: Table, means: Means, source: LanceTable) -> Applied:
     """The source's state, whose versions are pinned where they are of a line that is not this branch's."""
-    if state_of(source).owner in (b"", Standing.of(table).owner):
+    if state_of(source).owner in (b"", LanceStanding.of(table).owner):
         return Applied(source)
 
     def pinned() -> Applied:
@@ -344,15 +344,17 @@ def _check_same(target: LanceTable, source: LanceTable) -> None:
         )
 
 
-def _joining(table: Table, means: Means, here: TableSide, kind: str = "") -> Joining:
+def _joining(table: Table, means: Means, here: TableSide, kind: str = "") -> TableMerge:
     means.check(here.content)
-    standing, location = Standing.of(table), here.content.location
+    standing, location = LanceStanding.of(table), here.content.location
     place = means.places.at(location)
     chain = free_chain(place, standing, here.content, here.state, here.versions)
     attempt = "-".join(one for one in (standing.transaction or MERGE, kind) if one)
     is_dry = DRY_RUN in table.notes
-    landing = Landing(means.places, means.manifests, location, chain, attempt, means.now_us, is_dry=is_dry)
-    return Joining(_objects(table), here, chain, landing, is_part=table.is_repeated)
+    landing = VersionWriter(
+        means.places, means.manifests, location, chain, attempt, means.now_us, is_dry=is_dry
+    )
+    return TableMerge(_objects(table), here, chain, landing, is_part=table.is_repeated)
 
 
 def _noted(table: Table, what: tuple[object, ...], work: Callable[[], Applied]) -> Applied:

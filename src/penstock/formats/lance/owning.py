@@ -29,7 +29,7 @@ CHECKED_S: Final = 10.0
 """For how long it is taken for granted that a table which a branch has is still the lake's."""
 
 
-class Owner(msgspec.Struct, frozen=True):
+class LanceOwner(msgspec.Struct, frozen=True):
     """What the file says."""
 
     lake: str
@@ -101,7 +101,7 @@ class Ownership:
         place = self._places.at(location)
         (data,) = place.read([OWNER])
         if data is None:
-            ours = msgspec.json.encode(Owner(self._lake, str(content.id)))
+            ours = msgspec.json.encode(LanceOwner(self._lake, str(content.id)))
             with suppress(OutcomeUnknown):  # what is there tells
                 is_new = place.create(OWNER, ours)
             data = ours if is_new else next(iter(place.read([OWNER])))
@@ -128,9 +128,9 @@ def _said(location: str, data: bytes) -> str:
     return read_owner(location, data).lake
 
 
-def read_owner(location: str, data: bytes) -> Owner:
+def read_owner(location: str, data: bytes) -> LanceOwner:
     """What the file of a table at a location says. ``Damaged`` if it does not say whose the table is."""
     try:
-        return json_decoder(Owner).decode(data)
+        return json_decoder(LanceOwner).decode(data)
     except msgspec.MsgspecError as problem:
         raise Damaged(f"{location}/{OWNER} does not say whose the table is: {problem}") from None

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import msgspec
 
 from penstock.errors import InvalidTable, TableNotFound, UnsupportedFeature
-from penstock.formats.lance.changing import Found
+from penstock.formats.lance.changing import FoundVersion
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.names import (
     MAIN,
@@ -46,7 +46,7 @@ _NAME: Final = re.compile(r"(\d{1,20})\.manifest")
 _V2_DIGITS: Final = 20
 
 
-def look_at(place: Place, key: Key) -> Found:
+def look_at(place: Place, key: Key) -> FoundVersion:
     """What is at a place. ``TableNotFound`` if no Lance table is, ``InvalidTable`` if it cannot be read."""
     entries = _versions(place, MAIN)
     if not entries and place.look(RESERVED) is None:
@@ -74,7 +74,7 @@ def look_at(place: Place, key: Key) -> Found:
                 updated_us=_time_us(said.get("updatedAt")),
                 metadata=_metadata(said),
             )
-    return Found(entries)
+    return FoundVersion(entries)
 
 
 def _versions(place: Place, branch: str) -> dict[bytes, Entry]:

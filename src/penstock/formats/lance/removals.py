@@ -10,20 +10,26 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from penstock.formats.lance.fragments import Side, fragments_of
-from penstock.formats.lance.lineage import TRACED_MAX, Changes, Lineage, RowChange, arrived_trace
-from penstock.formats.lance.manifests import Operation
+from penstock.formats.lance.lineage import TRACED_MAX, Lineage, RowChange, RowChanges, arrived_trace
+from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import is_revert
 from penstock.formats.lance.rehoming import Immovable
 from penstock.formats.lance.rows import RowSet, all_rows, count_rows, other_rows, shared_rows
-from penstock.formats.lance.sides import History, Numbered, has_returned
+from penstock.formats.lance.sides import Numbered, SidesHistory, has_returned
 from penstock.formats.lance.state import Step, Version, VersionAt
 
-PLAIN_REMOVALS: Final = frozenset((Operation.DELETE,))
+PLAIN_REMOVALS: Final = frozenset((ManifestOperation.DELETE,))
 """What removes rows and puts nothing in their place."""
 _REPLACING: Final = frozenset(
-    (Operation.UPDATE, Operation.OVERWRITE, Operation.RESTORE, Operation.CLONE, Operation.OTHER)
+    (
+        ManifestOperation.UPDATE,
+        ManifestOperation.OVERWRITE,
+        ManifestOperation.RESTORE,
+        ManifestOperation.CLONE,
+        ManifestOperation.OTHER,
+    )
 )
-_IN_PLACE: Final = frozenset((Operation.UPDATE, Operation.OTHER))
+_IN_PLACE: Final = frozenset((ManifestOperation.UPDATE, ManifestOperation.OTHER))
 """What may write columns of rows anew, and leave the rows where they are."""
 
 
@@ -67,7 +73,7 @@ class LaterChanges(Protocol):
         """The rows whose columns were written anew where they are; ``None`` if that is not known."""
 
 
-class LaterVersions:
+class LaterLanceVersions:
     """What was done by versions that follow one another.
 
     Few of their manifests are read: which version removed a row is found by bisection.
@@ -173,7 +179,7 @@ class LaterVersions:
         for place, (before, one) in enumerate(zip(self._versions, self._versions[1:], strict=False), 1):
             arrived = one.version.arrived
             if arrived is None:
-                if one.version.operation is not Operation.UPDATE or is_revert(one.version.staged):
+                if one.version.operation is not ManifestOperation.UPDATE or is_revert(one.version.staged):
                     continue
                 looked += 1
                 if looked > TRACED_MAX:
@@ -182,7 +188,7 @@ class LaterVersions:
                 inserted = change.added if _has_more_rows(change) else {}
             elif (changes := self._lineage.changes(arrived_trace(arrived))) is not None:
                 inserted = _inserted(changes)
-            elif Operation.UPDATE in arrived.operations:
+            elif ManifestOperation.UPDATE in arrived.operations:
                 return one
             else:
                 continue
@@ -217,7 +223,7 @@ class LaterVersions:
 class MergedChanges:
     """What was done on a side that the commit came to by a merge, as far as merges remember it."""
 
-    def __init__(self, lineage: Lineage, history: History, own: History, now: Side) -> None:
+    def __init__(self, lineage: Lineage, history: SidesHistory, own: SidesHistory, now: Side) -> None:
         """``own`` is what the commit itself did: the history of the side has that, too."""
         self._lineage, self._now = lineage, now
         self._changes = lineage.changes(lineage.trace(history))
@@ -264,7 +270,7 @@ def _step(before: Numbered, after: Numbered) -> Step:
     return before.version.at(before.number), after.version.at(after.number)
 
 
-def _inserted(changes: Changes) -> RowSet:
+def _inserted(changes: RowChanges) -> RowSet:
     """What was written by merge inserts that have inserted rows, or may have."""
     updates = changes.updates.items()
     return all_rows(
@@ -287,12 +293,12 @@ def _version_at(one: VersionAt) -> Numbered:
     return Numbered(one.number, Version(chain=one.chain, staged=one.staged, sha256=one.sha256))
 
 
-def _operations(one: Numbered) -> Sequence[Operation]:
+def _operations(one: Numbered) -> Sequence[ManifestOperation]:
     arrived = one.version.arrived
     return (one.version.operation,) if arrived is None else arrived.operations
 
 
-def _deleted(rows: RowSet, changes: Changes) -> RowSet:
+def _deleted(rows: RowSet, changes: RowChanges) -> RowSet:
     """Of some rows those that were deleted, and not updated."""
     deleted = shared_rows(rows, all_rows(one.removed for one in changes.deletes.values()))
     return other_rows(deleted, *(one.removed for one in changes.updates.values()))
@@ -301,5 +307,9 @@ def _deleted(rows: RowSet, changes: Changes) -> RowSet:
 def _may_bring_back(one: Numbered) -> bool:
     """Whether a version may have rows that the one before it had not, and an earlier one had."""
     version = one.version
-    is_restored = version.operation in (Operation.RESTORE, Operation.CLONE, Operation.OTHER)
+    is_restored = version.operation in (
+        ManifestOperation.RESTORE,
+        ManifestOperation.CLONE,
+        ManifestOperation.OTHER,
+    )
     return is_restored or version.arrived is not None or is_revert(version.staged)

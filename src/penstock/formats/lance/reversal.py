@@ -25,7 +25,7 @@ from penstock.formats.lance.columns import (
 from penstock.formats.lance.fragments import Fragment, Side, fragments_of
 from penstock.formats.lance.grafting import Grafted, Grafting, RowMoves
 from penstock.formats.lance.lineage import Lineage, arrived_trace
-from penstock.formats.lance.manifests import Flag, Manifest, Operation
+from penstock.formats.lance.manifests import Flag, Manifest, ManifestOperation
 from penstock.formats.lance.rehoming import (
     FILES,
     FRAGMENT_ID,
@@ -37,7 +37,7 @@ from penstock.formats.lance.rehoming import (
 )
 from penstock.formats.lance.removals import LaterChanges, Removal, rows_in
 from penstock.formats.lance.rows import RowSet, all_rows, count_rows, other_rows, shared_rows
-from penstock.formats.lance.sides import History, Numbered
+from penstock.formats.lance.sides import Numbered, SidesHistory
 from penstock.formats.lance.wire import Message, unpacked_numbers
 from penstock.formats.roaring import pack_numbers, read_numbers
 
@@ -48,15 +48,15 @@ _OWN_INDEXES: Final = "__lance_"
 """How the names of indexes begin that Lance keeps for itself."""
 _WITHOUT_ROWS: Final = frozenset(
     (
-        Operation.REWRITE,
-        Operation.RESERVE,
-        Operation.CREATE_INDEX,
-        Operation.MERGE,
-        Operation.PROJECT,
-        Operation.CONFIG,
+        ManifestOperation.REWRITE,
+        ManifestOperation.RESERVE,
+        ManifestOperation.CREATE_INDEX,
+        ManifestOperation.MERGE,
+        ManifestOperation.PROJECT,
+        ManifestOperation.CONFIG,
     )
 )
-_PLAIN: Final = frozenset((Operation.APPEND, Operation.DELETE))
+_PLAIN: Final = frozenset((ManifestOperation.APPEND, ManifestOperation.DELETE))
 
 
 class Irreversible(Exception):
@@ -78,7 +78,7 @@ class CommitRows(NamedTuple):
     """Rows that it removed and put others in their place; ``None`` if that is not known, and may be any."""
     replacing: RowSet | None
     """Those that it put in their place; likewise."""
-    operations: frozenset[Operation]
+    operations: frozenset[ManifestOperation]
 
 
 class States(NamedTuple):
@@ -89,7 +89,7 @@ class States(NamedTuple):
     now: Side
 
 
-def commit_rows(lineage: Lineage, history: History) -> CommitRows:
+def commit_rows(lineage: Lineage, history: SidesHistory) -> CommitRows:
     """What a commit did to rows, by what its versions did. Raises as ``Lineage.change``."""
     operations = frozenset(history.operations)
     removed: list[RowSet] = []
@@ -161,15 +161,15 @@ class _Reversal:
             has_other_maps,
         ]
         if sum(parts) > 1 or (swaps and not has_other_fields):
-            operation, what = Operation.RESTORE, Message.of((1, self._states.now.manifest.version))
+            operation, what = ManifestOperation.RESTORE, Message.of((1, self._states.now.manifest.version))
         elif has_other_fields:
             # Columns that go take their data files along, as if somebody had dropped them.
             operation, what = _say_columns(self._states.now.manifest, manifest)
         elif new or dropped:
             said = (*((1, one.pack()) for one in new), *((2, one.pack()) for one in dropped))
-            operation, what = Operation.CREATE_INDEX, Message.of(*said)
+            operation, what = ManifestOperation.CREATE_INDEX, Message.of(*said)
         elif has_other_maps:
-            operation, what = Operation.CONFIG, _say_config(self._states.now.manifest, manifest)
+            operation, what = ManifestOperation.CONFIG, _say_config(self._states.now.manifest, manifest)
         return grafted._replace(manifest=manifest, operation=operation, what=what, is_changed=any(parts))
 
     def _moves(self) -> RowMoves:
@@ -398,7 +398,7 @@ class _Reversal:
             if name.startswith(_OWN_INDEXES) or _ids(was.get(name, ())) == _ids(done.get(name, ())):
                 continue
             here = now.get(name, [])
-            if name in was and name in done and Operation.CREATE_INDEX not in self._commit.operations:
+            if name in was and name in done and ManifestOperation.CREATE_INDEX not in self._commit.operations:
                 continue  # compaction or an update has renewed it
             if name in done and name in was and _ids(here) not in (_ids(done[name]), _ids(was[name])):
                 raise Irreversible(f"had its index '{name}' changed again since")
@@ -518,19 +518,19 @@ def _without_fragments(index: Message, removed: Collection[int]) -> Message:
     return index.having(_BITMAP_OF_INDEX, pack_numbers(sorted(covered.difference(removed))))
 
 
-def _say_rows(grafted: Grafted) -> tuple[Operation, Message]:
+def _say_rows(grafted: Grafted) -> tuple[ManifestOperation, Message]:
     """Rows that come back are no new ones: whoever merges must know that they were there before."""
-    if grafted.operation is not Operation.APPEND:
+    if grafted.operation is not ManifestOperation.APPEND:
         return grafted.operation, grafted.what
-    return Operation.UPDATE, Message.of(*((3, one) for one in grafted.what.all(1)))
+    return ManifestOperation.UPDATE, Message.of(*((3, one) for one in grafted.what.all(1)))
 
 
-def _say_columns(before: Manifest, after: Manifest) -> tuple[Operation, Message]:
+def _say_columns(before: Manifest, after: Manifest) -> tuple[ManifestOperation, Message]:
     fields = ((1, one) for one in after.fields)
     if numbers_of(after) <= numbers_of(before):
-        return Operation.PROJECT, Message.of(*fields)
+        return ManifestOperation.PROJECT, Message.of(*fields)
     fragments = ((1, one.pack()) for one in after.fragments)
-    return Operation.MERGE, Message.of(*fragments, *((2, one) for one in after.fields))
+    return ManifestOperation.MERGE, Message.of(*fragments, *((2, one) for one in after.fields))
 
 
 def _say_config(before: Manifest, after: Manifest) -> Message:

@@ -11,7 +11,7 @@ from itertools import chain, permutations, takewhile
 from typing import Final, NamedTuple
 
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.manifests import Operation
+from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import MAIN, is_revert
 from penstock.formats.lance.state import (
     Arrived,
@@ -24,7 +24,9 @@ from penstock.formats.lance.state import (
 )
 from penstock.kernel.objects import Objects
 
-_WITHOUT_RETURN: Final = frozenset((Operation.APPEND, Operation.DELETE, Operation.RESERVE))
+_WITHOUT_RETURN: Final = frozenset(
+    (ManifestOperation.APPEND, ManifestOperation.DELETE, ManifestOperation.RESERVE)
+)
 """What brings no row back that was there before."""
 
 
@@ -142,14 +144,14 @@ class OwnChange(NamedTuple):
     before: Numbered | None
     """``None`` if it was the first one."""
     after: Numbered
-    operation: Operation
+    operation: ManifestOperation
     """What it did. To go back to an earlier version is an update: rows go, and others come."""
 
 
-class History(NamedTuple):
+class SidesHistory(NamedTuple):
     """What was done on a side that is no part of a base, newest first."""
 
-    operations: tuple[Operation, ...]
+    operations: tuple[ManifestOperation, ...]
     own: tuple[OwnChange, ...]
     """The changes that were made there."""
     arrived: tuple[Arrived, ...]
@@ -163,10 +165,10 @@ class History(NamedTuple):
         return tuple(dict.fromkeys(mark for one in self.arrived for mark in one.taken))
 
 
-def history_since(side: TableSide, base: TableSide, branch: str = MAIN) -> History:
+def history_since(side: TableSide, base: TableSide, branch: str = MAIN) -> SidesHistory:
     """What was done on a side that is no part of a base."""
     known, since = _arrived(base, side, branch), _since(side, base, branch)
-    operations: list[Operation] = [] if since.is_whole else [Operation.OTHER]
+    operations: list[ManifestOperation] = [] if since.is_whole else [ManifestOperation.OTHER]
     own: list[OwnChange] = []
     arrivals: list[Arrived] = []
     versions: list[Numbered] = []
@@ -175,14 +177,14 @@ def history_since(side: TableSide, base: TableSide, branch: str = MAIN) -> Histo
         if arrived is None:
             before = since.versions[place + 1] if place + 1 < len(since.versions) else since.before
             is_back = _find_copied(side, one, branch) is not None
-            own.append(OwnChange(before, one, Operation.UPDATE if is_back else one.version.operation))
+            own.append(OwnChange(before, one, ManifestOperation.UPDATE if is_back else one.version.operation))
             operations.append(own[-1].operation)
             versions.append(one)
         elif not _is_part(base, arrived.number, arrived.id, branch, known):
             operations += arrived.operations
             arrivals.append(arrived)
             versions.append(one)
-    return History(tuple(operations), tuple(own), tuple(arrivals), tuple(versions))
+    return SidesHistory(tuple(operations), tuple(own), tuple(arrivals), tuple(versions))
 
 
 def versions_apart(side: TableSide, other: TableSide, branch: str = MAIN) -> Iterator[Numbered]:
@@ -271,7 +273,7 @@ def compared_versions(sides: Sequence[TableSide], branch: str = MAIN) -> list[Nu
 
 def has_returned(version: Version) -> bool:
     """Whether a version has rows of earlier, or may have."""
-    if is_revert(version.staged) or version.operation is Operation.RESTORE:
+    if is_revert(version.staged) or version.operation is ManifestOperation.RESTORE:
         return True
     if version.arrived is None:
         return False

@@ -27,7 +27,7 @@ LINES_MAX: Final = 64
 """How many lines a branch may begin from one version, each after the one before was given up."""
 
 
-class Standing(NamedTuple):
+class LanceStanding(NamedTuple):
     """For whom a table is written."""
 
     owner: bytes
@@ -36,10 +36,10 @@ class Standing(NamedTuple):
     """The id of the transaction in which they are kept until it lands."""
 
     @staticmethod
-    def of(table: Table) -> Standing:
+    def of(table: Table) -> LanceStanding:
         if (open_one := table.transaction) is not None:
-            return Standing(b"" if open_one.is_default else open_one.incarnation, open_one.id)
-        return Standing(b"" if table.is_default else table.incarnation)
+            return LanceStanding(b"" if open_one.is_default else open_one.incarnation, open_one.id)
+        return LanceStanding(b"" if table.is_default else table.incarnation)
 
     @property
     def line_owner(self) -> bytes:
@@ -53,27 +53,31 @@ class Standing(NamedTuple):
         return digest("lance transaction", self.transaction.encode())
 
 
-class Chain(NamedTuple):
+class StandingChain(NamedTuple):
     """A chain, and whose it is."""
 
     folder: str
     owner: bytes
 
 
-def chain_for(standing: Standing, content: LanceTable, state: LanceState, versions: Versions) -> Chain:
+def chain_for(
+    standing: LanceStanding, content: LanceTable, state: LanceState, versions: Versions
+) -> StandingChain:
     """The chain in which a table goes on, as far as its state tells."""
     if state.owner in (standing.owner, standing.line_owner):
-        return Chain(state.chain, state.owner)
+        return StandingChain(state.chain, state.owner)
     return new_line(standing, content, versions)
 
 
-def new_line(standing: Standing, content: LanceTable, versions: Versions) -> Chain:
+def new_line(standing: LanceStanding, content: LanceTable, versions: Versions) -> StandingChain:
     """The chain that begins with the table as it is. The default branch has the table's own folder, and so
     has a transaction of it."""
-    return next(_lines(standing, content, versions)) if standing.owner else Chain("", b"")
+    return next(_lines(standing, content, versions)) if standing.owner else StandingChain("", b"")
 
 
-def chains(standing: Standing, content: LanceTable, state: LanceState, versions: Versions) -> Iterator[Chain]:
+def chains(
+    standing: LanceStanding, content: LanceTable, state: LanceState, versions: Versions
+) -> Iterator[StandingChain]:
     """The chains in which a table may go on, those that are to be tried first first."""
     first = chain_for(standing, content, state, versions)
     yield first
@@ -82,8 +86,8 @@ def chains(standing: Standing, content: LanceTable, state: LanceState, versions:
 
 
 def free_chain(
-    place: Place, standing: Standing, content: LanceTable, state: LanceState, versions: Versions
-) -> Chain:
+    place: Place, standing: LanceStanding, content: LanceTable, state: LanceState, versions: Versions
+) -> StandingChain:
     """The chain in which a table goes on: of those that it may the first one where nothing comes after it.
 
     It looks into table storage. What is found is the same for everybody until somebody has gone on there.
@@ -100,7 +104,7 @@ def free_chain(
 
 
 def _kept_free(
-    standing: Standing, chain: Chain, branch: str, newest: tuple[int, Version] | None
+    standing: LanceStanding, chain: StandingChain, branch: str, newest: tuple[int, Version] | None
 ) -> Iterator[str]:
     """Where nothing may be in a chain, so that Lance goes on there from the newest version of a branch.
 
@@ -117,7 +121,7 @@ def _kept_free(
         yield version.place(branch, number)
 
 
-def _lines(standing: Standing, content: LanceTable, versions: Versions) -> Iterator[Chain]:
+def _lines(standing: LanceStanding, content: LanceTable, versions: Versions) -> Iterator[StandingChain]:
     """The lines that begin with the table as it is: with its versions, and those of Lance's own branches."""
     assert content.id is not None
     owner, head = standing.line_owner, b""
@@ -125,4 +129,4 @@ def _lines(standing: Standing, content: LanceTable, versions: Versions) -> Itera
         newest = versions.newest(branch)
         head += branch.encode() + (b"" if newest is None else newest[1].id(newest[0]))
     for turn in range(LINES_MAX):
-        yield Chain(line_folder(owner, content.id.bytes, head, turn), owner)
+        yield StandingChain(line_folder(owner, content.id.bytes, head, turn), owner)

@@ -18,7 +18,7 @@ import msgspec
 
 from penstock.errors import Damaged
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.manifests import Operation
+from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import MAIN, VERSION_MAX, folder_of, head_id, manifest_name
 from penstock.kernel import tree
 from penstock.kernel.objects import Objects
@@ -74,7 +74,7 @@ class Arrived(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     id: bytes = b""
     """The number and the id of the newest version of the other side, which all came with it; nothing if only
     a part of that side did."""
-    operations: tuple[Operation, ...] = ()
+    operations: tuple[ManifestOperation, ...] = ()
     """What had been done there."""
     taken: tuple[bytes, ...] = ()
     """Fragments that came by commits which were repeated on their own, here or there, by marks of their data
@@ -100,7 +100,7 @@ class Version(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=Tr
     """Of the manifest; empty if nobody has read it."""
     time_us: int = 0
     """When it was ratified."""
-    operation: Operation = Operation.OTHER
+    operation: ManifestOperation = ManifestOperation.OTHER
     is_v1: bool = False
     """Whether its manifest is named by Lance's first way."""
     e_tag: str = ""

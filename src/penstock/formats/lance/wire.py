@@ -22,7 +22,7 @@ class Malformed(ValueError):
     """Bytes that are no message."""
 
 
-class Field(NamedTuple):
+class WireField(NamedTuple):
     """A field of a message: an integer where it is a variable-length one, its bytes otherwise."""
 
     number: int
@@ -30,7 +30,7 @@ class Field(NamedTuple):
     value: Value
 
 
-class Message(tuple[Field, ...]):
+class Message(tuple[WireField, ...]):
     """A message: its fields in the order in which they are written."""
 
     __slots__ = ()
@@ -87,13 +87,13 @@ class Message(tuple[Field, ...]):
         return Message((*self[:place], *fields, *rest))
 
 
-def _field(number: int, value: Value | str) -> Field:
+def _field(number: int, value: Value | str) -> WireField:
     if isinstance(value, int):
-        return Field(number, VARINT, value)
-    return Field(number, BYTES, value.encode() if isinstance(value, str) else value)
+        return WireField(number, VARINT, value)
+    return WireField(number, BYTES, value.encode() if isinstance(value, str) else value)
 
 
-def _fields(data: bytes) -> Iterator[Field]:
+def _fields(data: bytes) -> Iterator[WireField]:
     # A commit reads two manifests of each of its tables, of which most numbers are a single byte.
     at, end, made = 0, len(data), tuple.__new__
     while at < end:
@@ -101,7 +101,7 @@ def _fields(data: bytes) -> Iterator[Field]:
         kind = tag & 7
         if kind == VARINT:
             value, at = _read_varint(data, at)
-            yield made(Field, (tag >> 3, kind, value))
+            yield made(WireField, (tag >> 3, kind, value))
             continue
         if kind == BYTES:
             size, at = _read_varint(data, at)
@@ -112,7 +112,7 @@ def _fields(data: bytes) -> Iterator[Field]:
         stop = at + size
         if stop > end:
             raise Malformed("a field ends after its message")
-        yield made(Field, (tag >> 3, kind, data[at:stop]))
+        yield made(WireField, (tag >> 3, kind, data[at:stop]))
         at = stop
 
 

@@ -17,7 +17,7 @@ from penstock.formats.rows.partition_values import Value
 from penstock.formats.rows.predicates import (
     And,
     Column,
-    Comparison,
+    ComparedValues,
     IsNull,
     Like,
     Not,
@@ -56,7 +56,7 @@ def truth(predicate: Predicate, batch: Any) -> Any:
             return pc.is_null(_values(predicate.column, batch))
         case Like():
             return pc.match_like(_values(predicate.column, batch), predicate.pattern)
-        case Comparison():
+        case ComparedValues():
             values = _values(predicate.column, batch)
             return _compared(values, predicate.column, predicate.operator, predicate.value)
         case OneOf():

@@ -20,7 +20,7 @@ from penstock.formats.rows.partition_values import Value, parse_value
 from penstock.formats.rows.predicates import (
     And,
     Column,
-    Comparison,
+    ComparedValues,
     IsNull,
     Like,
     Not,
@@ -121,7 +121,7 @@ class _Parser:
         if literal is not None:
             operator = self._operator()
             column = self._column()
-            return Comparison(column, _MIRRORED[operator], self._value(column, literal))
+            return ComparedValues(column, _MIRRORED[operator], self._value(column, literal))
         column = self._column()
         if self._takes("is"):
             negated = self._takes("not")
@@ -131,16 +131,16 @@ class _Parser:
         if self._takes("in"):
             return _unless(negated, OneOf(column, self._values(column)))
         if self._takes("between"):
-            low = Comparison(column, ">=", self._value(column, self._literal()))
+            low = ComparedValues(column, ">=", self._value(column, self._literal()))
             self._expect("and")
             return _unless(
-                negated, And((low, Comparison(column, "<=", self._value(column, self._literal()))))
+                negated, And((low, ComparedValues(column, "<=", self._value(column, self._literal()))))
             )
         if self._takes("like"):
             return _unless(negated, self._like(column))
         if negated:
             self._fail(self._peek(), "'in', 'between' or 'like' after 'not'")
-        return Comparison(column, self._operator(), self._value(column, self._literal()))
+        return ComparedValues(column, self._operator(), self._value(column, self._literal()))
 
     def _values(self, column: Column) -> tuple[Value, ...]:
         self._expect("(")

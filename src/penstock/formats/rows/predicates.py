@@ -36,7 +36,7 @@ class Column(msgspec.Struct, frozen=True):
         return ".".join(self.path)
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class ComparedValues(msgspec.Struct, frozen=True):
     """A column compared with a value that is not null."""
 
     column: Column
@@ -92,7 +92,7 @@ class Or(msgspec.Struct, frozen=True):
     parts: tuple[Predicate, ...]
 
 
-Predicate: TypeAlias = Comparison | OneOf | Like | IsNull | Not | And | Or
+Predicate: TypeAlias = ComparedValues | OneOf | Like | IsNull | Not | And | Or
 
 
 @lru_cache(maxsize=64)

@@ -34,7 +34,7 @@ THREADS_MAX: Final = 4
 _INTERRUPT_EVERY_S: Final = 0.05
 
 
-class Found(NamedTuple):
+class FoundRows(NamedTuple):
     """Rows that a query found, though it should have found none."""
 
     rows: tuple[Mapping[str, str], ...]
@@ -42,7 +42,7 @@ class Found(NamedTuple):
     are_all: bool
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]]) -> Found | None:
+    def of(cls, rows: Sequence[Mapping[str, Any]]) -> FoundRows | None:
         """Of the first rows of an answer: one more than are told, if there are so many. ``None`` of none."""
         shown = tuple({name: _short(value) for name, value in row.items()} for row in rows[:SAMPLE_MAX])
         return cls(shown, len(rows) <= SAMPLE_MAX) if shown else None
@@ -60,7 +60,7 @@ def ask(
     rows: Mapping[Key, TableRows],
     timeout_s: float | None = None,
     memory_max_bytes: int = MEMORY_MAX_BYTES,
-) -> Found | None:
+) -> FoundRows | None:
     """What a query finds in tables; ``None`` if nothing.
 
     ``InvalidRequest`` if it cannot be asked, or takes longer than it may; and what the tables themselves
@@ -74,7 +74,7 @@ def ask(
 
 def _ask(
     query: Query, rows: Mapping[Key, TableRows], timeout_s: float | None, memory_max_bytes: int
-) -> Found | None:
+) -> FoundRows | None:
     import duckdb
 
     read = [_Watched(rows[key]) for key in query.tables]
@@ -88,7 +88,7 @@ def _ask(
                 _name(connection, key, one)
             connection.execute("set lock_configuration = true")
             found = connection.sql(query.sql).to_arrow_reader(SAMPLE_MAX + 1)
-            return Found.of(_first_rows(connection, found))
+            return FoundRows.of(_first_rows(connection, found))
         except duckdb.Error as problem:
             for one in read:
                 if one.problem is not None:
@@ -113,7 +113,7 @@ def _raised(problem: RuntimeError, read: Sequence[_Watched]) -> BaseException:
     return raised or problem
 
 
-def _in_own_thread(work: Callable[[], Found | None]) -> Found | None:
+def _in_own_thread(work: Callable[[], FoundRows | None]) -> FoundRows | None:
     """Do something in a thread that Python has started.
 
     In one that it has not, DuckDB 2.0 loses Python's global lock while it reads rows, which ends the process.

@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest, RequestError
 from penstock.kernel.checks import verdict
-from penstock.lake.audits.asking import Found, ask
+from penstock.lake.audits.asking import FoundRows, ask
 from penstock.lake.audits.queries import read_query
 from penstock.lake.audits.rows import TableRows, rows_at
 from penstock.model.content import AnyContent
@@ -96,11 +96,11 @@ class Audited:
         why = verdict(name, (lambda _: asked(check)) if isinstance(check, str) else check, self)
         return None if why is None else FailedCheck(name=name, reason=why, rows=rows)
 
-    def _asked(self, sql: str) -> Found | None:
+    def _asked(self, sql: str) -> FoundRows | None:
         """What a query finds: on Spark if a session was given, else by DuckDB."""
         if self._spark is not None:
             ask_spark = import_module("penstock.spark.auditing").ask
-            answer: Found | None = ask_spark(self._spark, self._lake, self._snapshot, sql)
+            answer: FoundRows | None = ask_spark(self._spark, self._lake, self._snapshot, sql)
             return answer
         query = read_query(sql)
         return ask(query, {key: self.table(key) for key in query.tables})

@@ -14,7 +14,7 @@ from penstock.model.expectations import Expectation
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
-    from penstock.lake.audits.asking import Found
+    from penstock.lake.audits.asking import FoundRows
     from penstock.lake.embedded import Embedded
     from penstock.processes.pool import ProcessPool
 
@@ -57,7 +57,7 @@ class LakeEngine:
             )
         return None if found is None else str(found)
 
-    def _ask(self, proposal: Proposal, sql: str, keys: Sequence[Key], timeout_s: float) -> Found | None:
+    def _ask(self, proposal: Proposal, sql: str, keys: Sequence[Key], timeout_s: float) -> FoundRows | None:
         from penstock.lake.audits.asking import ask
         from penstock.lake.audits.queries import Query
 

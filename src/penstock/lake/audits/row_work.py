@@ -15,7 +15,7 @@ import msgspec
 from penstock.formats.plugin import WorkerTable
 from penstock.kernel.checks import Proposal
 from penstock.kernel.objects import Objects
-from penstock.lake.audits.asking import Found, ask
+from penstock.lake.audits.asking import FoundRows, ask
 from penstock.lake.audits.queries import Query
 from penstock.lake.audits.rows import TableRows, no_rows, proposed_table
 from penstock.lake.plugins import find_plugin
@@ -59,7 +59,7 @@ class RowQuery(NamedTuple):
 
 def ask_in_process(
     pool: ProcessPool, lake: Embedded, proposal: Proposal, query: Query, timeout_s: float
-) -> Found | None:
+) -> FoundRows | None:
     """What a query finds in tables as they would be; ``None`` if nothing, or if one has no columns yet.
 
     Raises as ``ask``, and as ``ProcessPool.run``.
@@ -80,7 +80,7 @@ def ask_in_process(
     output = pool.run(FUNCTION, body=pickle.dumps(asked), answer=answer)
     held.clear()
     found = json_decoder(tuple[list[dict[str, str]], bool] | None).decode(output.body)
-    return None if found is None else Found(tuple(found[0]), found[1])
+    return None if found is None else FoundRows(tuple(found[0]), found[1])
 
 
 # -- in the process ----------------------------------------------------------------------------------------

@@ -28,9 +28,9 @@ from penstock.server.nessie.cel_words import (
     LOOP,
     MATCHES,
     SIZE,
-    Shape,
-    Token,
+    CelToken,
     TooCostly,
+    WordShape,
     loops_apart,
     mended,
     shape_of,
@@ -96,7 +96,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     program: Any
-    shape: Shape
+    shape: WordShape
     names: tuple[str, ...]
     """The variables that it is given."""
 
@@ -160,7 +160,7 @@ def _script(kind: FilterKind, expression: str) -> Script:
     return Script(expression=expression, main=parts[0], loops=tuple(parts[1:]))
 
 
-def _part(kind: FilterKind, expression: str, tokens: Sequence[Token]) -> Part:
+def _part(kind: FilterKind, expression: str, tokens: Sequence[CelToken]) -> Part:
     shape = shape_of(tokens)
     program = _compiled("".join(mended(tokens)), expression)
     names = VARIABLES[kind].keys() & set(program.variables())
@@ -189,7 +189,7 @@ def _library() -> Any:
     return cel
 
 
-def _check_names(kind: FilterKind, expression: str, program: Any, shapes: Sequence[Shape]) -> None:
+def _check_names(kind: FilterKind, expression: str, program: Any, shapes: Sequence[WordShape]) -> None:
     """Refuse variables, fields and functions that there are not, also where they would never be reached."""
     declared = VARIABLES[kind]
     bound = frozenset[str]().union(*(shape.bound for shape in shapes))

@@ -47,7 +47,7 @@ class TooCostly(Exception):
     """An expression could cost too much."""
 
 
-class Token(msgspec.Struct, frozen=True, gc=False):
+class CelToken(msgspec.Struct, frozen=True, gc=False):
     """A word of an expression."""
 
     kind: str
@@ -66,7 +66,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """No element of a list is larger."""
 
 
-class Shape(msgspec.Struct, frozen=True, kw_only=True):
+class WordShape(msgspec.Struct, frozen=True, kw_only=True):
     """What an expression can cost, as far as its words tell."""
 
     words: tuple[int, ...]
@@ -104,18 +104,18 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         return steps
 
 
-def tokens_of(expression: str) -> Iterator[Token]:
+def tokens_of(expression: str) -> Iterator[CelToken]:
     """The words of an expression."""
     space = ""
     for match in _TOKEN.finditer(expression):
         if match.lastgroup == "space":
             space += match.group()
         else:
-            yield Token(match.lastgroup or "", match.group(), space)
+            yield CelToken(match.lastgroup or "", match.group(), space)
             space = ""
 
 
-def shape_of(tokens: Sequence[Token]) -> Shape:
+def shape_of(tokens: Sequence[CelToken]) -> WordShape:
     """What the words tell; ``TooCostly`` if that is enough to know."""
     opened: list[str] = []
     words, weights, mentions = [0] * (LOOPS_MAX + 1), Counter[tuple[int, str]](), []
@@ -150,7 +150,7 @@ def shape_of(tokens: Sequence[Token]) -> Shape:
     if lists_of_names and bound:
         raise TooCostly("beside exists, all, map and filter, lists that are written out hold constants only")
     longest = 1 + sum(token.text == "," for token in tokens)
-    return Shape(
+    return WordShape(
         words=tuple(words),
         weights=dict(weights),
         collects=collects,
@@ -162,20 +162,20 @@ def shape_of(tokens: Sequence[Token]) -> Shape:
     )
 
 
-def loops_apart(tokens: Sequence[Token], name: str) -> tuple[list[Token], list[Sequence[Token]]]:
+def loops_apart(tokens: Sequence[CelToken], name: str) -> tuple[list[CelToken], list[Sequence[CelToken]]]:
     """The expression with calls in place of the loops that can go through a list in pieces, and these loops.
 
     They are ``name.exists(…)`` and ``name.all(…)`` that stand inside of no loop and do not mention the list
     again. The n-th becomes ``penstock_loop(n)``.
     """
-    rest: list[Token] = []
-    apart: list[Sequence[Token]] = []
+    rest: list[CelToken] = []
+    apart: list[Sequence[CelToken]] = []
     index = 0
     while index < len(tokens):
         end = _apart_until(tokens, index, name)
         if end:
-            call = (Token("name", LOOP, tokens[index].space), Token("sign", "("))
-            rest += (*call, Token("number", str(len(apart))), Token("sign", ")"))
+            call = (CelToken("name", LOOP, tokens[index].space), CelToken("sign", "("))
+            rest += (*call, CelToken("number", str(len(apart))), CelToken("sign", ")"))
             apart.append(tokens[index:end])
         else:
             is_loop = tokens[index].text == "(" and _bracket(tokens, index) in _LOOPS
@@ -185,7 +185,7 @@ def loops_apart(tokens: Sequence[Token], name: str) -> tuple[list[Token], list[S
     return rest, apart
 
 
-def mended(tokens: Sequence[Token], *, within_has: bool = False) -> Iterable[str]:
+def mended(tokens: Sequence[CelToken], *, within_has: bool = False) -> Iterable[str]:
     """The same expression in words that the library understands rightly.
 
     A ``has`` within a ``has`` stays as it is: what it asks for is written twice.
@@ -206,7 +206,7 @@ def mended(tokens: Sequence[Token], *, within_has: bool = False) -> Iterable[str
         index += 1
 
 
-def _apart_until(tokens: Sequence[Token], start: int, name: str) -> int:
+def _apart_until(tokens: Sequence[CelToken], start: int, name: str) -> int:
     """Where a loop ends that begins at ``start`` and can go through the list in pieces; 0 if none does."""
     texts = [token.text for token in tokens[start : start + 4]]
     if (
@@ -219,7 +219,7 @@ def _apart_until(tokens: Sequence[Token], start: int, name: str) -> int:
     return 0 if again else end + 1
 
 
-def _bracket(tokens: Sequence[Token], index: int) -> str:
+def _bracket(tokens: Sequence[CelToken], index: int) -> str:
     """What a bracket opens: a loop by its name, a list or map that is written out, or something else."""
     before = _at(tokens, index - 1)
     if tokens[index].text == "(":
@@ -228,7 +228,7 @@ def _bracket(tokens: Sequence[Token], index: int) -> str:
     return "" if tokens[index].text == "[" and _is_value(before) else _WRITTEN_OUT
 
 
-def _is_value(token: Token) -> bool:
+def _is_value(token: CelToken) -> bool:
     """Whether a value can end with this word, so that a field or an index of it may follow."""
     return token.text in (")", "]", "}") if token.kind in ("sign", "") else token.text != "in"
 
@@ -243,7 +243,7 @@ def _check_nesting(opened: Sequence[str]) -> None:
         raise TooCostly("'map' and 'filter' are not possible inside of exists, all, map and filter")
 
 
-def _closing(tokens: Sequence[Token], start: int) -> int:
+def _closing(tokens: Sequence[CelToken], start: int) -> int:
     """Where the bracket that opens at ``start`` closes."""
     depth = 0
     for index in range(start, len(tokens)):
@@ -256,5 +256,5 @@ def _closing(tokens: Sequence[Token], start: int) -> int:
     return len(tokens)
 
 
-def _at(tokens: Sequence[Token], index: int) -> Token:
-    return tokens[index] if 0 <= index < len(tokens) else Token("", "")
+def _at(tokens: Sequence[CelToken], index: int) -> CelToken:
+    return tokens[index] if 0 <= index < len(tokens) else CelToken("", "")

@@ -17,9 +17,9 @@ from penstock.server.nessie import shapes
 _PROPERTY: Final = "nessie-commit-property-"
 
 
-def shown_meta(commit: Commit) -> shapes.CommitMeta:
+def shown_meta(commit: Commit) -> shapes.NessieCommitMeta:
     """A commit as Nessie's clients see it: without an author, its committer is the author."""
-    return shapes.CommitMeta(
+    return shapes.NessieCommitMeta(
         hash=commit.id,
         committer=commit.committer,
         authors=commit.authors or (commit.committer,),

@@ -23,7 +23,7 @@ from penstock.server.nessie import shapes
 from penstock.server.nessie.commits import said
 from penstock.server.nessie.contents import identity_of, meant, shown_type, type_name
 from penstock.server.nessie.keys import name_key
-from penstock.server.nessie.revisions import Place, parse_path, resolve_target
+from penstock.server.nessie.revisions import RevisionPlace, parse_path, resolve_target
 from penstock.server.nessie.violations import bad_path, empty, null, refuse
 from penstock.server.routes import Ask
 from penstock.wire.requests import KEY_HEADER
@@ -46,7 +46,7 @@ def commit(ask: Ask) -> shapes.CommitResponse:
         ask.catalogue, target, operations, about, ask.headers.get("idempotency-key")
     )
     return shapes.CommitResponse(
-        target_branch=shapes.Branch(name=target.name or "", hash=made.id), added_contents=added or None
+        target_branch=shapes.NessieBranch(name=target.name or "", hash=made.id), added_contents=added or None
     )
 
 
@@ -67,7 +67,7 @@ def check_count(operations: Sequence[shapes.AnyOperation], limits: Limits) -> No
 
 def commit_operations(
     catalogue: Catalogue,
-    target: Place,
+    target: RevisionPlace,
     operations: Sequence[shapes.AnyOperation],
     about: calls.Said,
     idempotency_key: str | None = None,
@@ -96,7 +96,9 @@ class _Plan:
     def __init__(self, held: dict[Key, AnyContent], operations: Iterable[shapes.AnyOperation]) -> None:
         self._held = held
         self._deleted = {
-            Key(*operation.key.elements) for operation in operations if isinstance(operation, shapes.Delete)
+            Key(*operation.key.elements)
+            for operation in operations
+            if isinstance(operation, shapes.DeleteOperation)
         }
         self._freed: dict[UUID | None, AnyContent] = {
             held[key].id: held[key] for key in self._deleted if key in held
@@ -105,9 +107,9 @@ class _Plan:
         """Keys of contents that are new."""
 
     def operation(self, operation: shapes.AnyOperation, key: Key) -> Operation:
-        if isinstance(operation, shapes.Delete):
+        if isinstance(operation, shapes.DeleteOperation):
             return Delete(key)
-        if isinstance(operation, shapes.Unchanged):
+        if isinstance(operation, shapes.UnchangedOperation):
             return Unchanged(key)
         return Put(key, self._content(key, operation.content))
 
@@ -150,8 +152,8 @@ def _keys(operations: Iterable[shapes.AnyOperation]) -> tuple[Key, ...]:
         key = Key(*operation.key.elements)
         previous = seen.get(key)
         is_created_anew = (
-            isinstance(previous, shapes.Delete)
-            and isinstance(operation, shapes.Put)
+            isinstance(previous, shapes.DeleteOperation)
+            and isinstance(operation, shapes.PutOperation)
             and operation.content.id is None
         )
         if previous is not None and not is_created_anew:
@@ -162,7 +164,7 @@ def _keys(operations: Iterable[shapes.AnyOperation]) -> tuple[Key, ...]:
 
 
 def _added(
-    catalogue: Catalogue, target: Place, made: Commit, keys: list[Key]
+    catalogue: Catalogue, target: RevisionPlace, made: Commit, keys: list[Key]
 ) -> tuple[shapes.AddedContent, ...]:
     if not keys:
         return ()

@@ -13,7 +13,7 @@ from penstock.lake import calls
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.decoders import json_decoder
 from penstock.server.nessie.codec import required
-from penstock.server.nessie.shapes import Instant, Int, Shape, instant
+from penstock.server.nessie.shapes import Instant, Int, NessieShape, instant
 from penstock.server.routes import Ask
 
 SPEC_VERSION: Final = "2.2.0"
@@ -27,7 +27,7 @@ _POLICY: Final = re.compile(
 )
 
 
-class NessieConfiguration(Shape, frozen=True, kw_only=True):
+class NessieConfiguration(NessieShape, frozen=True, kw_only=True):
     """What a client must know of the server."""
 
     default_branch: str
@@ -41,14 +41,14 @@ class NessieConfiguration(Shape, frozen=True, kw_only=True):
     oldest_possible_commit_timestamp: Instant
 
 
-class ReferenceCutoffPolicy(Shape, frozen=True, kw_only=True):
+class ReferenceCutoffPolicy(NessieShape, frozen=True, kw_only=True):
     """How much history references keep whose names match a pattern."""
 
     reference_name_pattern: str
     policy: str
 
 
-class RepositoryConfig(Shape, frozen=True, kw_only=True):
+class RepositoryConfig(NessieShape, frozen=True, kw_only=True):
     """What somebody noted for the collection of data files. The lake keeps it; it does not act by it."""
 
     type: str
@@ -67,19 +67,19 @@ class ConfigQuery(msgspec.Struct, frozen=True, kw_only=True):
     """May be given several times."""
 
 
-class RepositoryConfigResponse(Shape, frozen=True, kw_only=True):
+class RepositoryConfigResponse(NessieShape, frozen=True, kw_only=True):
     """Those that there are."""
 
     configs: tuple[RepositoryConfig, ...] | UnsetType = UNSET
 
 
-class UpdateRepositoryConfigRequest(Shape, frozen=True, kw_only=True):
+class UpdateRepositoryConfigRequest(NessieShape, frozen=True, kw_only=True):
     """The configuration from now on."""
 
     config: RepositoryConfig
 
 
-class UpdateRepositoryConfigResponse(Shape, frozen=True, kw_only=True):
+class UpdateRepositoryConfigResponse(NessieShape, frozen=True, kw_only=True):
     """The configuration up to now."""
 
     previous: RepositoryConfig | None = None

@@ -46,7 +46,7 @@ def shown(key: Key, content: AnyContent) -> shapes.AnyContent:
     """A content as Nessie's clients see it."""
     identity = str(content.id) if content.id is not None else None
     if isinstance(content, IcebergTable):
-        return shapes.IcebergTable(
+        return shapes.NessieIcebergTable(
             id=identity,
             metadata_location=content.metadata_location,
             snapshot_id=content.snapshot_id,
@@ -56,9 +56,9 @@ def shown(key: Key, content: AnyContent) -> shapes.AnyContent:
         )
     if isinstance(content, Namespace):
         properties = content.properties or UNSET
-        return shapes.Namespace(id=identity, elements=tuple(key), properties=properties)
+        return shapes.NessieNamespace(id=identity, elements=tuple(key), properties=properties)
     if isinstance(content, IcebergView):
-        return shapes.IcebergView(
+        return shapes.NessieIcebergView(
             id=identity,
             metadata_location=content.metadata_location,
             version_id=content.version_id,
@@ -67,7 +67,7 @@ def shown(key: Key, content: AnyContent) -> shapes.AnyContent:
             dialect=content.dialect or UNSET,
         )
     if isinstance(content, Udf):
-        return shapes.Udf(
+        return shapes.NessieUdf(
             id=identity,
             metadata_location=content.metadata_location or UNSET,
             version_id=content.version_id or UNSET,
@@ -136,7 +136,7 @@ def _is_same(one: shapes.AnyContent, other: shapes.AnyContent) -> bool:
 
 def _made(given: shapes.AnyContent) -> AnyContent:
     identity = identity_of(given)
-    if isinstance(given, shapes.IcebergTable):
+    if isinstance(given, shapes.NessieIcebergTable):
         return IcebergTable(
             id=identity,
             metadata_location=given.metadata_location,
@@ -145,9 +145,9 @@ def _made(given: shapes.AnyContent) -> AnyContent:
             spec_id=given.spec_id,
             sort_order_id=given.sort_order_id,
         )
-    if isinstance(given, shapes.Namespace):
+    if isinstance(given, shapes.NessieNamespace):
         return Namespace(id=identity, properties=given.properties or {})
-    if isinstance(given, shapes.IcebergView):
+    if isinstance(given, shapes.NessieIcebergView):
         return IcebergView(
             id=identity,
             metadata_location=given.metadata_location,
@@ -156,7 +156,7 @@ def _made(given: shapes.AnyContent) -> AnyContent:
             sql_text=_text(given.sql_text),
             dialect=_text(given.dialect),
         )
-    if isinstance(given, shapes.Udf):
+    if isinstance(given, shapes.NessieUdf):
         return Udf(
             id=identity,
             metadata_location=_text(given.metadata_location),

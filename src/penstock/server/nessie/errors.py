@@ -74,7 +74,7 @@ _ENDED: Final = frozenset((TransactionState.COMMITTED.value, TransactionState.AB
 _encoder = msgspec.json.Encoder()
 
 
-class Refusal(ConflictError):
+class NessieRefusal(ConflictError):
     """Something that Nessie refuses with a code, a text, and conflicts or a key of its own."""
 
     code = "nessie_refusal"
@@ -83,7 +83,7 @@ class Refusal(ConflictError):
         self,
         nessie_code: str,
         message: str,
-        conflicts: Iterable[shapes.Conflict] = (),
+        conflicts: Iterable[shapes.NessieConflict] = (),
         missing: Key | None = None,
     ) -> None:
         super().__init__(message, nessie_code=nessie_code, shown=tuple(conflicts), missing=missing)
@@ -103,10 +103,10 @@ def say(error: PenstockError, headers: Mapping[str, str]) -> Answer:
     return Answer(status=status, body=_encoder.encode(body))
 
 
-def shown_conflict(conflict: Conflict) -> shapes.Conflict:
+def shown_conflict(conflict: Conflict) -> shapes.NessieConflict:
     """A conflict in Nessie's words; one that only Penstock knows keeps its own."""
     text = _TEXTS.get(conflict.kind)
-    return shapes.Conflict(
+    return shapes.NessieConflict(
         conflict_type=conflict.kind.value if text else "UNKNOWN",
         key=shapes.ContentKey(elements=tuple(conflict.key)),
         message=text.format(name_key(conflict.key)) if text else str(conflict),
@@ -124,8 +124,8 @@ def _told(
 ) -> tuple[str, str, shapes.ReferenceConflicts | shapes.ContentKeyErrorDetails | None]:
     """The code, the message and the details of an error."""
     message, known = error.message, error.details
-    if isinstance(error, Refusal):
-        shown: tuple[shapes.Conflict, ...] = known["shown"]
+    if isinstance(error, NessieRefusal):
+        shown: tuple[shapes.NessieConflict, ...] = known["shown"]
         if known["missing"] is not None:
             return known["nessie_code"], message, _about_key(known["missing"])
         return known["nessie_code"], message, shapes.ReferenceConflicts(conflicts=shown) if shown else None
@@ -184,12 +184,12 @@ def _commit_missing(error: CommitNotFound) -> str:
     )
 
 
-def _moved(name: str, expected: str, found: str) -> shapes.Conflict:
+def _moved(name: str, expected: str, found: str) -> shapes.NessieConflict:
     text = f"named-reference '{name}' is not at expected hash '{expected}', but at '{found}'"
-    return shapes.Conflict(conflict_type="UNEXPECTED_HASH", key=None, message=text)
+    return shapes.NessieConflict(conflict_type="UNEXPECTED_HASH", key=None, message=text)
 
 
-def _conflicts(conflicts: list[shapes.Conflict]) -> tuple[str, str, shapes.ReferenceConflicts]:
+def _conflicts(conflicts: list[shapes.NessieConflict]) -> tuple[str, str, shapes.ReferenceConflicts]:
     if len(conflicts) == 1:
         text = conflicts[0].message
         message = f"{text[:1].upper()}{text[1:]}."

@@ -19,9 +19,16 @@ from penstock.server.nessie import shapes, v1_shapes
 from penstock.server.nessie.codec import required
 from penstock.server.nessie.commits import parents_of, said
 from penstock.server.nessie.contents import meant
-from penstock.server.nessie.errors import Refusal, namespace_conflicts, shown_conflict
+from penstock.server.nessie.errors import NessieRefusal, namespace_conflicts, shown_conflict
 from penstock.server.nessie.keys import name_key
-from penstock.server.nessie.revisions import DETACHED, Place, parse_body, parse_path, resolve, resolve_target
+from penstock.server.nessie.revisions import (
+    DETACHED,
+    RevisionPlace,
+    parse_body,
+    parse_path,
+    resolve,
+    resolve_target,
+)
 from penstock.server.nessie.violations import bad_name, bad_path, empty, null, refuse
 from penstock.server.routes import Ask
 
@@ -42,7 +49,7 @@ def merge(ask: Ask) -> shapes.MergeResponse:
     refuse(
         null(ask.body, "mergeRefIntoBranch.merge"), bad_path(ask.path["branch"], "mergeRefIntoBranch.branch")
     )
-    body: shapes.Merge = ask.body
+    body: shapes.MergeRequest = ask.body
     revision = parse_path(ask.path["branch"], ask.catalogue, "mergeRefIntoBranch.branch")
     said(body.commit_meta, ask.headers)
     from_ = parse_body(body.from_ref_name, body.from_hash)
@@ -65,7 +72,7 @@ def merge(ask: Ask) -> shapes.MergeResponse:
 def transplant(ask: Ask) -> shapes.MergeResponse:
     path = bad_path(ask.path["branch"], "transplantCommitsIntoBranch.branch")
     refuse(*transplant_violations(ask.body), path)
-    body: shapes.Transplant = required(ask.body, "transplantCommitsIntoBranch.transplant")
+    body: shapes.TransplantRequest = required(ask.body, "transplantCommitsIntoBranch.transplant")
     revision = parse_path(ask.path["branch"], ask.catalogue, "transplantCommitsIntoBranch.branch")
     hashes = body.hashes_to_transplant or ()
     if len(hashes) > ask.limits.operations_max:
@@ -90,7 +97,7 @@ def transplant(ask: Ask) -> shapes.MergeResponse:
 
 
 def transplant_violations(
-    body: shapes.Transplant | v1_shapes.Transplant | None,
+    body: shapes.TransplantRequest | v1_shapes.V1TransplantRequest | None,
 ) -> tuple[str | None, ...]:
     """What is wrong with the body of a transplant, if there is one."""
     if body is None:
@@ -103,7 +110,7 @@ def transplant_violations(
 
 
 def response(
-    catalogue: Catalogue, call: Bring, target: Place, conflicts_are_answer: bool
+    catalogue: Catalogue, call: Bring, target: RevisionPlace, conflicts_are_answer: bool
 ) -> shapes.MergeResponse:
     """Carry out a merge or transplant, and say what came of it; conflicts are an answer or an error."""
     result, idle = _carry_out(catalogue, call)
@@ -129,10 +136,10 @@ def response(
 # -- before ------------------------------------------------------------------------------------------------
 
 
-def _require_common_commit(catalogue: Catalogue, source: Place, target: Place) -> None:
+def _require_common_commit(catalogue: Catalogue, source: RevisionPlace, target: RevisionPlace) -> None:
     """Refuse to merge branches that have nothing in common but the empty lake, as Nessie does."""
     assert target.reference is not None
-    head = Place(reference=target.reference, commit=target.reference.id)
+    head = RevisionPlace(reference=target.reference, commit=target.reference.id)
     if head.commit != EMPTY_COMMIT_ID:
         if source.commit == EMPTY_COMMIT_ID or _first_commit(catalogue, source) == _first_commit(
             catalogue, head
@@ -144,14 +151,14 @@ def _require_common_commit(catalogue: Catalogue, source: Place, target: Place) -
     raise ReferenceNotFound(f"No common ancestor in parents of {head.commit} and {source.commit}")
 
 
-def _first_commit(catalogue: Catalogue, place: Place) -> str:
+def _first_commit(catalogue: Catalogue, place: RevisionPlace) -> str:
     depth = catalogue.do(calls.GetCommit(revision=place.commit, via=place.name)).depth
     if depth <= 1:
         return place.commit
     return catalogue.do(calls.Resolve(revision=f"{place.revision}~{depth - 1}")).commit
 
 
-def _require_contiguous(catalogue: Catalogue, sources: list[Place]) -> None:
+def _require_contiguous(catalogue: Catalogue, sources: list[RevisionPlace]) -> None:
     before: str | None = None
     for source in sources:
         if source.commit == EMPTY_COMMIT_ID:
@@ -162,7 +169,9 @@ def _require_contiguous(catalogue: Catalogue, sources: list[Place]) -> None:
         before = source.commit
 
 
-def _key_merges(catalogue: Catalogue, target: Place, body: shapes.Bring) -> dict[str, KeyMerge]:
+def _key_merges(
+    catalogue: Catalogue, target: RevisionPlace, body: shapes.BringRequest
+) -> dict[str, KeyMerge]:
     """How single keys are to be merged. What the client expects or gives is compared with the branch."""
     behaviors: dict[Key, shapes.MergeKeyBehavior] = {}
     for behavior in body.key_merge_modes or ():
@@ -204,15 +213,15 @@ def _check_behavior(key: Key, behavior: shapes.MergeKeyBehavior) -> None:
         )
 
 
-def _is_trial(body: shapes.Bring) -> bool:
+def _is_trial(body: shapes.BringRequest) -> bool:
     return bool(body.is_dry_run or body.dry_run)
 
 
-def _is_told_conflicts(body: shapes.Bring) -> bool:
+def _is_told_conflicts(body: shapes.BringRequest) -> bool:
     return bool(body.is_return_conflict_as_result or body.return_conflict_as_result)
 
 
-def _idempotency_key(ask: Ask, body: shapes.Bring) -> str | None:
+def _idempotency_key(ask: Ask, body: shapes.BringRequest) -> str | None:
     return None if _is_trial(body) else ask.headers.get("idempotency-key")
 
 
@@ -287,19 +296,19 @@ def _detail(key: MergedKey) -> shapes.ContentKeyDetails:
     )
 
 
-def _refusal(keys: list[MergedKey]) -> Refusal:
+def _refusal(keys: list[MergedKey]) -> NessieRefusal:
     """Nessie also names keys that are not in conflict, without saying why."""
     names = ", ".join(f"'{name_key(key.key)}'" for key in keys if key.conflicts)
     conflicts = [
         shown_conflict(key.conflicts[0])
         if key.conflicts
-        else shapes.Conflict(
+        else shapes.NessieConflict(
             conflict_type="KEY_CONFLICT", key=shapes.ContentKey(elements=tuple(key.key)), message="UNKNOWN"
         )
         for key in keys
     ]
     message = f"The following keys have been changed in conflict: {names}"
-    return Refusal("REFERENCE_CONFLICT", message, conflicts)
+    return NessieRefusal("REFERENCE_CONFLICT", message, conflicts)
 
 
 def _resultant(result: MergeResult) -> str | None:
@@ -310,7 +319,7 @@ def _resultant(result: MergeResult) -> str | None:
     return result.head
 
 
-def _effective(catalogue: Catalogue, target: Place, result: MergeResult) -> str:
+def _effective(catalogue: Catalogue, target: RevisionPlace, result: MergeResult) -> str:
     """The head that the result was put on."""
     if not result.commits:
         return result.head

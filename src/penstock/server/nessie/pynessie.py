@@ -35,9 +35,9 @@ def content_view(content: shapes.AnyContent, headers: Mapping[str, str]) -> shap
     """A content as the client that sent the headers can parse it."""
     if not is_pynessie(headers):
         return content
-    if isinstance(content, shapes.Namespace):
+    if isinstance(content, shapes.NessieNamespace):
         return msgspec.structs.replace(content, properties=UNSET)
-    if isinstance(content, shapes.IcebergView):
+    if isinstance(content, shapes.NessieIcebergView):
         return msgspec.structs.replace(
             content, sql_text=content.sql_text or "", dialect=content.dialect or ""
         )
@@ -63,9 +63,11 @@ def keep_properties(catalogue: Catalogue, path: str, operations: shapes.Operatio
     return msgspec.structs.replace(operations, operations=tuple(_kept(each, known) for each in listed))
 
 
-def _put_namespace(operation: shapes.AnyOperation) -> shapes.Namespace | None:
+def _put_namespace(operation: shapes.AnyOperation) -> shapes.NessieNamespace | None:
     """The namespace that an operation puts, if it is an existing one."""
-    if not isinstance(operation, shapes.Put) or not isinstance(operation.content, shapes.Namespace):
+    if not isinstance(operation, shapes.PutOperation) or not isinstance(
+        operation.content, shapes.NessieNamespace
+    ):
         return None
     return operation.content if operation.content.id is not None else None
 

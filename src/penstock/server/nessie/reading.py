@@ -32,7 +32,7 @@ from penstock.server.nessie.pages import (
 )
 from penstock.server.nessie.ranges import Range, in_range
 from penstock.server.nessie.references import Fetch
-from penstock.server.nessie.revisions import DETACHED, Place, parse_body, parse_path, resolve
+from penstock.server.nessie.revisions import DETACHED, RevisionPlace, parse_body, parse_path, resolve
 from penstock.server.nessie.violations import bad_path, bad_spec, empty, null, refuse
 from penstock.server.routes import Ask
 
@@ -192,7 +192,7 @@ def get_history(ask: Ask) -> shapes.LogResponse:
 # -- places and ranges -------------------------------------------------------------------------------------
 
 
-def _place(ask: Ask, parameter: str, name: str = "ref", what: str = "Expected hash") -> Place:
+def _place(ask: Ask, parameter: str, name: str = "ref", what: str = "Expected hash") -> RevisionPlace:
     return resolve(ask.catalogue, parse_path(ask.path[name], ask.catalogue, parameter), what)
 
 
@@ -211,7 +211,7 @@ def _range(query: RangeQuery) -> Range:
 # -- contents and entries ----------------------------------------------------------------------------------
 
 
-def _read(catalogue: Catalogue, place: Place, keys: tuple[Key, ...]) -> tuple[Held, ...]:
+def _read(catalogue: Catalogue, place: RevisionPlace, keys: tuple[Key, ...]) -> tuple[Held, ...]:
     return catalogue.do(calls.GetContents(at=place.commit, via=place.name, key=keys))
 
 
@@ -233,7 +233,7 @@ def _contents(ask: Ask, parameter: str, keys: tuple[Key, ...]) -> shapes.GetMult
 
 
 def _entries(
-    catalogue: Catalogue, place: Place, prefix: Key | None, after: Key | None, size: int
+    catalogue: Catalogue, place: RevisionPlace, prefix: Key | None, after: Key | None, size: int
 ) -> Iterator[Held]:
     def read(last: Held | None, limit: int) -> tuple[Held, ...]:
         key = last.key if last is not None else after
@@ -244,8 +244,8 @@ def _entries(
     return batches(read, size)
 
 
-def _entry(held: Held, with_content: bool) -> shapes.Entry:
-    return shapes.Entry(
+def _entry(held: Held, with_content: bool) -> shapes.NessieEntry:
+    return shapes.NessieEntry(
         name=_shown_key(held.key),
         type=type_name(held.content),
         content_id=str(held.content.id),
@@ -261,7 +261,12 @@ def _shown_key(key: Key) -> shapes.ContentKey:
 
 
 def _differences(
-    catalogue: Catalogue, before: Place, to: Place, prefix: Key | None, after: Key | None, size: int
+    catalogue: Catalogue,
+    before: RevisionPlace,
+    to: RevisionPlace,
+    prefix: Key | None,
+    after: Key | None,
+    size: int,
 ) -> Iterator[Difference]:
     def read(last: Difference | None, limit: int) -> tuple[Difference, ...]:
         key = last.key if last is not None else after
@@ -272,7 +277,9 @@ def _differences(
     return batches(read, size)
 
 
-def _compare(catalogue: Catalogue, before: Place, to: Place, keys: tuple[Key, ...]) -> tuple[Difference, ...]:
+def _compare(
+    catalogue: Catalogue, before: RevisionPlace, to: RevisionPlace, keys: tuple[Key, ...]
+) -> tuple[Difference, ...]:
     """How single keys differ."""
     was = {held.key: held.content for held in _read(catalogue, before, keys)}
     now = {held.key: held.content for held in _read(catalogue, to, keys)}
@@ -295,7 +302,7 @@ def _diff_entry(difference: Difference) -> shapes.DiffEntry:
 # -- histories ---------------------------------------------------------------------------------------------
 
 
-def _history_start(ask: Ask, query: HistoryQuery) -> Place:
+def _history_start(ask: Ask, query: HistoryQuery) -> RevisionPlace:
     """Where a page of a history begins; its token is the hash of its first commit."""
     revision = parse_path(ask.path["ref"], ask.catalogue, "getCommitLog.ref")
     if not query.page_token:
@@ -304,7 +311,7 @@ def _history_start(ask: Ask, query: HistoryQuery) -> Place:
     return resolve(ask.catalogue, start, "Token pagination hash")
 
 
-def _history_end(catalogue: Catalogue, place: Place, limit_hash: str) -> str | None:
+def _history_end(catalogue: Catalogue, place: RevisionPlace, limit_hash: str) -> str | None:
     """The last commit to be listed. One that the history does not have ends nothing."""
     if not limit_hash:
         return None
@@ -314,7 +321,7 @@ def _history_end(catalogue: Catalogue, place: Place, limit_hash: str) -> str | N
     return resolve(catalogue, revision, "Oldest hash").commit
 
 
-def _log(catalogue: Catalogue, place: Place, size: int) -> Iterator[Commit]:
+def _log(catalogue: Catalogue, place: RevisionPlace, size: int) -> Iterator[Commit]:
     if place.commit == EMPTY_COMMIT_ID:
         return iter(())
 
@@ -332,7 +339,7 @@ def _up_to(commits: Iterable[Commit], last: str | None) -> Iterator[Commit]:
             return
 
 
-def _changes(catalogue: Catalogue, place: Place, commit: str) -> tuple[Difference, ...]:
+def _changes(catalogue: Catalogue, place: RevisionPlace, commit: str) -> tuple[Difference, ...]:
     def read(last: Difference | None, limit: int) -> tuple[Difference, ...]:
         key = last.key if last is not None else None
         return catalogue.do(calls.GetChanges(revision=commit, via=place.name, after=key, limit=limit))
@@ -349,14 +356,14 @@ def _operation_facts(changes: Iterable[Difference]) -> tuple[KeyFacts, ...]:
     )
 
 
-def _log_entry(commit: Commit, changes: Iterable[Difference]) -> shapes.LogEntry:
-    operations: tuple[shapes.Put | shapes.Delete, ...] = tuple(
-        shapes.Delete(key=_shown_key(each.key))
+def _log_entry(commit: Commit, changes: Iterable[Difference]) -> shapes.NessieLogEntry:
+    operations: tuple[shapes.PutOperation | shapes.DeleteOperation, ...] = tuple(
+        shapes.DeleteOperation(key=_shown_key(each.key))
         if each.after is None
-        else shapes.Put(key=_shown_key(each.key), content=shown(each.key, each.after))
+        else shapes.PutOperation(key=_shown_key(each.key), content=shown(each.key, each.after))
         for each in _deletes_first(changes)
     )
-    return shapes.LogEntry(
+    return shapes.NessieLogEntry(
         commit_meta=shown_meta(commit),
         parent_commit_hash=parents_of(commit)[0],
         operations=operations or None,

@@ -29,7 +29,7 @@ from penstock.server.nessie.commits import shown_meta
 from penstock.server.nessie.pages import Keep, batches, filtered, page, page_end_s, page_size, read_token
 from penstock.server.nessie.revisions import (
     NAME_RULE,
-    Revision,
+    NessieRevision,
     check_name,
     find_reference,
     parse_body,
@@ -311,9 +311,9 @@ def _with_metadata(reference: Reference, head: Head | None) -> shapes.AnyReferen
     return msgspec.structs.replace(shown, metadata=metadata)
 
 
-def _source(body: shapes.AnyReferenceInput | None) -> Revision:
+def _source(body: shapes.AnyReferenceInput | None) -> NessieRevision:
     if body is None:
-        return Revision(name=None)
+        return NessieRevision(name=None)
     return parse_body(None if isinstance(body, shapes.DetachedInput) else body.name, body.hash)
 
 
@@ -332,7 +332,7 @@ def _check_kind(reference: Reference, kind: Kind | None) -> None:
         )
 
 
-def _if_head(catalogue: Catalogue, reference: Reference, expected: Revision) -> str:
+def _if_head(catalogue: Catalogue, reference: Reference, expected: NessieRevision) -> str:
     """The head that the caller expects, which must be the reference's; whether it exists does not matter."""
     commit = expected.commit or ""
     if expected.steps:

@@ -58,7 +58,7 @@ PATH_PATTERN: Final = r"[^/]+|(?:(?!%40)[^@])+(?:@|%40)[^@/]*"
 """A reference as one part of a raw path: if it contains slashes, an ``@`` tells where it ends."""
 
 
-class Revision(msgspec.Struct, frozen=True, kw_only=True):
+class NessieRevision(msgspec.Struct, frozen=True, kw_only=True):
     """A reference and a commit, as a client named them."""
 
     name: str | None
@@ -72,7 +72,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
         return self.commit is None and not self.steps
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class RevisionPlace(msgspec.Struct, frozen=True, kw_only=True):
     """What a revision comes to."""
 
     reference: Reference | None
@@ -96,9 +96,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return shown_reference(self.reference, self.commit)
 
 
-def shown_reference(reference: Reference, commit: str) -> shapes.Branch | shapes.Tag:
+def shown_reference(reference: Reference, commit: str) -> shapes.NessieBranch | shapes.NessieTag:
     """A branch or tag at a commit. A transaction's is a branch to whoever can name it."""
-    shape = shapes.Tag if reference.kind is Kind.TAG else shapes.Branch
+    shape = shapes.NessieTag if reference.kind is Kind.TAG else shapes.NessieBranch
     return shape(name=reference.name, hash=commit)
 
 
@@ -122,7 +122,7 @@ def is_spec(text: str) -> bool:
     return bool(text) and _IN_BODY.fullmatch(text) is not None
 
 
-def parse_path(text: str, catalogue: Catalogue, parameter: str, rule: str = PATH_RULE) -> Revision:
+def parse_path(text: str, catalogue: Catalogue, parameter: str, rule: str = PATH_RULE) -> NessieRevision:
     """Read a revision from a path; ``parameter`` is what Nessie calls it, and says so if it cannot be."""
     match = _PATH.fullmatch(text)
     if match is None:
@@ -137,7 +137,7 @@ def parse_path(text: str, catalogue: Catalogue, parameter: str, rule: str = PATH
     return _revision(name, commit, steps)
 
 
-def parse_body(name: str | None, text: str | None, says: str = "{rule} - but was: {text}") -> Revision:
+def parse_body(name: str | None, text: str | None, says: str = "{rule} - but was: {text}") -> NessieRevision:
     """Read a revision whose parts stand apart; ``says`` is what to say if it cannot be one."""
     match = _IN_BODY.fullmatch(text or "")
     if match is None or text == "":
@@ -168,7 +168,7 @@ def find_reference(catalogue: Catalogue, name: str | None) -> Reference:
     raise ReferenceNotFound(f"there is no branch or tag '{name}'", name=name or DETACHED)
 
 
-def require_commit(revision: Revision, what: str) -> None:
+def require_commit(revision: NessieRevision, what: str) -> None:
     """Refuse a revision that does not begin with a hash, so that it would mean something else tomorrow."""
     if revision.is_name_only:
         raise InvalidRequest(f"{what} must be provided.")
@@ -177,34 +177,34 @@ def require_commit(revision: Revision, what: str) -> None:
 
 
 def resolve(
-    catalogue: Catalogue, revision: Revision, what: str = "Hash", *, needs_commit: bool = False
-) -> Place:
+    catalogue: Catalogue, revision: NessieRevision, what: str = "Hash", *, needs_commit: bool = False
+) -> RevisionPlace:
     """What a revision comes to; ``what`` says what it is for, if it cannot be."""
     reference = find_reference(catalogue, revision.name) if revision.name is not None else None
     if needs_commit or reference is None:
         require_commit(revision, what)
-    return Place(reference=reference, commit=_walk(catalogue, revision, reference))
+    return RevisionPlace(reference=reference, commit=_walk(catalogue, revision, reference))
 
 
-def resolve_target(catalogue: Catalogue, revision: Revision, what: str) -> Place:
+def resolve_target(catalogue: Catalogue, revision: NessieRevision, what: str) -> RevisionPlace:
     """The branch that a request writes to, and the commit on it that its writer knows."""
     reference = find_reference(catalogue, revision.name) if revision.name is not None else None
     if reference is None or reference.kind is Kind.TAG:
         raise InvalidRequest(f"{what} must be a branch.")
     require_commit(revision, "Expected hash")
     try:
-        return Place(reference=reference, commit=_walk(catalogue, revision, reference))
+        return RevisionPlace(reference=reference, commit=_walk(catalogue, revision, reference))
     except CommitNotFound as missing:
         if revision.steps:
             raise
         raise CommitNotFound(missing.message, commit=revision.commit, name=reference.name) from None
 
 
-def _revision(name: str | None, commit: str | None, walk: str) -> Revision:
+def _revision(name: str | None, commit: str | None, walk: str) -> NessieRevision:
     steps = _STEPS.findall(walk)
     if len(steps) > STEPS_MAX:
         raise InvalidRequest(f"a revision has at most {STEPS_MAX} steps, this one has {len(steps):,}")
-    return Revision(
+    return NessieRevision(
         name=None if name == DETACHED else name,
         commit=commit.lower() if commit else None,
         steps=tuple(_checked(step) for step in steps),
@@ -218,7 +218,7 @@ def _checked(step: str) -> str:
     return step
 
 
-def _walk(catalogue: Catalogue, revision: Revision, reference: Reference | None) -> str:
+def _walk(catalogue: Catalogue, revision: NessieRevision, reference: Reference | None) -> str:
     """The commit that a revision comes to, which must be in the history of the reference, if it names one."""
     at = reference.id if revision.commit is None and reference is not None else revision.commit
     assert at is not None

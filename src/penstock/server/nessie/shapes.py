@@ -29,11 +29,11 @@ def instant(moment: datetime) -> Instant:
     return f"{seconds}.{fraction}Z" if fraction else f"{seconds}Z"
 
 
-class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class NessieShape(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What all shapes share: names in camel case."""
 
 
-class ContentKey(Shape, frozen=True, kw_only=True):
+class ContentKey(NessieShape, frozen=True, kw_only=True):
     """Where something is."""
 
     elements: tuple[str, ...]
@@ -42,21 +42,21 @@ class ContentKey(Shape, frozen=True, kw_only=True):
 # -- contents ----------------------------------------------------------------------------------------------
 
 
-class Content(Shape, tag_field="type", frozen=True, kw_only=True):
+class NessieContent(NessieShape, tag_field="type", frozen=True, kw_only=True):
     """What all contents share."""
 
     id: str | None = None
     """Given by the server when a content is first stored; it stays when the content is renamed."""
 
 
-class Namespace(Content, tag="NAMESPACE", frozen=True, kw_only=True):
+class NessieNamespace(NessieContent, tag="NAMESPACE", frozen=True, kw_only=True):
     """A place for tables and further namespaces. Its elements are those of its key."""
 
     elements: tuple[str, ...] = ()
     properties: dict[str, str] | UnsetType | None = UNSET
 
 
-class IcebergTable(Content, tag="ICEBERG_TABLE", frozen=True, kw_only=True):
+class NessieIcebergTable(NessieContent, tag="ICEBERG_TABLE", frozen=True, kw_only=True):
     """An Iceberg table."""
 
     metadata_location: str
@@ -66,7 +66,7 @@ class IcebergTable(Content, tag="ICEBERG_TABLE", frozen=True, kw_only=True):
     sort_order_id: Int
 
 
-class IcebergView(Content, tag="ICEBERG_VIEW", frozen=True, kw_only=True):
+class NessieIcebergView(NessieContent, tag="ICEBERG_VIEW", frozen=True, kw_only=True):
     """An Iceberg view."""
 
     metadata_location: str
@@ -76,7 +76,7 @@ class IcebergView(Content, tag="ICEBERG_VIEW", frozen=True, kw_only=True):
     dialect: str | UnsetType | None = UNSET
 
 
-class DeltaLakeTable(Content, tag="DELTA_LAKE_TABLE", frozen=True, kw_only=True):
+class DeltaLakeTable(NessieContent, tag="DELTA_LAKE_TABLE", frozen=True, kw_only=True):
     """A Delta table; also what Nessie has no type for, then without history."""
 
     metadata_location_history: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class DeltaLakeTable(Content, tag="DELTA_LAKE_TABLE", frozen=True, kw_only=True)
     last_checkpoint: str | None = None
 
 
-class Udf(Content, tag="UDF", frozen=True, kw_only=True):
+class NessieUdf(NessieContent, tag="UDF", frozen=True, kw_only=True):
     """A user-defined function."""
 
     sql_text: str | UnsetType | None = UNSET
@@ -94,13 +94,13 @@ class Udf(Content, tag="UDF", frozen=True, kw_only=True):
     metadata_location: str | UnsetType | None = UNSET
 
 
-AnyContent: TypeAlias = Namespace | IcebergTable | IcebergView | DeltaLakeTable | Udf
+AnyContent: TypeAlias = NessieNamespace | NessieIcebergTable | NessieIcebergView | DeltaLakeTable | NessieUdf
 
 
 # -- commits -----------------------------------------------------------------------------------------------
 
 
-class CommitMeta(Shape, frozen=True, kw_only=True):
+class NessieCommitMeta(NessieShape, frozen=True, kw_only=True):
     """What a commit says of itself."""
 
     hash: str
@@ -114,7 +114,7 @@ class CommitMeta(Shape, frozen=True, kw_only=True):
     parent_commit_hashes: tuple[str, ...] | UnsetType = UNSET
 
 
-class CommitMetaInput(Shape, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class CommitMetaInput(NessieShape, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """What a writer says of a commit; ``author``, ``signedOffBy`` and ``properties`` are older names.
 
     The hash, committer, time and parents are the server's to set, and refused.
@@ -134,13 +134,13 @@ class CommitMetaInput(Shape, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     parent_commit_hashes: tuple[str, ...] | None = None
 
 
-class Operation(Shape, tag_field="type", frozen=True, kw_only=True):
+class NessieOperation(NessieShape, tag_field="type", frozen=True, kw_only=True):
     """What all operations share."""
 
     key: ContentKey
 
 
-class Put(Operation, tag="PUT", frozen=True, kw_only=True):
+class PutOperation(NessieOperation, tag="PUT", frozen=True, kw_only=True):
     """Let a key hold a content. What is said in ``documentation`` and ``metadata`` is not kept."""
 
     content: AnyContent
@@ -148,25 +148,25 @@ class Put(Operation, tag="PUT", frozen=True, kw_only=True):
     metadata: Any = UNSET
 
 
-class Delete(Operation, tag="DELETE", frozen=True, kw_only=True):
+class DeleteOperation(NessieOperation, tag="DELETE", frozen=True, kw_only=True):
     """Let a key hold nothing."""
 
 
-class Unchanged(Operation, tag="UNCHANGED", frozen=True, kw_only=True):
+class UnchangedOperation(NessieOperation, tag="UNCHANGED", frozen=True, kw_only=True):
     """Refuse the commit if a key changed since the expected hash."""
 
 
-AnyOperation: TypeAlias = Put | Delete | Unchanged
+AnyOperation: TypeAlias = PutOperation | DeleteOperation | UnchangedOperation
 
 
-class Operations(Shape, frozen=True, kw_only=True):
+class Operations(NessieShape, frozen=True, kw_only=True):
     """A commit to be made."""
 
     commit_meta: CommitMetaInput
     operations: tuple[AnyOperation, ...] | None = ()
 
 
-class AddedContent(Shape, frozen=True, kw_only=True):
+class AddedContent(NessieShape, frozen=True, kw_only=True):
     """A content that was new, and the id it was given."""
 
     key: ContentKey
@@ -176,17 +176,17 @@ class AddedContent(Shape, frozen=True, kw_only=True):
 # -- references --------------------------------------------------------------------------------------------
 
 
-class ReferenceMetadata(Shape, frozen=True, kw_only=True):
+class ReferenceMetadata(NessieShape, frozen=True, kw_only=True):
     """How a reference compares with the default branch, and its newest commit."""
 
     num_commits_ahead: int | None = None
     num_commits_behind: int | None = None
-    commit_meta_of_head: CommitMeta | None = msgspec.field(default=None, name="commitMetaOfHEAD")
+    commit_meta_of_head: NessieCommitMeta | None = msgspec.field(default=None, name="commitMetaOfHEAD")
     common_ancestor_hash: str | None = None
     num_total_commits: int | None = None
 
 
-class Branch(Shape, tag_field="type", tag="BRANCH", frozen=True, kw_only=True):
+class NessieBranch(NessieShape, tag_field="type", tag="BRANCH", frozen=True, kw_only=True):
     """A branch at a commit."""
 
     name: str
@@ -194,7 +194,7 @@ class Branch(Shape, tag_field="type", tag="BRANCH", frozen=True, kw_only=True):
     metadata: ReferenceMetadata | UnsetType = UNSET
 
 
-class Tag(Shape, tag_field="type", tag="TAG", frozen=True, kw_only=True):
+class NessieTag(NessieShape, tag_field="type", tag="TAG", frozen=True, kw_only=True):
     """A tag at a commit."""
 
     name: str
@@ -202,30 +202,30 @@ class Tag(Shape, tag_field="type", tag="TAG", frozen=True, kw_only=True):
     metadata: ReferenceMetadata | UnsetType = UNSET
 
 
-class Detached(Shape, tag_field="type", tag="DETACHED", frozen=True, kw_only=True):
+class Detached(NessieShape, tag_field="type", tag="DETACHED", frozen=True, kw_only=True):
     """A commit that no name is given for."""
 
     hash: str
 
 
-AnyReference: TypeAlias = Branch | Tag | Detached
+AnyReference: TypeAlias = NessieBranch | NessieTag | Detached
 
 
-class BranchInput(Shape, tag_field="type", tag="BRANCH", frozen=True, kw_only=True):
+class BranchInput(NessieShape, tag_field="type", tag="BRANCH", frozen=True, kw_only=True):
     """A branch at a commit, as clients name it: the hash may be followed by ``~1`` and the like."""
 
     name: str
     hash: str | None = None
 
 
-class TagInput(Shape, tag_field="type", tag="TAG", frozen=True, kw_only=True):
+class TagInput(NessieShape, tag_field="type", tag="TAG", frozen=True, kw_only=True):
     """A tag at a commit, as clients name it."""
 
     name: str
     hash: str | None = None
 
 
-class DetachedInput(Shape, tag_field="type", tag="DETACHED", frozen=True, kw_only=True):
+class DetachedInput(NessieShape, tag_field="type", tag="DETACHED", frozen=True, kw_only=True):
     """A commit without a name."""
 
     hash: str
@@ -234,24 +234,24 @@ class DetachedInput(Shape, tag_field="type", tag="DETACHED", frozen=True, kw_onl
 AnyReferenceInput: TypeAlias = BranchInput | TagInput | DetachedInput
 
 
-class ReferenceHistoryState(Shape, frozen=True, kw_only=True):
+class ReferenceHistoryState(NessieShape, frozen=True, kw_only=True):
     """A commit that a reference was at."""
 
     commit_hash: str
     commit_consistency: Consistency
-    meta: CommitMeta | None = None
+    meta: NessieCommitMeta | None = None
 
 
 # -- answers -----------------------------------------------------------------------------------------------
 
 
-class SingleReferenceResponse(Shape, frozen=True, kw_only=True):
+class SingleReferenceResponse(NessieShape, frozen=True, kw_only=True):
     """A reference."""
 
     reference: AnyReference
 
 
-class Page(Shape, frozen=True, kw_only=True):
+class Page(NessieShape, frozen=True, kw_only=True):
     """What all answers share that come page by page."""
 
     has_more: bool = False
@@ -265,7 +265,7 @@ class ReferencesResponse(Page, frozen=True, kw_only=True):
     references: tuple[AnyReference, ...]
 
 
-class ReferenceHistoryResponse(Shape, frozen=True, kw_only=True):
+class ReferenceHistoryResponse(NessieShape, frozen=True, kw_only=True):
     """Where a reference is and lately was."""
 
     reference: AnyReference
@@ -274,7 +274,7 @@ class ReferenceHistoryResponse(Shape, frozen=True, kw_only=True):
     commit_log_consistency: Consistency
 
 
-class Entry(Shape, frozen=True, kw_only=True):
+class NessieEntry(NessieShape, frozen=True, kw_only=True):
     """A key and what it holds."""
 
     name: ContentKey
@@ -287,24 +287,24 @@ class EntriesResponse(Page, frozen=True, kw_only=True):
     """Keys in order."""
 
     effective_reference: AnyReference
-    entries: tuple[Entry, ...]
+    entries: tuple[NessieEntry, ...]
 
 
-class LogEntry(Shape, frozen=True, kw_only=True):
+class NessieLogEntry(NessieShape, frozen=True, kw_only=True):
     """A commit of a history, and what it changed if that was asked for."""
 
-    commit_meta: CommitMeta
+    commit_meta: NessieCommitMeta
     parent_commit_hash: str
-    operations: tuple[Put | Delete, ...] | None = None
+    operations: tuple[PutOperation | DeleteOperation, ...] | None = None
 
 
 class LogResponse(Page, frozen=True, kw_only=True):
     """Commits, newest first."""
 
-    log_entries: tuple[LogEntry, ...]
+    log_entries: tuple[NessieLogEntry, ...]
 
 
-class DiffEntry(Shape, frozen=True, kw_only=True):
+class DiffEntry(NessieShape, frozen=True, kw_only=True):
     """A key that differs."""
 
     key: ContentKey
@@ -320,44 +320,44 @@ class DiffResponse(Page, frozen=True, kw_only=True):
     diffs: tuple[DiffEntry, ...]
 
 
-class ContentResponse(Shape, frozen=True, kw_only=True):
+class ContentResponse(NessieShape, frozen=True, kw_only=True):
     """What a key holds."""
 
     content: AnyContent
     effective_reference: AnyReference
 
 
-class GetMultipleContentsRequest(Shape, frozen=True, kw_only=True):
+class GetMultipleContentsRequest(NessieShape, frozen=True, kw_only=True):
     """Keys to be read."""
 
     requested_keys: tuple[ContentKey, ...] | None = ()
 
 
-class ContentWithKey(Shape, frozen=True, kw_only=True):
+class ContentWithKey(NessieShape, frozen=True, kw_only=True):
     """A key and what it holds."""
 
     key: ContentKey
     content: AnyContent
 
 
-class GetMultipleContentsResponse(Shape, frozen=True, kw_only=True):
+class GetMultipleContentsResponse(NessieShape, frozen=True, kw_only=True):
     """What keys hold; those that hold nothing are left out."""
 
     contents: tuple[ContentWithKey, ...]
     effective_reference: AnyReference
 
 
-class CommitResponse(Shape, frozen=True, kw_only=True):
+class CommitResponse(NessieShape, frozen=True, kw_only=True):
     """The branch after a commit, and the ids of contents that were new."""
 
-    target_branch: Branch
+    target_branch: NessieBranch
     added_contents: tuple[AddedContent, ...] | None
 
 
 # -- merges ------------------------------------------------------------------------------------------------
 
 
-class MergeKeyBehavior(Shape, frozen=True, kw_only=True):
+class MergeKeyBehavior(NessieShape, frozen=True, kw_only=True):
     """How to merge one key."""
 
     key: ContentKey
@@ -366,7 +366,7 @@ class MergeKeyBehavior(Shape, frozen=True, kw_only=True):
     resolved_content: AnyContent | None = None
 
 
-class Bring(Shape, frozen=True, kw_only=True):
+class BringRequest(NessieShape, frozen=True, kw_only=True):
     """What merges and transplants are told alike."""
 
     from_ref_name: str
@@ -381,20 +381,20 @@ class Bring(Shape, frozen=True, kw_only=True):
     return_conflict_as_result: bool | None = None
 
 
-class Merge(Bring, frozen=True, kw_only=True):
+class MergeRequest(BringRequest, frozen=True, kw_only=True):
     """What to merge, and how."""
 
     from_hash: str | None = None
     commit_meta: CommitMetaInput | None = None
 
 
-class Transplant(Bring, frozen=True, kw_only=True):
+class TransplantRequest(BringRequest, frozen=True, kw_only=True):
     """Commits to repeat, oldest first, and how."""
 
     hashes_to_transplant: tuple[str, ...] | None = ()
 
 
-class Conflict(Shape, frozen=True, kw_only=True):
+class NessieConflict(NessieShape, frozen=True, kw_only=True):
     """Why a key cannot be as it was wanted."""
 
     conflict_type: str
@@ -402,15 +402,15 @@ class Conflict(Shape, frozen=True, kw_only=True):
     message: str
 
 
-class ContentKeyDetails(Shape, frozen=True, kw_only=True):
+class ContentKeyDetails(NessieShape, frozen=True, kw_only=True):
     """What came of a key."""
 
     key: ContentKey
     merge_behavior: MergeBehavior
-    conflict: Conflict | UnsetType = UNSET
+    conflict: NessieConflict | UnsetType = UNSET
 
 
-class MergeResponse(Shape, frozen=True, kw_only=True):
+class MergeResponse(NessieShape, frozen=True, kw_only=True):
     """What a merge or transplant did, or would do."""
 
     was_applied: bool
@@ -426,19 +426,19 @@ class MergeResponse(Shape, frozen=True, kw_only=True):
 # -- errors ------------------------------------------------------------------------------------------------
 
 
-class ReferenceConflicts(Shape, tag_field="type", tag="REFERENCE_CONFLICTS", frozen=True, kw_only=True):
+class ReferenceConflicts(NessieShape, tag_field="type", tag="REFERENCE_CONFLICTS", frozen=True, kw_only=True):
     """Everything that is in the way."""
 
-    conflicts: tuple[Conflict, ...]
+    conflicts: tuple[NessieConflict, ...]
 
 
-class ContentKeyErrorDetails(Shape, tag_field="type", tag="CONTENT_KEY", frozen=True, kw_only=True):
+class ContentKeyErrorDetails(NessieShape, tag_field="type", tag="CONTENT_KEY", frozen=True, kw_only=True):
     """The key that an error is about."""
 
     content_key: ContentKey
 
 
-class NessieError(Shape, frozen=True, kw_only=True):
+class NessieError(NessieShape, frozen=True, kw_only=True):
     """What went wrong. Details are only sent to clients of version 2."""
 
     status: int

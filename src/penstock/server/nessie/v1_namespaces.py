@@ -17,10 +17,10 @@ from penstock.model.references import Kind
 from penstock.server.nessie import shapes, v1_shapes
 from penstock.server.nessie.commits import said
 from penstock.server.nessie.contents import shown
-from penstock.server.nessie.errors import Refusal, say
+from penstock.server.nessie.errors import NessieRefusal, say
 from penstock.server.nessie.keys import name_key, read_key
 from penstock.server.nessie.pages import BATCH
-from penstock.server.nessie.revisions import Place, Revision, is_hash, resolve
+from penstock.server.nessie.revisions import NessieRevision, RevisionPlace, is_hash, resolve
 from penstock.server.routes import Ask
 
 _HASH_WRONG: Final = "Hash must consist of the hex representation of 4-32 bytes - but was: {}"
@@ -50,13 +50,13 @@ def get_namespaces(ask: Ask) -> v1_shapes.GetNamespacesResponse:
     )
 
 
-def get_namespace(ask: Ask) -> shapes.Namespace:
+def get_namespace(ask: Ask) -> shapes.NessieNamespace:
     key = read_key(ask.path["name"])
     return _shown(key, _existing(ask, _place(ask, ask.query.hash_on_ref), key))
 
 
-def create_namespace(ask: Ask) -> shapes.Namespace:
-    body: shapes.Namespace | None = ask.body
+def create_namespace(ask: Ask) -> shapes.NessieNamespace:
+    body: shapes.NessieNamespace | None = ask.body
     if body is None:
         raise InvalidRequest("createNamespace.namespace: must not be null")
     if not body.elements:
@@ -73,7 +73,7 @@ def create_namespace(ask: Ask) -> shapes.Namespace:
             if is_same
             else f"Another content object with name '{name_key(key)}'"
         )
-        raise Refusal("NAMESPACE_ALREADY_EXISTS", f"{what} already exists")
+        raise NessieRefusal("NAMESPACE_ALREADY_EXISTS", f"{what} already exists")
     made = Namespace(properties=body.properties or {})
     after = _commit(ask, place, f"create namespace '{name_key(key)}'", Put(key, made))
     return _shown(key, _existing(ask, after, key))
@@ -97,40 +97,40 @@ def delete_namespace(ask: Ask) -> None:
     place = _branch(ask)
     _existing(ask, place, key)
     if any(not isinstance(held, Namespace) for _, held in _below(ask, place, key)):
-        raise Refusal("NAMESPACE_NOT_EMPTY", f"Namespace '{name_key(key)}' is not empty")
+        raise NessieRefusal("NAMESPACE_NOT_EMPTY", f"Namespace '{name_key(key)}' is not empty")
     _commit(ask, place, f"delete namespace '{name_key(key)}'", Delete(key))
 
 
 # -- the parts ---------------------------------------------------------------------------------------------
 
 
-def _place(ask: Ask, commit: str) -> Place:
+def _place(ask: Ask, commit: str) -> RevisionPlace:
     if commit and not is_hash(commit):
         raise InvalidRequest(_HASH_WRONG.format(commit))
-    return resolve(ask.catalogue, Revision(name=ask.path["ref"], commit=commit.lower() or None))
+    return resolve(ask.catalogue, NessieRevision(name=ask.path["ref"], commit=commit.lower() or None))
 
 
-def _branch(ask: Ask) -> Place:
+def _branch(ask: Ask) -> RevisionPlace:
     """The branch that is written to, as it is now."""
-    place = resolve(ask.catalogue, Revision(name=ask.path["ref"]))
+    place = resolve(ask.catalogue, NessieRevision(name=ask.path["ref"]))
     if place.reference is None or place.reference.kind is Kind.TAG:
         raise ReferenceNotFound(f"there is no branch '{ask.path['ref']}'", name=ask.path["ref"])
     return place
 
 
-def _held(ask: Ask, place: Place, key: Key) -> AnyContent | None:
+def _held(ask: Ask, place: RevisionPlace, key: Key) -> AnyContent | None:
     found = ask.catalogue.do(calls.GetContents(at=place.commit, via=place.name, key=(key,)))
     return found[0].content if found else None
 
 
-def _existing(ask: Ask, place: Place, key: Key) -> Namespace:
+def _existing(ask: Ask, place: RevisionPlace, key: Key) -> Namespace:
     held = _held(ask, place, key)
     if not isinstance(held, Namespace):
-        raise Refusal("NAMESPACE_NOT_FOUND", f"Namespace '{name_key(key)}' does not exist", missing=key)
+        raise NessieRefusal("NAMESPACE_NOT_FOUND", f"Namespace '{name_key(key)}' does not exist", missing=key)
     return held
 
 
-def _below(ask: Ask, place: Place, prefix: Key | None) -> Iterator[tuple[Key, AnyContent]]:
+def _below(ask: Ask, place: RevisionPlace, prefix: Key | None) -> Iterator[tuple[Key, AnyContent]]:
     """A key and everything below it, read page by page."""
     after: Key | None = None
     while found := ask.catalogue.do(
@@ -140,7 +140,7 @@ def _below(ask: Ask, place: Place, prefix: Key | None) -> Iterator[tuple[Key, An
         after = found[-1].key
 
 
-def _commit(ask: Ask, place: Place, message: str, operation: Operation) -> Place:
+def _commit(ask: Ask, place: RevisionPlace, message: str, operation: Operation) -> RevisionPlace:
     """The branch after a commit. What changed since it was read is refused as Nessie refuses it here."""
     try:
         commit = ask.catalogue.do(
@@ -154,11 +154,11 @@ def _commit(ask: Ask, place: Place, message: str, operation: Operation) -> Place
         )
     except CommitConflict as conflict:
         told = json_decoder(shapes.NessieError).decode(say(conflict, {}).body)
-        raise Refusal("REFERENCE_NOT_FOUND", told.message) from None
-    return Place(reference=place.reference, commit=commit.id)
+        raise NessieRefusal("REFERENCE_NOT_FOUND", told.message) from None
+    return RevisionPlace(reference=place.reference, commit=commit.id)
 
 
-def _shown(key: Key, held: Namespace) -> shapes.Namespace:
+def _shown(key: Key, held: Namespace) -> shapes.NessieNamespace:
     found = shown(key, held)
-    assert isinstance(found, shapes.Namespace)
+    assert isinstance(found, shapes.NessieNamespace)
     return found

@@ -17,18 +17,18 @@ from penstock.server.nessie.shapes import (
     AnyContent,
     ContentKey,
     ContentWithKey,
-    Delete,
+    DeleteOperation,
     DiffEntry,
     Instant,
     MergeBehavior,
-    Namespace,
-    Operation,
+    NessieNamespace,
+    NessieOperation,
+    NessieShape,
     Page,
-    Shape,
 )
 
 
-class NessieConfiguration(Shape, frozen=True, kw_only=True):
+class V1NessieConfiguration(NessieShape, frozen=True, kw_only=True):
     """What a client must know first."""
 
     default_branch: str
@@ -38,7 +38,7 @@ class NessieConfiguration(Shape, frozen=True, kw_only=True):
 # -- commits -----------------------------------------------------------------------------------------------
 
 
-class CommitMeta(Shape, frozen=True, kw_only=True):
+class V1CommitMeta(NessieShape, frozen=True, kw_only=True):
     """What a commit says of itself: the first author, the first signer, the first value of each property."""
 
     hash: str
@@ -51,7 +51,7 @@ class CommitMeta(Shape, frozen=True, kw_only=True):
     properties: dict[str, str]
 
 
-class LoggedPut(Operation, tag="PUT", frozen=True, kw_only=True):
+class LoggedPut(NessieOperation, tag="PUT", frozen=True, kw_only=True):
     """A key was made to hold a content."""
 
     content: AnyContent
@@ -59,53 +59,53 @@ class LoggedPut(Operation, tag="PUT", frozen=True, kw_only=True):
     """Not kept."""
 
 
-class LogEntry(Shape, frozen=True, kw_only=True):
+class V1LogEntry(NessieShape, frozen=True, kw_only=True):
     """A commit of a history, and what it changed if that was asked for."""
 
-    commit_meta: CommitMeta
+    commit_meta: V1CommitMeta
     parent_commit_hash: str
-    operations: tuple[LoggedPut | Delete, ...] | None = None
+    operations: tuple[LoggedPut | DeleteOperation, ...] | None = None
 
 
-class LogResponse(Page, frozen=True, kw_only=True):
+class V1LogResponse(Page, frozen=True, kw_only=True):
     """Commits, newest first."""
 
-    log_entries: tuple[LogEntry, ...]
+    log_entries: tuple[V1LogEntry, ...]
 
 
 # -- references --------------------------------------------------------------------------------------------
 
 
-class ReferenceMetadata(Shape, frozen=True, kw_only=True):
+class V1ReferenceMetadata(NessieShape, frozen=True, kw_only=True):
     """How a reference compares with the default branch, and its newest commit."""
 
     num_commits_ahead: int | None = None
     num_commits_behind: int | None = None
-    commit_meta_of_head: CommitMeta | None = msgspec.field(default=None, name="commitMetaOfHEAD")
+    commit_meta_of_head: V1CommitMeta | None = msgspec.field(default=None, name="commitMetaOfHEAD")
     common_ancestor_hash: str | None = None
     num_total_commits: int | None = None
 
 
-class Branch(Shape, tag_field="type", tag="BRANCH", frozen=True, kw_only=True):
+class V1Branch(NessieShape, tag_field="type", tag="BRANCH", frozen=True, kw_only=True):
     """A branch at a commit."""
 
     name: str
     hash: str | None = None
-    metadata: ReferenceMetadata | UnsetType = UNSET
+    metadata: V1ReferenceMetadata | UnsetType = UNSET
 
 
-class Tag(Shape, tag_field="type", tag="TAG", frozen=True, kw_only=True):
+class V1Tag(NessieShape, tag_field="type", tag="TAG", frozen=True, kw_only=True):
     """A tag at a commit."""
 
     name: str
     hash: str | None = None
-    metadata: ReferenceMetadata | UnsetType = UNSET
+    metadata: V1ReferenceMetadata | UnsetType = UNSET
 
 
-AnyReference: TypeAlias = Branch | Tag
+AnyReference: TypeAlias = V1Branch | V1Tag
 
 
-class ReferencesResponse(Page, frozen=True, kw_only=True):
+class V1ReferencesResponse(Page, frozen=True, kw_only=True):
     """Branches by name, then tags."""
 
     references: tuple[AnyReference, ...]
@@ -114,26 +114,26 @@ class ReferencesResponse(Page, frozen=True, kw_only=True):
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-class Entry(Shape, frozen=True, kw_only=True):
+class V1Entry(NessieShape, frozen=True, kw_only=True):
     """A key and the type of what it holds."""
 
     name: ContentKey
     type: str
 
 
-class EntriesResponse(Page, frozen=True, kw_only=True):
+class V1EntriesResponse(Page, frozen=True, kw_only=True):
     """Keys in order."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[V1Entry, ...]
 
 
-class DiffResponse(Page, frozen=True, kw_only=True):
+class V1DiffResponse(Page, frozen=True, kw_only=True):
     """Keys that differ, in order."""
 
     diffs: tuple[DiffEntry, ...]
 
 
-class GetMultipleContentsResponse(Shape, frozen=True, kw_only=True):
+class V1GetMultipleContentsResponse(NessieShape, frozen=True, kw_only=True):
     """What keys hold; those that hold nothing are left out."""
 
     contents: tuple[ContentWithKey, ...]
@@ -142,7 +142,7 @@ class GetMultipleContentsResponse(Shape, frozen=True, kw_only=True):
 # -- writing -----------------------------------------------------------------------------------------------
 
 
-class Merge(shapes.Bring, frozen=True, kw_only=True):
+class V1MergeRequest(shapes.BringRequest, frozen=True, kw_only=True):
     """What to merge, and how."""
 
     from_hash: str
@@ -150,7 +150,7 @@ class Merge(shapes.Bring, frozen=True, kw_only=True):
     """Only ``false`` is possible: a merge is one commit."""
 
 
-class Transplant(shapes.Bring, frozen=True, kw_only=True):
+class V1TransplantRequest(shapes.BringRequest, frozen=True, kw_only=True):
     """Commits to repeat, oldest first, and how."""
 
     hashes_to_transplant: tuple[str, ...]
@@ -158,7 +158,7 @@ class Transplant(shapes.Bring, frozen=True, kw_only=True):
     """Only ``true`` is possible: each commit is repeated as one."""
 
 
-class ContentKeyDetails(Shape, frozen=True, kw_only=True):
+class V1ContentKeyDetails(NessieShape, frozen=True, kw_only=True):
     """What came of a key."""
 
     key: ContentKey
@@ -168,7 +168,7 @@ class ContentKeyDetails(Shape, frozen=True, kw_only=True):
     target_commits: tuple[str, ...] = ()
 
 
-class MergeResponse(Shape, frozen=True, kw_only=True):
+class V1MergeResponse(NessieShape, frozen=True, kw_only=True):
     """What a merge or transplant did, or would do. Commits are not listed any more."""
 
     was_applied: bool
@@ -180,20 +180,20 @@ class MergeResponse(Shape, frozen=True, kw_only=True):
     expected_hash: str | None
     source_commits: tuple[Any, ...] = ()
     target_commits: None = None
-    details: tuple[ContentKeyDetails, ...]
+    details: tuple[V1ContentKeyDetails, ...]
 
 
 # -- namespaces --------------------------------------------------------------------------------------------
 
 
-class NamespaceUpdate(Shape, frozen=True, kw_only=True):
+class NamespaceUpdate(NessieShape, frozen=True, kw_only=True):
     """Properties to set and to remove."""
 
     property_updates: dict[str, str] | None = None
     property_removals: tuple[str, ...] | None = None
 
 
-class GetNamespacesResponse(Shape, frozen=True, kw_only=True):
+class GetNamespacesResponse(NessieShape, frozen=True, kw_only=True):
     """Namespaces by name."""
 
-    namespaces: tuple[Namespace, ...]
+    namespaces: tuple[NessieNamespace, ...]

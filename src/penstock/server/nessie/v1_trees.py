@@ -44,14 +44,14 @@ class FetchQuery(msgspec.Struct, frozen=True, kw_only=True):
     fetch: Fetch = "MINIMAL"
 
 
-class PageQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class V1PageQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Which page of a list."""
 
     max_records: int | None = None
     page_token: str = ""
 
 
-class ReferencesQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
+class ReferencesQuery(V1PageQuery, frozen=True, kw_only=True, rename="camel"):
     """Which references to list."""
 
     fetch: Fetch = "MINIMAL"
@@ -60,13 +60,13 @@ class ReferencesQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
     """A CEL expression over ``ref``, ``refType`` and, with ``ALL``, ``refMeta`` and ``commit``."""
 
 
-class CreateQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class V1CreateQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Where the commit is found that a new reference names."""
 
     source_ref_name: str = ""
 
 
-class EntriesQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
+class V1EntriesQuery(V1PageQuery, frozen=True, kw_only=True, rename="camel"):
     """Which keys to list."""
 
     hash_on_ref: str = ""
@@ -76,7 +76,7 @@ class EntriesQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
     """A CEL expression over ``entry``."""
 
 
-class LogQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
+class LogQuery(V1PageQuery, frozen=True, kw_only=True, rename="camel"):
     """Which commits to list."""
 
     start_hash: str = ""
@@ -89,7 +89,7 @@ class LogQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
     """A CEL expression over ``commit`` and, with ``ALL``, ``operations``."""
 
 
-class ContentQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class V1ContentQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Where to read."""
 
     ref: str | None = None
@@ -109,15 +109,15 @@ class TransplantQuery(ExpectedQuery, frozen=True, kw_only=True, rename="camel"):
     message: str | None = None
 
 
-def get_config(ask: Ask) -> v1_shapes.NessieConfiguration:
+def get_config(ask: Ask) -> v1_shapes.V1NessieConfiguration:
     about = ask.catalogue.do(calls.GetAbout())
-    return v1_shapes.NessieConfiguration(default_branch=about.default_branch)
+    return v1_shapes.V1NessieConfiguration(default_branch=about.default_branch)
 
 
 # -- references --------------------------------------------------------------------------------------------
 
 
-def list_references(ask: Ask) -> v1_shapes.ReferencesResponse:
+def list_references(ask: Ask) -> v1_shapes.V1ReferencesResponse:
     query: ReferencesQuery = ask.query
 
     def read(token: str) -> shapes.ReferencesResponse:
@@ -127,7 +127,7 @@ def list_references(ask: Ask) -> v1_shapes.ReferencesResponse:
         return references.list_references(_asked(ask, query=wanted))
 
     found, token = _collected(ask, read, lambda answer: answer.references)
-    return v1_shapes.ReferencesResponse(
+    return v1_shapes.V1ReferencesResponse(
         has_more=token is not None, token=token, references=tuple(map(reference_view, found))
     )
 
@@ -172,8 +172,8 @@ def delete_reference(ask: Ask) -> None:
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def list_entries(ask: Ask) -> v1_shapes.EntriesResponse:
-    query: EntriesQuery = ask.query
+def list_entries(ask: Ask) -> v1_shapes.V1EntriesResponse:
+    query: V1EntriesQuery = ask.query
     path = read_path(
         ask.path["ref"], query.hash_on_ref, ("getEntries.refName", "getEntries.params.hashOnRef")
     )
@@ -183,20 +183,20 @@ def list_entries(ask: Ask) -> v1_shapes.EntriesResponse:
         wanted = reading.EntriesQuery(filter=query.filter, max_records=size, page_token=token)
         return reading.list_entries(msgspec.structs.replace(asked, query=wanted))
 
-    found: Iterable[shapes.Entry]
+    found: Iterable[shapes.NessieEntry]
     if query.namespace_depth is not None and query.namespace_depth > 0:
         size = UNPAGED_MAX if query.max_records is None else page_size(ask.limits, query.max_records)
         found, token = _at_depth(read, query.namespace_depth, size, query.page_token)
     else:
         found, token = _collected(ask, read, lambda answer: answer.entries)
-    return v1_shapes.EntriesResponse(
+    return v1_shapes.V1EntriesResponse(
         has_more=token is not None,
         token=token,
-        entries=tuple(v1_shapes.Entry(name=each.name, type=each.type) for each in found),
+        entries=tuple(v1_shapes.V1Entry(name=each.name, type=each.type) for each in found),
     )
 
 
-def get_log(ask: Ask) -> v1_shapes.LogResponse:
+def get_log(ask: Ask) -> v1_shapes.V1LogResponse:
     query: LogQuery = ask.query
     path = read_path(
         ask.path["ref"],
@@ -220,14 +220,14 @@ def get_content(ask: Ask) -> shapes.AnyContent:
     return content_view(reading.get_content(asked).content, ask.headers)
 
 
-def get_contents(ask: Ask) -> v1_shapes.GetMultipleContentsResponse:
+def get_contents(ask: Ask) -> v1_shapes.V1GetMultipleContentsResponse:
     path = _content_path(ask, "getMultipleContents", reading.violation_of(ask.body))
     answer = reading.get_requested_contents(_asked(ask, path, body=ask.body))
     return contents_view(answer, ask.headers)
 
 
-def get_diff(ask: Ask) -> v1_shapes.DiffResponse:
-    query: PageQuery = ask.query
+def get_diff(ask: Ask) -> v1_shapes.V1DiffResponse:
+    query: V1PageQuery = ask.query
     path = {side: _diff_path(ask.path[side]) for side in ("from", "to")}
 
     def read(token: str) -> shapes.DiffResponse:
@@ -235,7 +235,7 @@ def get_diff(ask: Ask) -> v1_shapes.DiffResponse:
         return reading.get_diff(msgspec.structs.replace(ask, path=path, query=wanted))
 
     found, token = _collected(ask, read, lambda answer: answer.diffs)
-    return v1_shapes.DiffResponse(
+    return v1_shapes.V1DiffResponse(
         has_more=token is not None,
         token=token,
         diffs=tuple(difference_view(each, ask.headers) for each in found),
@@ -253,8 +253,8 @@ def commit(ask: Ask) -> v1_shapes.AnyReference:
     return reference_view(committing.commit(_asked(ask, path, body=body)).target_branch)
 
 
-def merge(ask: Ask) -> v1_shapes.MergeResponse:
-    given: v1_shapes.Merge | None = ask.body
+def merge(ask: Ask) -> v1_shapes.V1MergeResponse:
+    given: v1_shapes.V1MergeRequest | None = ask.body
     source = given.from_ref_name if given is not None else None
     path = _expected_branch(
         ask,
@@ -262,25 +262,25 @@ def merge(ask: Ask) -> v1_shapes.MergeResponse:
         null(given, "mergeRefIntoBranch.merge"),
         bad_name(source, "mergeRefIntoBranch.merge.fromRefName"),
     )
-    body: v1_shapes.Merge = ask.body
+    body: v1_shapes.V1MergeRequest = ask.body
     if body.keep_individual_commits:
         raise InvalidRequest(
             "The parameter 'keepIndividualCommits' is deprecated. Merge operations only support squashed now."
         )
-    wanted = shapes.Merge(**_bring(body), from_hash=body.from_hash)
+    wanted = shapes.MergeRequest(**_bring(body), from_hash=body.from_hash)
     return merge_view(merging.merge(_asked(ask, path, body=wanted)))
 
 
-def transplant(ask: Ask) -> v1_shapes.MergeResponse:
+def transplant(ask: Ask) -> v1_shapes.V1MergeResponse:
     path = _expected_branch(ask, "transplantCommitsIntoBranch", *merging.transplant_violations(ask.body))
-    body: v1_shapes.Transplant = required(ask.body, "transplantCommitsIntoBranch.transplant")
+    body: v1_shapes.V1TransplantRequest = required(ask.body, "transplantCommitsIntoBranch.transplant")
     if body.keep_individual_commits is False:
         raise InvalidRequest(
             "The parameter 'keepIndividualCommits' is deprecated. "
             "Transplant operations only support unsquashed now."
         )
     told = _bring(body) | {"message": ask.query.message}
-    wanted = shapes.Transplant(**told, hashes_to_transplant=body.hashes_to_transplant)
+    wanted = shapes.TransplantRequest(**told, hashes_to_transplant=body.hashes_to_transplant)
     return merge_view(merging.transplant(_asked(ask, path, body=wanted)))
 
 
@@ -309,7 +309,7 @@ def _source(name: str, commit: str | None) -> shapes.AnyReferenceInput | None:
 
 
 def _content_path(ask: Ask, operation: str, *violations: str | None) -> str:
-    query: ContentQuery = ask.query
+    query: V1ContentQuery = ask.query
     parameters = f"{operation}.ref", f"{operation}.hashOnRef"
     return read_path(query.ref, query.hash_on_ref, parameters, *violations)
 
@@ -328,8 +328,8 @@ def _diff_path(text: str) -> str:
     return f"{name}@{spec}" if spec else name
 
 
-def _bring(body: shapes.Bring) -> dict[str, Any]:
-    return {field: getattr(body, field) for field in shapes.Bring.__struct_fields__}
+def _bring(body: shapes.BringRequest) -> dict[str, Any]:
+    return {field: getattr(body, field) for field in shapes.BringRequest.__struct_fields__}
 
 
 def _collected(
@@ -340,7 +340,7 @@ def _collected(
     Who does not say how many gets all, as far as half of a request's time reaches: pynessie never asks for
     a second page.
     """
-    query: PageQuery = ask.query
+    query: V1PageQuery = ask.query
     deadline = time.monotonic() + ask.limits.request_timeout_s / 2
     answer = read(query.page_token)
     found = list(items(answer))
@@ -354,10 +354,10 @@ def _collected(
 
 def _at_depth(
     read: Callable[[str, None], shapes.EntriesResponse], depth: int, size: int, token: str
-) -> tuple[list[shapes.Entry], str | None]:
+) -> tuple[list[shapes.NessieEntry], str | None]:
     """A page of entries at a depth, and the token of the next one."""
 
-    def entries(start: str | None) -> Iterator[shapes.Entry]:
+    def entries(start: str | None) -> Iterator[shapes.NessieEntry]:
         while start is not None:
             answer = read(start, None)
             yield from answer.entries
@@ -367,7 +367,7 @@ def _at_depth(
     return [entry for _, entry in found], following
 
 
-def _truncated(entries: Iterable[shapes.Entry], depth: int) -> Iterator[tuple[Key, shapes.Entry]]:
+def _truncated(entries: Iterable[shapes.NessieEntry], depth: int) -> Iterator[tuple[Key, shapes.NessieEntry]]:
     """Entries at a depth; one that is deeper stands for the namespace that it is in, once."""
     last: tuple[str, ...] = ()
     for entry in entries:
@@ -376,5 +376,5 @@ def _truncated(entries: Iterable[shapes.Entry], depth: int) -> Iterator[tuple[Ke
             continue
         last = elements[:depth]
         is_deeper = len(elements) > depth
-        namespace = shapes.Entry(name=shapes.ContentKey(elements=last), type="NAMESPACE")
+        namespace = shapes.NessieEntry(name=shapes.ContentKey(elements=last), type="NAMESPACE")
         yield Key(*elements), namespace if is_deeper else entry

@@ -17,13 +17,13 @@ Headers: TypeAlias = Mapping[str, str]
 def reference_view(reference: shapes.AnyReference) -> v1_shapes.AnyReference:
     """A branch or tag."""
     assert not isinstance(reference, shapes.Detached)
-    shape = v1_shapes.Branch if isinstance(reference, shapes.Branch) else v1_shapes.Tag
+    shape = v1_shapes.V1Branch if isinstance(reference, shapes.NessieBranch) else v1_shapes.V1Tag
     return shape(name=reference.name, hash=reference.hash, metadata=_metadata_view(reference.metadata))
 
 
-def log_view(answer: shapes.LogResponse, headers: Headers) -> v1_shapes.LogResponse:
+def log_view(answer: shapes.LogResponse, headers: Headers) -> v1_shapes.V1LogResponse:
     """A page of commits."""
-    return v1_shapes.LogResponse(
+    return v1_shapes.V1LogResponse(
         has_more=answer.has_more,
         token=answer.token,
         log_entries=tuple(_log_entry_view(each, headers) for each in answer.log_entries),
@@ -32,9 +32,9 @@ def log_view(answer: shapes.LogResponse, headers: Headers) -> v1_shapes.LogRespo
 
 def contents_view(
     answer: shapes.GetMultipleContentsResponse, headers: Headers
-) -> v1_shapes.GetMultipleContentsResponse:
+) -> v1_shapes.V1GetMultipleContentsResponse:
     """What several keys hold."""
-    return v1_shapes.GetMultipleContentsResponse(
+    return v1_shapes.V1GetMultipleContentsResponse(
         contents=tuple(
             shapes.ContentWithKey(key=each.key, content=content_view(each.content, headers))
             for each in answer.contents
@@ -50,9 +50,9 @@ def difference_view(entry: shapes.DiffEntry, headers: Headers) -> shapes.DiffEnt
     return shapes.DiffEntry(key=entry.key, from_=before, to=after)
 
 
-def merge_view(answer: shapes.MergeResponse) -> v1_shapes.MergeResponse:
+def merge_view(answer: shapes.MergeResponse) -> v1_shapes.V1MergeResponse:
     """What came of a merge or transplant."""
-    return v1_shapes.MergeResponse(
+    return v1_shapes.V1MergeResponse(
         was_applied=answer.was_applied,
         was_successful=answer.was_successful,
         resultant_target_hash=answer.resultant_target_hash,
@@ -61,7 +61,7 @@ def merge_view(answer: shapes.MergeResponse) -> v1_shapes.MergeResponse:
         effective_target_hash=answer.effective_target_hash,
         expected_hash=answer.expected_hash,
         details=tuple(
-            v1_shapes.ContentKeyDetails(
+            v1_shapes.V1ContentKeyDetails(
                 key=each.key,
                 merge_behavior=each.merge_behavior,
                 conflict_type="NONE" if each.conflict is UNSET else "UNRESOLVABLE",
@@ -73,11 +73,11 @@ def merge_view(answer: shapes.MergeResponse) -> v1_shapes.MergeResponse:
 
 def _metadata_view(
     metadata: shapes.ReferenceMetadata | UnsetType,
-) -> v1_shapes.ReferenceMetadata | UnsetType:
+) -> v1_shapes.V1ReferenceMetadata | UnsetType:
     if isinstance(metadata, UnsetType):
         return UNSET
     head = metadata.commit_meta_of_head
-    return v1_shapes.ReferenceMetadata(
+    return v1_shapes.V1ReferenceMetadata(
         num_commits_ahead=metadata.num_commits_ahead,
         num_commits_behind=metadata.num_commits_behind,
         commit_meta_of_head=_meta_view(head) if head is not None else None,
@@ -86,9 +86,9 @@ def _metadata_view(
     )
 
 
-def _meta_view(meta: shapes.CommitMeta) -> v1_shapes.CommitMeta:
+def _meta_view(meta: shapes.NessieCommitMeta) -> v1_shapes.V1CommitMeta:
     properties = meta.all_properties or {}
-    return v1_shapes.CommitMeta(
+    return v1_shapes.V1CommitMeta(
         hash=meta.hash,
         committer=meta.committer,
         author=next(iter(meta.authors), None),
@@ -100,9 +100,9 @@ def _meta_view(meta: shapes.CommitMeta) -> v1_shapes.CommitMeta:
     )
 
 
-def _log_entry_view(entry: shapes.LogEntry, headers: Headers) -> v1_shapes.LogEntry:
+def _log_entry_view(entry: shapes.NessieLogEntry, headers: Headers) -> v1_shapes.V1LogEntry:
     operations = entry.operations
-    return v1_shapes.LogEntry(
+    return v1_shapes.V1LogEntry(
         commit_meta=_meta_view(entry.commit_meta),
         parent_commit_hash=entry.parent_commit_hash,
         operations=None
@@ -112,8 +112,8 @@ def _log_entry_view(entry: shapes.LogEntry, headers: Headers) -> v1_shapes.LogEn
 
 
 def _operation_view(
-    operation: shapes.Put | shapes.Delete, headers: Headers
-) -> v1_shapes.LoggedPut | shapes.Delete:
-    if isinstance(operation, shapes.Delete):
+    operation: shapes.PutOperation | shapes.DeleteOperation, headers: Headers
+) -> v1_shapes.LoggedPut | shapes.DeleteOperation:
+    if isinstance(operation, shapes.DeleteOperation):
         return operation
     return v1_shapes.LoggedPut(key=operation.key, content=content_view(operation.content, headers))

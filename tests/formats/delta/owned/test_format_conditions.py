@@ -14,7 +14,7 @@ from penstock.formats.delta.branch_log.intents import Create
 from penstock.formats.delta.branch_log.line import held_of
 from penstock.formats.delta.branch_log.ownership import NewTable, first_commit
 from penstock.formats.delta.protocol.actions import Action, CommitInfo, Metadata, write_commit
-from penstock.formats.delta.protocol.transaction import Partitions, Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
 from penstock.kernel.kernel import Kernel
 from penstock.model.commits import CommitMeta
 from penstock.stores.port import Store
@@ -23,7 +23,7 @@ from tests.formats.delta.managed import SCHEMA, Owner, add, days, remove
 from tests.formats.delta.owned.interrupted import Interrupted, rounds
 
 RECENT = Partitions(where="day >= 'm'")
-LOOKED = Reads(partitions=(RECENT,))
+LOOKED = DeltaReads(partitions=(RECENT,))
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_file_that_is_added_where_a_condition_looked_is_a_conflict_and_nowhere
     owner.create(partition_by=["day"])
     owner.commit([add("old", "a"), add("new", "x")])
     rewritten: list[Action] = [remove("old", "a"), add("old2", "a")]
-    owner.commit(rewritten, read_version=1, reads=Reads(partitions=(days("a"),)))
+    owner.commit(rewritten, read_version=1, reads=DeltaReads(partitions=(days("a"),)))
     assert owner.commit([remove("new", "x"), add("new2", "x")], read_version=1, reads=LOOKED) == 3
     with pytest.raises(CommitConflict, match="new2"):
         owner.commit([add("more", "z")], read_version=2, reads=LOOKED)
@@ -62,7 +62,7 @@ def test_a_file_that_is_added_where_a_condition_looked_is_a_conflict_and_nowhere
 def test_so_is_a_file_that_is_removed_there(owner: Owner) -> None:
     owner.create(partition_by=["day"])
     owner.commit([add("old", "a"), add("new", "x")])
-    owner.commit([remove("old", "a")], read_version=1, reads=Reads(partitions=(days("a"),)))
+    owner.commit([remove("old", "a")], read_version=1, reads=DeltaReads(partitions=(days("a"),)))
     owner.commit([add("b", "z")], read_version=1, reads=LOOKED)
     owner.commit([remove("new", "x")], read_version=3, reads=LOOKED)
     with pytest.raises(CommitConflict, match="new"):
@@ -72,7 +72,7 @@ def test_so_is_a_file_that_is_removed_there(owner: Owner) -> None:
 def test_a_partition_without_a_value_is_not_looked_at_unless_it_is_asked_for(owner: Owner) -> None:
     owner.create(partition_by=["day"])
     owner.commit([add("nothing", "")])
-    nobody = Reads(partitions=(Partitions(where="day is null"),))
+    nobody = DeltaReads(partitions=(Partitions(where="day is null"),))
     owner.commit([remove("nothing", ""), add("nothing2", "")], read_version=1, reads=nobody)
     assert owner.commit([add("a", "x")], read_version=1, reads=LOOKED) == 3
     with pytest.raises(CommitConflict, match="nothing"):
@@ -84,7 +84,7 @@ def test_a_condition_on_other_than_partition_columns_is_refused(owner: Owner, wh
     owner.create(partition_by=["day"])
     owner.commit([add("a", "x")])
     wrong = (Partitions(where=where),)
-    for asked in ({"reads": Reads(partitions=wrong)}, {"replaces": wrong, "reads": Reads()}):
+    for asked in ({"reads": DeltaReads(partitions=wrong)}, {"replaces": wrong, "reads": DeltaReads()}):
         with pytest.raises(InvalidRequest):
             owner.commit([add("b", "x")], read_version=1, **asked)
         with pytest.raises(InvalidRequest):
@@ -127,7 +127,9 @@ def test_a_table_that_is_partitioned_otherwise_at_the_turn_is_not_emptied(
     becomes = msgspec.structs.replace(owner.snapshot().metadata, partition_columns=())
 
     def meanwhile() -> None:
-        other.commit([becomes, remove("x", "x"), add("whole")], read_version=1, reads=Reads(whole_table=True))
+        other.commit(
+            [becomes, remove("x", "x"), add("whole")], read_version=1, reads=DeltaReads(whole_table=True)
+        )
 
     with pytest.raises(InvalidRequest, match="partition column"):
         rounds(owner, meanwhile, lambda: owner.commit([], replaces=(part,)))
@@ -206,7 +208,9 @@ def test_who_looked_by_a_condition_on_a_branch_conflicts_with_what_main_did_ther
         owner.branch(name)
         rewritten: list[Action] = [remove("x", "x"), add(f"x-{name}", "x")]
         owner.commit(rewritten, branch=name, read_version=1, reads=LOOKED)
-    owner.commit([remove("a", "a"), add("a2", "a")], read_version=1, reads=Reads(partitions=(days("a"),)))
+    owner.commit(
+        [remove("a", "a"), add("a2", "a")], read_version=1, reads=DeltaReads(partitions=(days("a"),))
+    )
     merged(owner, "dev")
     assert owner.paths() == {"a2", "x-dev"}
     with pytest.raises(MergeConflict):
@@ -216,9 +220,9 @@ def test_who_looked_by_a_condition_on_a_branch_conflicts_with_what_main_did_ther
 # --- together with other columns --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("read", [None, Reads()], ids=["the whole table", "nothing"])
+@pytest.mark.parametrize("read", [None, DeltaReads()], ids=["the whole table", "nothing"])
 def test_a_table_is_written_anew_with_other_columns_in_one_version(
-    owner: Owner, other: Owner, read: Reads | None
+    owner: Owner, other: Owner, read: DeltaReads | None
 ) -> None:
     owner.create(partition_by=["day"])
     owner.commit([add("a", "a"), add("x", "x")])
@@ -243,7 +247,7 @@ def test_what_is_appended_while_columns_are_replaced_is_a_conflict_only_for_who_
     wide = msgspec.structs.replace(was, schema_string=schema_string({"id": "long", "city": "string"}))
     blindly = CommitInfo({"operation": "WRITE", "isBlindAppend": True})
 
-    def anew(read: Reads | None) -> None:
+    def anew(read: DeltaReads | None) -> None:
         rounds(
             owner,
             lambda: other.commit([blindly, add(f"b-{uuid4()}")]),
@@ -254,7 +258,7 @@ def test_what_is_appended_while_columns_are_replaced_is_a_conflict_only_for_who_
 
     with pytest.raises(CommitConflict):
         anew(None)
-    anew(Reads())
+    anew(DeltaReads())
     assert owner.paths() == {"new"}
 
 
@@ -265,7 +269,7 @@ def test_a_branch_that_wrote_the_table_anew_with_other_columns_is_merged(owner: 
     was = owner.snapshot().metadata
     wide = schema_string({"id": "long", "day": "string", "city": "string"})
     becomes = msgspec.structs.replace(was, schema_string=wide)
-    owner.commit([becomes, add("new", "x")], branch="dev", read_version=1, reads=Reads(), replaces=())
+    owner.commit([becomes, add("new", "x")], branch="dev", read_version=1, reads=DeltaReads(), replaces=())
     owner.commit([add("main", "y")])
     merged(owner, "dev")
     assert owner.paths() == {"new"}

@@ -14,7 +14,7 @@ from penstock.errors import CommitConflict, InvalidRequest, TableConflict
 from penstock.formats.delta.branch_log.intents import Commit, change, decode_intent
 from penstock.formats.delta.branch_log.line import Tip
 from penstock.formats.delta.protocol.actions import Action, Txn, write_commit
-from penstock.formats.delta.protocol.transaction import Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.kernel.batch import Outcome
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import encode
@@ -88,7 +88,7 @@ WAYS = [created_anew, created_anew_with_its_own, set_to_another, set_back, merge
 
 
 def commit(owner: Owner, tip: Tip | None, *actions: Action, branch: str = "dev", **more: Any) -> Outcome:
-    how: dict[str, Any] = {"read_version": 3, "reads": Reads(), "uuid": uuid4()} | more
+    how: dict[str, Any] = {"read_version": 3, "reads": DeltaReads(), "uuid": uuid4()} | more
     intent = Commit(actions=write_commit(actions), read_tip=tip, **how)
     return owner.kernel.commit(branch, [change(KEY, intent)])
 
@@ -188,7 +188,7 @@ def test_the_tip_of_a_later_version_vouches_for_the_one_that_was_read(owner: Own
     commit(owner, tip, add("x"), read_version=2)
     owner.commit([remove("d1")], branch="dev")
     with pytest.raises(CommitConflict, match="removed d1"):
-        commit(owner, tip, add("y"), read_version=2, reads=Reads(whole_table=True))
+        commit(owner, tip, add("y"), read_version=2, reads=DeltaReads(whole_table=True))
 
 
 def test_what_a_commit_read_on_its_own_branch_keeps_nobody_from_merging_it(owner: Owner) -> None:

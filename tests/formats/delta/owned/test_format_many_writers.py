@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import CommitConflict, InvalidContent
 from penstock.formats.delta.protocol.actions import Action, Add, Remove, Txn
-from penstock.formats.delta.protocol.transaction import Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.stores.port import Store
 from penstock.testing.threads import at_once
 from tests.formats.delta.managed import Owner, add, days, remove
@@ -40,7 +40,9 @@ def act(owner: Owner, random_: random.Random, name: str) -> bool:
             case _:
                 old = random_.choice(there) if there else None
                 gone = [] if old is None else [remove(old.path, old.partition_values["day"])]
-                owner.commit([*gone, *new], read_version=latest, reads=Reads(partitions=(days("x", "y"),)))
+                owner.commit(
+                    [*gone, *new], read_version=latest, reads=DeltaReads(partitions=(days("x", "y"),))
+                )
     except CommitConflict:
         return False
     except InvalidContent as error:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.protocol.actions import Action, Txn
-from penstock.formats.delta.protocol.transaction import Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.kernel.format import Applied, Table
 from penstock.model.operations import Change
 from penstock.storage.buckets import Bucket
@@ -91,7 +91,7 @@ def _large() -> list[Action]:
         {"actions": [add("new", "x"), Txn(app_id="app", version=1)]},
         {"actions": [add("new", "x")], "replaces": (days("x"),)},
         {"actions": [add("new", "x"), *_large()], "replaces": ()},
-        {"actions": [remove("b", "y")], "read_version": 1, "reads": Reads(partitions=(days("y"),))},
+        {"actions": [remove("b", "y")], "read_version": 1, "reads": DeltaReads(partitions=(days("y"),))},
         {"actions": [add("new", "x")], "version": 2},
     ],
     ids=["append", "large", "remove", "batch", "replace", "large replace", "read", "version"],

@@ -9,7 +9,7 @@ import pytest
 from penstock.errors import CommitConflict, InvalidRequest
 from penstock.formats.delta.branch_log.line import Terms, held_of
 from penstock.formats.delta.protocol.actions import Action, Remove, Txn
-from penstock.formats.delta.protocol.transaction import Partitions, Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
 from penstock.testing.threads import at_once
 from tests.formats.delta.managed import Owner, add, days, remove, with_property
 
@@ -19,12 +19,16 @@ from tests.formats.delta.managed import Owner, add, days, remove, with_property
 def test_a_writer_that_read_an_older_version_is_checked_against_what_came_since(owner: Owner) -> None:
     owner.create(partition_by=["day"])
     owner.commit([add("a", "x"), add("b", "y")])
-    owner.commit([remove("a", "x"), add("a2", "x")], read_version=1, reads=Reads(partitions=(days("x"),)))
+    owner.commit(
+        [remove("a", "x"), add("a2", "x")], read_version=1, reads=DeltaReads(partitions=(days("x"),))
+    )
     with pytest.raises(CommitConflict, match="version 2") as error:
-        owner.commit([remove("a", "x"), add("a3", "x")], read_version=1, reads=Reads(partitions=(days("x"),)))
+        owner.commit(
+            [remove("a", "x"), add("a3", "x")], read_version=1, reads=DeltaReads(partitions=(days("x"),))
+        )
     assert "a" in str(error.value)
     version = owner.commit(
-        [remove("b", "y"), add("b2", "y")], read_version=1, reads=Reads(partitions=(days("y"),))
+        [remove("b", "y"), add("b2", "y")], read_version=1, reads=DeltaReads(partitions=(days("y"),))
     )
     assert version == 3
     assert owner.paths() == {"a2", "b2"}
@@ -42,22 +46,22 @@ def test_what_was_read_before_the_metadata_changed_is_judged_by_what_it_was(owne
     was = owner.snapshot().metadata
     harmless = with_property(was, "delta.checkpointPolicy", "classic")
     owner.commit([harmless], read_version=0)
-    owner.commit([add("a")], read_version=0, reads=Reads())
+    owner.commit([add("a")], read_version=0, reads=DeltaReads())
     owner.commit([with_property(harmless, "delta.logRetentionDuration", "interval 1 days")], read_version=2)
     with pytest.raises(CommitConflict, match="metadata"):
-        owner.commit([add("b")], read_version=2, reads=Reads())
+        owner.commit([add("b")], read_version=2, reads=DeltaReads())
     assert owner.paths() == {"a"}
     assert owner.snapshot().properties["delta.logRetentionDuration"] == "interval 1 days"
 
 
 def test_what_a_commit_rests_on_is_kept_with_it(owner: Owner) -> None:
     owner.create(partition_by=["day"])
-    reads = Reads(partitions=(days("x"),))
+    reads = DeltaReads(partitions=(days("x"),))
     owner.commit([add("a", "x")], read_version=0, reads=reads)
     owner.commit([add("b", "x")])
     owner.commit([add("c", "x")], version=3)
     found = [held_of(entry, owner.read).terms for _, entry in owner.line().since(0, owner.read)]
-    assert found == [Terms(reads), Terms(Reads()), Terms()]
+    assert found == [Terms(reads), Terms(DeltaReads()), Terms()]
 
 
 # --- batches --------------------------------------------------------------------------------------------
@@ -72,7 +76,7 @@ def test_a_repeated_batch_changes_nothing(owner: Owner) -> None:
     older: list[Action] = [add("b"), Txn(app_id="stream", version=6)]
     for batch in (first, older):
         assert owner.commit(batch) == 2
-        assert owner.commit(batch, read_version=1, reads=Reads()) == 2
+        assert owner.commit(batch, read_version=1, reads=DeltaReads()) == 2
     assert owner.content() == before
     assert owner.commit([add("b"), Txn(app_id="stream", version=8)]) == 3
     assert owner.snapshot().transactions["stream"].version == 8

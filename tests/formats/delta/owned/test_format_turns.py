@@ -18,7 +18,7 @@ from penstock.formats.delta.branch_log.intents import Commit, FileBody, Release,
 from penstock.formats.delta.branch_log.ownership import Before, release
 from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Remove, Txn, write_commit
-from penstock.formats.delta.protocol.transaction import Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.kernel.batch import Outcome
 from penstock.kernel.format import Applied, PrepareAgain, Table
 from penstock.model.keys import Key
@@ -74,7 +74,7 @@ def test_what_was_read_is_checked_against_what_came_in_between(
     owner.commit([add("a"), add("b")])
 
     def update() -> None:
-        owner.commit([remove("a"), add("a2")], read_version=1, reads=Reads(whole_table=True))
+        owner.commit([remove("a"), add("a2")], read_version=1, reads=DeltaReads(whole_table=True))
 
     def append() -> None:
         version = None if winner == "assigned" else 2
@@ -85,7 +85,7 @@ def test_what_was_read_is_checked_against_what_came_in_between(
     assert owner.paths() == {"a2", "b", "c"}
 
     def late() -> None:
-        owner.commit([remove("b"), add("b2")], read_version=3, reads=Reads(whole_table=True))
+        owner.commit([remove("b"), add("b2")], read_version=3, reads=DeltaReads(whole_table=True))
 
     with pytest.raises(CommitConflict, match="version 4"):
         rounds(owner, lambda: other.commit([remove("c")], read_version=3), late)
@@ -352,14 +352,18 @@ def test_a_body_that_its_writer_changes_after_it_was_ratified_is_found_out(
         other.paths()
 
 
-@pytest.mark.parametrize("reads", [Reads(whole_table=True), Reads(applications=frozenset({"stream"}))])
-def test_what_was_read_is_told_together_with_the_version_it_was_read_in(owner: Owner, reads: Reads) -> None:
+@pytest.mark.parametrize(
+    "reads", [DeltaReads(whole_table=True), DeltaReads(applications=frozenset({"stream"}))]
+)
+def test_what_was_read_is_told_together_with_the_version_it_was_read_in(
+    owner: Owner, reads: DeltaReads
+) -> None:
     owner.create()
     with pytest.raises(InvalidRequest, match="give the version it read, too"):
         owner.commit([add("a")], reads=reads)
     assert owner.commit([add("a")], reads=reads, read_version=0) == 1
     assert owner.commit([add("b")], reads=reads, version=2) == 2
-    assert owner.commit([add("c")], reads=Reads()) == 3
+    assert owner.commit([add("c")], reads=DeltaReads()) == 3
 
 
 @pytest.mark.parametrize("version", [None, 3], ids=["assigned", "given"])

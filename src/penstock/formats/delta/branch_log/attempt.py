@@ -27,7 +27,7 @@ from penstock.formats.delta.branch_log.line import (
     line_of,
     uuid_of,
 )
-from penstock.formats.delta.branch_log.proposal import Proposal
+from penstock.formats.delta.branch_log.proposal import DeltaProposal
 from penstock.formats.delta.branch_log.ratifying import check_files, declared_after, known, lint
 from penstock.formats.delta.branch_log.replacements import naming, new_replacements
 from penstock.formats.delta.branch_log.replacing import check_partitions
@@ -38,10 +38,10 @@ from penstock.model.encoding import ObjectId
 from penstock.model.nessie import DeltaTable
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class CommitAttempt(msgspec.Struct, frozen=True):
     """A staged commit."""
 
-    proposal: Proposal
+    proposal: DeltaProposal
     version: int
     tip: Tip
     declared: ObjectId
@@ -54,7 +54,9 @@ class Attempt(msgspec.Struct, frozen=True):
     """Files that it adds may be in the table already."""
 
 
-def attempt(table: Table, commits: Commits, content: DeltaTable, proposal: Proposal, now_ms: int) -> Attempt:
+def attempt(
+    table: Table, commits: Commits, content: DeltaTable, proposal: DeltaProposal, now_ms: int
+) -> CommitAttempt:
     """Check a proposal with a version, and stage it.
 
     ``InvalidRequest`` for a version that cannot be the next one, ``Refused`` for one that is taken,
@@ -62,7 +64,7 @@ def attempt(table: Table, commits: Commits, content: DeltaTable, proposal: Propo
     """
     line, version = line_of(content), proposal.intent.version
     assert version is not None
-    begun = Attempt(proposal, version, Tip.of(line), line.declared, None)
+    begun = CommitAttempt(proposal, version, Tip.of(line), line.declared, None)
     if is_ratified(table, commits, content, line, begun):
         return begun
     metadata = known(table, line.declared).metadata
@@ -80,7 +82,7 @@ def attempt(table: Table, commits: Commits, content: DeltaTable, proposal: Propo
     return _staged(table, commits, content, begun, head + proposal.lines, time_ms)
 
 
-def ratify_attempt(table: Table, line: Line, one: Attempt) -> tuple[Line, Blobs]:
+def ratify_attempt(table: Table, line: Line, one: CommitAttempt) -> tuple[Line, Blobs]:
     """The line with an attempt as its next version, ``PrepareAgain`` if it was staged for another one."""
     if one.entry is None or one.tip != Tip.of(line) or one.declared != line.declared:
         raise PrepareAgain
@@ -91,7 +93,7 @@ def ratify_attempt(table: Table, line: Line, one: Attempt) -> tuple[Line, Blobs]
     return after, {**one.blobs, **blobs, **runs}
 
 
-def is_ratified(table: Table, commits: Commits, content: DeltaTable, line: Line, one: Attempt) -> bool:
+def is_ratified(table: Table, commits: Commits, content: DeltaTable, line: Line, one: CommitAttempt) -> bool:
     """Whether a version is this very attempt. Raises if it is another's, or can be nobody's yet."""
     version = one.version
     if version < 1:
@@ -119,7 +121,7 @@ def is_ratified(table: Table, commits: Commits, content: DeltaTable, line: Line,
     )
 
 
-def _filled(proposal: Proposal, line: Line, now_ms: int) -> CommitInfo:
+def _filled(proposal: DeltaProposal, line: Line, now_ms: int) -> CommitInfo:
     """The writer's ``commitInfo`` with what it leaves to the owner, and without what is not its to say."""
     given, time_ms = proposal.info, max(now_ms, line.timestamp_ms + 1)
     replacements = new_replacements(bounded(proposal.terms))
@@ -130,8 +132,8 @@ def _filled(proposal: Proposal, line: Line, now_ms: int) -> CommitInfo:
 
 
 def _staged(
-    table: Table, commits: Commits, content: DeltaTable, begun: Attempt, data: bytes, time_ms: int
-) -> Attempt:
+    table: Table, commits: Commits, content: DeltaTable, begun: CommitAttempt, data: bytes, time_ms: int
+) -> CommitAttempt:
     assert content.id is not None
     terms, blobs, held = bounded(begun.proposal.terms), Blobs(), None
     if terms != Terms():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.formats.delta.branch_log.net import Net, Step
+from penstock.formats.delta.branch_log.net import Net, NetStep
 from penstock.formats.delta.branch_log.next_versions import WAY_OUT
 from penstock.formats.delta.protocol.actions import CommitInfo
-from penstock.formats.delta.protocol.conflicts import Conflict
+from penstock.formats.delta.protocol.conflicts import DeltaConflict
 from penstock.formats.delta.protocol.deeds import deed
 from penstock.formats.delta.protocol.transaction import last
 from penstock.kernel.format import Refused
@@ -16,11 +16,11 @@ from penstock.kernel.format import Refused
 class Clash(Exception):
     """A commit of the line that stays does not go with the net change of the other."""
 
-    def __init__(self, conflict: Conflict, winner: Step) -> None:
+    def __init__(self, conflict: DeltaConflict, winner: NetStep) -> None:
         super().__init__(str(conflict))
         self._conflict, self._winner = conflict, winner
 
-    def refused(self, net: Net, steps: Sequence[Step], *, is_here: bool) -> Refused:
+    def refused(self, net: Net, steps: Sequence[NetStep], *, is_here: bool) -> Refused:
         """What clashes, what each side did, and the way out, where a person has to decide.
 
         The other side is always the source; ``is_here`` tells whether the line that stays is the target's.
@@ -38,7 +38,7 @@ class Clash(Exception):
         )
 
 
-def _called(steps: Sequence[Step]) -> list[CommitInfo]:
+def _called(steps: Sequence[NetStep]) -> list[CommitInfo]:
     """What the writers of commits called what they did, if it was the same for all."""
     infos = [last(step.actions, CommitInfo) for step in steps]
     operations = {None if info is None else info.operation for info in infos}

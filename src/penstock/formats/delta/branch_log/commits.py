@@ -23,7 +23,7 @@ from penstock.formats.delta.log.snapshot import Snapshot
 from penstock.formats.delta.protocol.actions import Action, CommitInfo, parse_action, parse_commit
 from penstock.formats.delta.protocol.lint_files import Lookup
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.protocol.transaction import Partitions, Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
 from penstock.kernel.format import PrepareAgain, Table
 from penstock.model import decoders
 from penstock.model.keys import Key
@@ -32,7 +32,7 @@ from penstock.storage.places import Places
 
 MEMORY_MAX_BYTES: Final = 64 * 1024 * 1024
 """How many bytes of commits are kept, of all tables together."""
-BLIND: Final = Terms(Reads())
+BLIND: Final = Terms(DeltaReads())
 REPLACES: Final = "penstockReplaces"
 """In a ``commitInfo``, a ``Replaces``. A published log has to tell it: the lake forgets what is published."""
 PICKING: Final = frozenset({"DELETE", "UPDATE", "MERGE", "OPTIMIZE", "REORG", "MERGE BRANCH", "RESTORE"})
@@ -262,7 +262,7 @@ def told_terms(info: CommitInfo | None) -> Terms | None:
             told = decoders.convert(info.fields[REPLACES], Replaces)
         except msgspec.ValidationError:
             return None
-        return Terms(Reads(whole_table=not told.blindly), told.partitions)
+        return Terms(DeltaReads(whole_table=not told.blindly), told.partitions)
     return Terms() if (info.operation or "").upper() in PICKING else None
 
 

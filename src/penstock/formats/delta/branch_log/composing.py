@@ -18,7 +18,7 @@ from penstock.errors import InvalidContent, OutcomeUnknown, Unavailable
 from penstock.formats.delta.branch_log.commits import REPLACES, Commits, Replaces
 from penstock.formats.delta.branch_log.line import FOLDER, Blobs, Entry, Held, Line, Terms, keep, uuid_of
 from penstock.formats.delta.protocol.actions import CommitInfo, write_action
-from penstock.formats.delta.protocol.transaction import Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.kernel.format import DRY_RUN, PrepareAgain, Table
 from penstock.model.encoding import digest, encode
 from penstock.model.nessie import DeltaTable
@@ -40,7 +40,7 @@ class Composed(NamedTuple):
     """All of its bytes; ``None`` if the most of them are in a body."""
 
 
-class Body(NamedTuple):
+class CommitBody(NamedTuple):
     """Lines of a commit in a file of their own."""
 
     name: str
@@ -53,7 +53,7 @@ def compose(
     commits: Commits,
     content: DeltaTable,
     line: Line,
-    lines: bytes | Body,
+    lines: bytes | CommitBody,
     terms: Terms,
     info: CommitInfo,
     now_ms: int,
@@ -73,7 +73,7 @@ def compose(
         lines = stage_body(table, commits, content.location, lines)
     if len(head) > HELD_MAX_BYTES:
         raise PrepareAgain
-    if isinstance(lines, Body):
+    if isinstance(lines, CommitBody):
         name = digest("delta", version.to_bytes(8, "big"), head, lines.sha256)
         composed = _composed(table, content, name, time_ms, Held(terms, head), lines)
         if DRY_RUN in table.notes and isinstance(whole, bytes):  # no file has them
@@ -100,15 +100,15 @@ def first_line(info: CommitInfo, time_ms: int) -> bytes:
     return write_action(CommitInfo({**times, **info.fields, **times})) + b"\n"
 
 
-def stage_body(table: Table, commits: Commits, location: str, lines: bytes) -> Body:
+def stage_body(table: Table, commits: Commits, location: str, lines: bytes) -> CommitBody:
     """Lines as a file of their own, put once for a request. ``PrepareAgain`` if that may not be done now."""
-    staged: Body | None = table.notes.get(("body", location, lines))
+    staged: CommitBody | None = table.notes.get(("body", location, lines))
     if staged is not None:
         return staged
     if not table.may_read:
         raise PrepareAgain
     sha256 = hashlib.sha256(lines).digest()
-    body = Body(f"{BODIES}{sha256.hex()}.json", sha256, len(lines))
+    body = CommitBody(f"{BODIES}{sha256.hex()}.json", sha256, len(lines))
     if DRY_RUN not in table.notes and not stage(commits.places.at(location), body.name, lines):
         raise InvalidContent(
             f"{body.name} of the table {location} does not hold what its name says\n"
@@ -149,7 +149,7 @@ def line_id(table: Table, identity: UUID) -> bytes:
 
 
 def _composed(
-    table: Table, content: DeltaTable, name: bytes, time_ms: int, held: Held, body: Body | None
+    table: Table, content: DeltaTable, name: bytes, time_ms: int, held: Held, body: CommitBody | None
 ) -> Composed:
     assert content.id is not None
     assert held.head is not None
@@ -172,4 +172,4 @@ def bounded(terms: Terms) -> Terms:
     """
     if len(encode(terms)) <= TERMS_MAX_BYTES:
         return terms
-    return Terms(Reads(whole_table=True), changes_data=terms.changes_data)
+    return Terms(DeltaReads(whole_table=True), changes_data=terms.changes_data)

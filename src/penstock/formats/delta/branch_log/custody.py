@@ -34,7 +34,7 @@ from penstock.formats.delta.branch_log.proposal import refused
 from penstock.formats.delta.branch_log.ratifying import state_of
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, Protocol, parse_action, parse_commit
 from penstock.formats.delta.protocol.feature_table import IN_COMMIT_TIMESTAMP, MANAGED_COMMITS
-from penstock.formats.delta.protocol.lint import Rules, State, check_bytes
+from penstock.formats.delta.protocol.lint import LintRules, LintState, check_bytes
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.protocol.transaction import last
 from penstock.kernel.format import Applied, Refused, Table
@@ -60,7 +60,7 @@ def prepare_custody(table: Table, commits: Commits, intent: Custody, owner: Owne
     if isinstance(intent, Create | Adopt):
         _check_named(table, intent, owner)
     if isinstance(intent, Create):
-        _lint(table, intent.actions, State(), Rules())
+        _lint(table, intent.actions, LintState(), LintRules())
         if table.content is None:
             _check_unused(commits, intent)
     if isinstance(intent, Create | Adopt):
@@ -208,7 +208,7 @@ def _release(table: Table, commits: Commits, content: DeltaTable, intent: Releas
             found=f"version {line.latest}",
         )
     added = frozenset({MANAGED_COMMITS, IN_COMMIT_TIMESTAMP})  # what a table may have got from its owner
-    _lint(table, intent.actions, state_of(table, line), Rules(droppable=added))
+    _lint(table, intent.actions, state_of(table, line), LintRules(droppable=added))
     final = _ratified(table, commits, content, intent.actions)
     was = declared_of(line, table.read)
     declared, packed = keep(Declared(final.protocol or was.protocol, final.metadata or was.metadata))
@@ -259,7 +259,7 @@ def _read(table: Table, commits: Commits, content: DeltaTable, data: bytes) -> _
     return _Whole(entry, {held: packed}, raw.get(Protocol), raw.get(Metadata))
 
 
-def _lint(table: Table, data: bytes, before: State, rules: Rules) -> None:
+def _lint(table: Table, data: bytes, before: LintState, rules: LintRules) -> None:
     problems = check_bytes(data, before, rules)
     if problems:
         raise refused(table.key, problems)

@@ -31,13 +31,13 @@ from penstock.formats.delta.protocol.features import (
     WRITER_FEATURES_VERSION,
     supported,
 )
-from penstock.formats.delta.protocol.transaction import Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads
 
 ROW_ID_DOMAIN: Final = "delta.rowTracking"
 """Says which ids of rows were given. They are never given again, whatever state a table goes back to."""
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class LineDifference(msgspec.Struct, frozen=True, kw_only=True):
     """What to do to a table for it to become another version."""
 
     protocol: Protocol
@@ -51,7 +51,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     adds: dict[FileKey, Add]
 
     @classmethod
-    def between(cls, before: Snapshot, after: Snapshot, now_ms: int) -> Difference:
+    def between(cls, before: Snapshot, after: Snapshot, now_ms: int) -> LineDifference:
         """What leads from one version to another, which may be an older one.
 
         The files of both are gone through; in memory are those that differ, and short hashes of the others.
@@ -82,7 +82,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
         again = {one.key for one in files if isinstance(one, Add) and not one.data_change}
         return gone | (again - self.adds.keys())
 
-    def after(self, actions: Sequence[Action], wanted: Mapping[FileKey, Add], now_ms: int) -> Difference:
+    def after(self, actions: Sequence[Action], wanted: Mapping[FileKey, Add], now_ms: int) -> LineDifference:
         """What is left to do once the table has had a further commit; ``wanted`` are the unknown files of it
         that are part of the version wanted. Batches are not moved on."""
         removes, adds, domains = dict(self.removes), dict(self.adds), set(self.domains)
@@ -112,7 +112,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
             ),
             removes=tuple(self.removes.values()),
             adds=tuple(self.adds.values()),
-            terms=Terms(Reads(whole_table=True)),
+            terms=Terms(DeltaReads(whole_table=True)),
         )
 
     def _domain(self, name: str) -> DomainMetadata:

@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.formats.delta.branch_log.line import Tip
-from penstock.formats.delta.protocol.transaction import Partitions, Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
 from penstock.model.encoding import decoder, encode
 from penstock.model.keys import Key
 from penstock.model.operations import Change
@@ -45,7 +45,7 @@ class Commit(msgspec.Struct, frozen=True, array_like=True, tag="commit", kw_only
     version: int | None = None
     read_version: int | None = None
     """Needed, where no version is given, to change the protocol or the metadata."""
-    reads: Reads | None = None
+    reads: DeltaReads | None = None
     """What was looked at in ``read_version``; ``None``: nothing if files are only added blindly, else the
     whole table."""
     replaces: tuple[Partitions, ...] | None = None

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.line import Line, Tip, line_of
-from penstock.formats.delta.branch_log.net import MERGED, RESTORE, Step
+from penstock.formats.delta.branch_log.net import MERGED, RESTORE, NetStep
 from penstock.formats.delta.branch_log.shifts import paths_of
 from penstock.formats.delta.branch_log.standing import parted_at, steps, steps_but_appends
 from penstock.formats.delta.protocol.actions import Add, CommitInfo, FileKey, Remove
@@ -35,7 +35,7 @@ HELD_IN: Final = "repeatedRowsWereIn"
 class Later(NamedTuple):
     """A version that came after the commit."""
 
-    step: Step
+    step: NetStep
     tip: Tip
     commit: LaterCommit | None = None
     """The lake's commit that brought it, where that is known without a search."""
@@ -169,7 +169,7 @@ class LaterVersions:
         tip = Tip.of(line_of(content))
         return tip.version < until.version and tip.is_on(line_of(self._target), self._table.read)
 
-    def _with_branches(self, here: Sequence[Step]) -> list[Later]:
+    def _with_branches(self, here: Sequence[NetStep]) -> list[Later]:
         """Versions of this branch's line, and before each that a merge brought those of which it is the sum:
         it does not name files that they brought back and wrote anew."""
         line, read = line_of(self._target), self._table.read

@@ -24,7 +24,7 @@ import msgspec
 
 from penstock.errors import Damaged, InvalidRequest
 from penstock.formats.delta.protocol.names import StagedName
-from penstock.formats.delta.protocol.transaction import Partitions, Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
 from penstock.kernel.format import blob
 from penstock.model.encoding import ObjectId, decoder, digest, encode
 from penstock.model.nessie import DeltaTable
@@ -54,7 +54,7 @@ class Phase(StrEnum):
 class Terms(msgspec.Struct, frozen=True, array_like=True):
     """On what a commit rests: what must not have changed for it to be repeated elsewhere."""
 
-    reads: Reads = Reads(whole_table=True)
+    reads: DeltaReads = DeltaReads(whole_table=True)
     replaces: tuple[Partitions, ...] | None = None
     """It removed whatever files were there, in these partitions, at its turn."""
     changes_data: bool = True

@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.formats.delta.branch_log.clash import Clash
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.difference import Difference, union
+from penstock.formats.delta.branch_log.difference import LineDifference, union
 from penstock.formats.delta.branch_log.later_versions import MERGE_INFO
 from penstock.formats.delta.branch_log.line import (
     Blobs,
@@ -29,7 +29,7 @@ from penstock.formats.delta.branch_log.line import (
     line_of,
     with_line,
 )
-from penstock.formats.delta.branch_log.net import RESTORE, Net, Step, fold, fold_all, told_by
+from penstock.formats.delta.branch_log.net import RESTORE, Net, NetStep, fold, fold_all, told_by
 from penstock.formats.delta.branch_log.news import but_replacements_of, files_of_known, news
 from penstock.formats.delta.branch_log.next_versions import (
     REDO,
@@ -40,10 +40,10 @@ from penstock.formats.delta.branch_log.next_versions import (
     stamp,
 )
 from penstock.formats.delta.branch_log.ownership import PROTECTED
-from penstock.formats.delta.branch_log.ratifying import Known, known
+from penstock.formats.delta.branch_log.ratifying import KnownProposal, known
 from penstock.formats.delta.branch_log.shifts import files_before
 from penstock.formats.delta.branch_log.standing import (
-    Standing,
+    DeltaStanding,
     begin,
     live_at,
     noted,
@@ -56,12 +56,12 @@ from penstock.formats.delta.branch_log.undo import redo, undo
 from penstock.formats.delta.errors import UnsupportedFeature, VersionNotFound
 from penstock.formats.delta.protocol.actions import Action, Metadata, Protocol, write_action
 from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns, unite
-from penstock.formats.delta.protocol.conflicts import Conflict, rebase
+from penstock.formats.delta.protocol.conflicts import DeltaConflict, rebase
 from penstock.formats.delta.protocol.constraints import added_constraints
 from penstock.formats.delta.protocol.features import supported
-from penstock.formats.delta.protocol.isolation import Isolation, isolation_for, table_isolation
+from penstock.formats.delta.protocol.isolation import DeltaIsolation, isolation_for, table_isolation
 from penstock.formats.delta.protocol.mapping import MAX_ID, max_id, renamed_partitions
-from penstock.formats.delta.protocol.transaction import Transaction, Winner, last
+from penstock.formats.delta.protocol.transaction import DeltaTransaction, Winner, last
 from penstock.kernel.format import Applied, Refused, Since, Table
 from penstock.model.nessie import DeltaTable
 
@@ -130,7 +130,7 @@ def restore(
         _check_phase(wanted, "on the other side ")
         return Applied(wanted)
     begin(table, target.location, target)
-    standing = Standing(table, commits, target, stamp(table, now_ms))
+    standing = DeltaStanding(table, commits, target, stamp(table, now_ms))
     difference = standing.until(wanted)
     # What the difference goes by need not be looked up again in all files of the table.
     standing.was_told(line.latest, difference.files_before)
@@ -414,8 +414,8 @@ class _Merging:
         parted = parted_at(line, line_of(comes), self._table.read)
         since, nets, mine = self._nets(stays, comes, parted)
         after = max(parted, self._base_tip.version if self._base_tip.is_on(line, self._table.read) else -1)
-        standing = Standing(self._table, self._commits, stays, stamp(self._table, self._now_ms))
-        own: list[Step] = []
+        standing = DeltaStanding(self._table, self._commits, stays, stamp(self._table, self._now_ms))
+        own: list[NetStep] = []
         if since == parted:  # else more commits would have to be read than the table's files
             own = steps(self._table, self._commits, comes, parted, line_of(comes).latest)
             standing.was_told(parted, files_before(own))
@@ -435,12 +435,12 @@ class _Merging:
 
     def _nets(
         self, stays: DeltaTable, comes: DeltaTable, parted: int
-    ) -> tuple[int, tuple[Net, ...], list[Step]]:
+    ) -> tuple[int, tuple[Net, ...], list[NetStep]]:
         """From which version on a side's commits are to be brought, what they come to, and its commits since
         the lines parted that the other side has by an earlier merge."""
         line = line_of(comes)
         schema_string = known(self._table, line.declared).metadata.schema_string
-        known_to_both: list[Step] = []
+        known_to_both: list[NetStep] = []
         if self._base_tip.is_on(line, self._table.read):
             since = max(parted, self._base_tip.version)
             brought = steps(self._table, self._commits, comes, since, line.latest)
@@ -452,9 +452,9 @@ class _Merging:
         base = self._base
         assert base is not None  # nothing is on every line
 
-        def read() -> Difference:
+        def read() -> LineDifference:
             before, after = (self._commits.snapshot(one, self._table.read) for one in (base, comes))
-            return Difference.between(before, after, stamp(self._table, self._now_ms))
+            return LineDifference.between(before, after, stamp(self._table, self._now_ms))
 
         key = ("delta difference", comes.location, self._base_tip, Tip.of(line))
         was = known(self._table, line_of(base).declared)
@@ -471,7 +471,7 @@ class _Merging:
         net = msgspec.structs.replace(net, replacements=brought_ids)
         return self._base_tip.version, (net,), unrepeated.known
 
-    def _checked(self, stays: DeltaTable, after: int, since: int, net: Net, mine: list[Step]) -> Net:
+    def _checked(self, stays: DeltaTable, after: int, since: int, net: Net, mine: list[NetStep]) -> Net:
         """A net change that goes with what the other side committed meanwhile, or ``Clash``."""
         line, table = line_of(stays), self._table
         if not net.actions and net.terms.replaces is None:
@@ -481,11 +481,11 @@ class _Merging:
         found = news(theirs, mine, net, live_at(table, self._commits, stays, after))
         net = net.without(found.shared)
         was = self._known_before(stays, after, theirs, found.winners)
-        transaction = Transaction(
+        transaction = DeltaTransaction(
             read_version=since,
             protocol=was.protocol,
             metadata=was.metadata,
-            isolation=Isolation.SERIALIZABLE if net.is_strict else _isolation(was, net),
+            isolation=DeltaIsolation.SERIALIZABLE if net.is_strict else _isolation(was, net),
             actions=net.actions,
             reads=net.terms.reads,
         )
@@ -493,7 +493,7 @@ class _Merging:
             outcome = rebase([Winner(step.version, step.actions) for step in found.winners], transaction)
         except UnsupportedFeature as problem:
             raise Refused(f"was changed on both sides, and {problem.message}; {WAY_OUT}") from None
-        if isinstance(outcome, Conflict):
+        if isinstance(outcome, DeltaConflict):
             raise Clash(outcome, next(one for one in found.winners if one.version == outcome.winner))
         return net
 
@@ -527,8 +527,8 @@ class _Merging:
         )
 
     def _known_before(
-        self, stays: DeltaTable, after: int, theirs: Sequence[Step], winners: Sequence[Step]
-    ) -> Known:
+        self, stays: DeltaTable, after: int, theirs: Sequence[NetStep], winners: Sequence[NetStep]
+    ) -> KnownProposal:
         """What the table was to the line that stays, before it was changed there in a way that is news."""
         if not any(_declares(step) for step in winners):
             return known(self._table, line_of(stays).declared)
@@ -537,10 +537,10 @@ class _Merging:
             if _declares(left):
                 break
             protocol, metadata = last(step.actions, Protocol), last(step.actions, Metadata)
-            found = Known(protocol or found.protocol, metadata or found.metadata)
+            found = KnownProposal(protocol or found.protocol, metadata or found.metadata)
         return found
 
-    def _known_at(self, stays: DeltaTable, version: int) -> Known:
+    def _known_at(self, stays: DeltaTable, version: int) -> KnownProposal:
         """What the table was at a version of the line that stays."""
         line = line_of(stays)
         if version < 0 or version == line.latest:
@@ -549,13 +549,13 @@ class _Merging:
         if self._base is not None and tip.version == version and tip.is_on(line, self._table.read):
             return known(self._table, line_of(self._base).declared)
 
-        def read() -> Known:
+        def read() -> KnownProposal:
             snapshot = self._commits.snapshot(stays, self._table.read, version)
-            return Known(snapshot.protocol, snapshot.metadata)
+            return KnownProposal(snapshot.protocol, snapshot.metadata)
 
         return noted(self._table, ("delta known", stays.location, version, Tip.of(line)), read)
 
-    def _with_added_columns(self, net: Net, now: Known) -> Net:
+    def _with_added_columns(self, net: Net, now: KnownProposal) -> Net:
         """A net change whose metadata and protocol say also what the other side has added meanwhile; without
         them, if the other side has it all."""
         was = now if self._base is None else known(self._table, line_of(self._base).declared)
@@ -576,12 +576,12 @@ def _settled(table: Table, commits: Commits, comes: DeltaTable, net: Net) -> Net
     return net.settled(live_at(table, commits, comes, net.after)(paths)) if paths else net
 
 
-def _declares(step: Step) -> bool:
+def _declares(step: NetStep) -> bool:
     """Whether a commit says what the table is."""
     return any(isinstance(action, Metadata | Protocol) for action in step.actions)
 
 
-def _isolation(was: Known, net: Net) -> Isolation:
+def _isolation(was: KnownProposal, net: Net) -> DeltaIsolation:
     return isolation_for(
         table_isolation(was.metadata), net.actions, operation_changes_data=net.terms.changes_data
     )

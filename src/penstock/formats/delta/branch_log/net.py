@@ -26,7 +26,7 @@ from penstock.formats.delta.protocol.actions import (
     Remove,
     reconciliation_key,
 )
-from penstock.formats.delta.protocol.transaction import Partitions, Reads, Region, last
+from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions, Region, last
 
 FileActionT = TypeVar("FileActionT", Add, Remove)
 StateKey = tuple[str, str, str | None]
@@ -39,7 +39,7 @@ MOVING: Final = frozenset({RESTORE, MERGED})
 """Operations that add files which were written for other commits."""
 
 
-class Step(NamedTuple):
+class NetStep(NamedTuple):
     """A commit of a branch."""
 
     version: int
@@ -70,7 +70,7 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
     """Without those of files that were replaced."""
     adds: tuple[Add, ...] = ()
     feed: tuple[Cdc, ...] = ()
-    terms: Terms = Terms(Reads())
+    terms: Terms = Terms(DeltaReads())
     doubtful: tuple[Remove, ...] = ()
     """Of files that were added and then removed: they count if the file was there before, and had only been
     added once more."""
@@ -123,13 +123,13 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def fold(steps: Sequence[Step], schema_string: str) -> tuple[Net, ...]:
+def fold(steps: Sequence[NetStep], schema_string: str) -> tuple[Net, ...]:
     """What commits come to, oldest first: as one, if it can be one.
 
     Whoever reads the change feed of a version that has files of it looks at nothing else there. So where
     some commits have such files and others changed data without, they come in groups, one after the other.
     """
-    groups: list[list[Step]] = []
+    groups: list[list[NetStep]] = []
     has_feed: bool | None = None
     for step in steps:
         kind = _has_feed(step)
@@ -140,12 +140,12 @@ def fold(steps: Sequence[Step], schema_string: str) -> tuple[Net, ...]:
     return tuple(fold_all(group, schema_string) for group in groups)
 
 
-def fold_all(steps: Sequence[Step], schema_string: str) -> Net:
+def fold_all(steps: Sequence[NetStep], schema_string: str) -> Net:
     """What commits come to as one, whatever that does to a change feed."""
     return _Folding(schema_string).all(steps)
 
 
-def _has_feed(step: Step) -> bool | None:
+def _has_feed(step: NetStep) -> bool | None:
     """``None`` if it does not matter, since no rows changed."""
     if any(isinstance(action, Cdc) for action in step.actions):
         return True
@@ -188,11 +188,11 @@ class _Replacement(NamedTuple):
         return is_gone and all(key in added for key in self.victims)
 
 
-def _but_undone(steps: Sequence[Step]) -> list[Step]:
+def _but_undone(steps: Sequence[NetStep]) -> list[NetStep]:
     """Commits as if they had picked the files of those replacements that later ones of them undo."""
     undone: set[bytes] = set()
     lasting: set[bytes] = set()
-    found: list[Step] = []
+    found: list[NetStep] = []
     for step in reversed(steps):
         left = tuple(one for one in step.replacements if one.id not in undone)
         gone = len(step.replacements) - len(left)
@@ -206,7 +206,7 @@ def _but_undone(steps: Sequence[Step]) -> list[Step]:
     return found[::-1]
 
 
-def _undone_of_others(steps: Sequence[Step]) -> tuple[Replacement, ...]:
+def _undone_of_others(steps: Sequence[NetStep]) -> tuple[Replacement, ...]:
     """What commits undo and have not done themselves."""
     own: set[bytes] = set()
     found: dict[bytes, Replacement] = {}
@@ -235,7 +235,7 @@ class _Folding:
         self._returned: set[FileKey] = set()
         """Files that were removed and added again: they are as they were."""
         self._feed: list[Cdc] = []
-        self._terms = Terms(Reads(), changes_data=False)
+        self._terms = Terms(DeltaReads(), changes_data=False)
         self._is_written_anew = False
         self._replacements: list[_Replacement] = []
         self._named: tuple[Replacement, ...] = ()
@@ -243,7 +243,7 @@ class _Folding:
         self._is_mixed = False
         """A file with new rows was rewritten, as if there had been none: what is left brings them."""
 
-    def all(self, steps: Sequence[Step]) -> Net:
+    def all(self, steps: Sequence[NetStep]) -> Net:
         for step in _but_undone(steps):
             self._take(step)
         return Net(
@@ -268,7 +268,7 @@ class _Folding:
     def _telling(self, action: FileActionT) -> FileActionT:
         return msgspec.structs.replace(action, data_change=True) if self._is_mixed else action
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: NetStep) -> None:
         self._is_told &= step.is_told
         if step.terms.replaces is not None:
             before = dict(self._added), dict(self._removed), self._terms, self._is_written_anew, self._named
@@ -312,7 +312,7 @@ class _Folding:
                 self._returned.add(key)
         self._rest_on(msgspec.structs.replace(terms, replaces=None))
 
-    def _add(self, add: Add, step: Step) -> None:
+    def _add(self, add: Add, step: NetStep) -> None:
         was, before = self._removed.pop(add.key, None), self._added.get(add.key)
         if was is not None:
             self._is_mixed |= was.data_change != add.data_change
@@ -352,11 +352,11 @@ class _Folding:
         """Whoever reads a table that was written anew reads the branch's own, and depends on nobody."""
         reads = terms.reads
         if self._is_written_anew and terms.replaces != ():
-            reads = Reads(applications=reads.applications)
+            reads = DeltaReads(applications=reads.applications)
         if terms.replaces == ():
             self._is_written_anew = True
             self._terms = msgspec.structs.replace(
-                self._terms, reads=Reads(applications=self._terms.reads.applications)
+                self._terms, reads=DeltaReads(applications=self._terms.reads.applications)
             )
         self._terms = Terms(
             reads=_both(self._terms.reads, reads),
@@ -365,7 +365,7 @@ class _Folding:
         )
 
 
-def _both(one: Reads, other: Reads) -> Reads:
+def _both(one: DeltaReads, other: DeltaReads) -> DeltaReads:
     """What was read by either; more than that where it cannot be told."""
     applications = one.applications | other.applications
     if one.nothing or other.nothing:
@@ -374,7 +374,7 @@ def _both(one: Reads, other: Reads) -> Reads:
     mixed = (one.files is None) != (other.files is None)
     untold = mixed and not all(reads.partitions for reads in (one, other))
     both = one.files is not None and other.files is not None
-    return Reads(
+    return DeltaReads(
         whole_table=one.whole_table or other.whole_table or untold,
         partitions=(*one.partitions, *(new for new in other.partitions if new not in one.partitions)),
         files=(one.files or frozenset()) | (other.files or frozenset()) if both else None,

@@ -11,22 +11,24 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.formats.delta.branch_log.net import Net, Step
+from penstock.formats.delta.branch_log.net import Net, NetStep
 from penstock.formats.delta.branch_log.replacements import Replacement
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, FileKey, Remove
 from penstock.formats.delta.protocol.lint_files import Lookup
-from penstock.formats.delta.protocol.transaction import Partitions, Reads, Region
+from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions, Region
 
 
 class Unrepeated(NamedTuple):
     """Commits of a side, without what the other side has."""
 
-    steps: list[Step]
-    known: list[Step]
+    steps: list[NetStep]
+    known: list[NetStep]
     """Replacements that both sides have, as this one has them."""
 
 
-def but_replacements_of(theirs: Sequence[Step], steps: Sequence[Step], schema_string: str) -> Unrepeated:
+def but_replacements_of(
+    theirs: Sequence[NetStep], steps: Sequence[NetStep], schema_string: str
+) -> Unrepeated:
     """Commits without the replacements that the other side has: done there again, they would take what came
     since.
 
@@ -56,7 +58,9 @@ def files_of_known(unrepeated: Unrepeated) -> frozenset[FileKey]:
 class _Repeating:
     """A commit, of which some replacements may be known to the other side."""
 
-    def __init__(self, step: Step, ids: set[bytes], later: Sequence[Replacement], schema_string: str) -> None:
+    def __init__(
+        self, step: NetStep, ids: set[bytes], later: Sequence[Replacement], schema_string: str
+    ) -> None:
         self._step, self._ids, self._schema_string = step, ids, schema_string
         every = (*step.replacements, *later)
         self._new = [one for one in step.replacements if one.id not in ids]
@@ -72,7 +76,7 @@ class _Repeating:
         is_whole = len(step.replacements) == 1 and step.replacements[0].is_whole
         return is_whole and not self._new and step.terms.replaces is not None
 
-    def left(self, added: set[FileKey], own: set[FileKey]) -> Step:
+    def left(self, added: set[FileKey], own: set[FileKey]) -> NetStep:
         """What is to be brought of it; ``added`` are files of the other side, ``own`` those that this side
         had added before."""
         step = self._step
@@ -98,7 +102,7 @@ class _Repeating:
             one.meets(other, self._schema_string) for one in to_do for other in self._known_after[one.id]
         )
 
-    def _replacing(self, to_do: Sequence[Replacement], own: set[FileKey]) -> Step:
+    def _replacing(self, to_do: Sequence[Replacement], own: set[FileKey]) -> NetStep:
         """The commit with some of its replacements, and without the removes that the others found."""
         step = self._step
         region = Region(self._schema_string, step.terms.replaces or (Partitions(),))
@@ -113,24 +117,24 @@ class _Repeating:
         return step._replace(actions=actions, terms=terms, replacements=tuple(self._new))
 
 
-def _strict(step: Step) -> Step:
-    terms = msgspec.structs.replace(step.terms, reads=Reads(whole_table=True))
+def _strict(step: NetStep) -> NetStep:
+    terms = msgspec.structs.replace(step.terms, reads=DeltaReads(whole_table=True))
     return step._replace(terms=terms, is_told=False)
 
 
-def _keys(steps: Iterable[Step], kind: type[Add] | type[Remove]) -> set[FileKey]:
+def _keys(steps: Iterable[NetStep], kind: type[Add] | type[Remove]) -> set[FileKey]:
     return {one.key for step in steps for one in step.actions if isinstance(one, kind)}
 
 
 class News(NamedTuple):
     """What came meanwhile, as far as it is news to a branch."""
 
-    winners: list[Step]
+    winners: list[NetStep]
     shared: frozenset[FileKey]
     """Files of the branch's net change that are there already: the same change came another way."""
 
 
-def news(winners: Sequence[Step], known: Iterable[Step], net: Net, live_before: Lookup) -> News:
+def news(winners: Sequence[NetStep], known: Iterable[NetStep], net: Net, live_before: Lookup) -> News:
     """The winners without what the branch has itself, in commits known to both sides or in the net change.
 
     Also without files that winners both added and removed: at the end of the line they are as they were.
@@ -160,7 +164,7 @@ class _Passed(NamedTuple):
     state: list[Action]
 
     @classmethod
-    def of(cls, steps: Iterable[Step]) -> _Passed:
+    def of(cls, steps: Iterable[NetStep]) -> _Passed:
         actions = [action for step in steps for action in step.actions]
         return cls(
             {one.key for one in actions if isinstance(one, Add)},
@@ -181,7 +185,7 @@ class _Passed(NamedTuple):
                 yield action
 
 
-def _lasting(steps: Sequence[Step], live_before: Lookup) -> list[Step]:
+def _lasting(steps: Sequence[NetStep], live_before: Lookup) -> list[NetStep]:
     """Commits without the files that came and went, or went and came back."""
     were = _were_there(steps, live_before)
     gone: dict[FileKey, int] = {}
@@ -213,7 +217,7 @@ def _lasting(steps: Sequence[Step], live_before: Lookup) -> list[Step]:
     ]
 
 
-def _were_there(steps: Sequence[Step], live_before: Lookup) -> set[FileKey]:
+def _were_there(steps: Sequence[NetStep], live_before: Lookup) -> set[FileKey]:
     """The files that commits added with new rows, as they said, and removed, and that were there before."""
     added: set[FileKey] = set()
     passed: set[FileKey] = set()

@@ -13,9 +13,9 @@ from penstock.formats.delta.branch_log.composing import compose
 from penstock.formats.delta.branch_log.line import Blobs, Declared, Line, declared_of, keep, with_line
 from penstock.formats.delta.branch_log.net import Net
 from penstock.formats.delta.branch_log.proposal import engine_info
-from penstock.formats.delta.branch_log.ratifying import Known, known
+from penstock.formats.delta.branch_log.ratifying import KnownProposal, known
 from penstock.formats.delta.branch_log.replacements import is_too_long, naming
-from penstock.formats.delta.branch_log.standing import Standing
+from penstock.formats.delta.branch_log.standing import DeltaStanding
 from penstock.formats.delta.errors import MalformedAction
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -28,7 +28,7 @@ from penstock.formats.delta.protocol.actions import (
     write_commit,
 )
 from penstock.formats.delta.protocol.features import complete_protocol
-from penstock.formats.delta.protocol.lint import State, check_commit
+from penstock.formats.delta.protocol.lint import LintState, check_commit
 from penstock.formats.delta.protocol.transaction import last
 from penstock.kernel.format import Applied, Refused, Table, reading
 from penstock.model.encoding import ObjectId
@@ -66,16 +66,16 @@ class NextVersions:
         self._content, self._line, self._now_ms, self._told = content, line, now_ms, told
         self._extend = extend
 
-    def all(self, nets: Iterable[Net], standing: Standing | None = None) -> Applied:
+    def all(self, nets: Iterable[Net], standing: DeltaStanding | None = None) -> Applied:
         """The table with all of them."""
         if standing is None:
             content = with_line(self._content, self._line)
-            standing = Standing(self._table, self._commits, content, stamp(self._table, self._now_ms))
+            standing = DeltaStanding(self._table, self._commits, content, stamp(self._table, self._now_ms))
         for net in nets:
             self._ratify(net, standing)
         return Applied(with_line(self._content, self._line), self._blobs)
 
-    def _ratify(self, net: Net, standing: Standing) -> None:
+    def _ratify(self, net: Net, standing: DeltaStanding) -> None:
         line, table = self._line, self._table
         was = None if line.latest < 0 else known(table, line.declared)
         if net.may_be_there:
@@ -91,7 +91,7 @@ class NextVersions:
         line = self._extend(table, self._content, line)
         time_ms = max(self._now_ms, line.timestamp_ms + 1)
         info = naming(self._info(net, actions), net.replacements, net.undone)
-        before = State(
+        before = LintState(
             version=line.latest,
             protocol=None if was is None else was.protocol,
             metadata=None if was is None else was.metadata,
@@ -132,7 +132,7 @@ class NextVersions:
             }
         )
 
-    def _actions(self, net: Net, was: Known | None, standing: Standing) -> list[Action]:
+    def _actions(self, net: Net, was: KnownProposal | None, standing: DeltaStanding) -> list[Action]:
         """What the commit says, as the table is now."""
         time_ms = stamp(self._table, self._now_ms)
         added = net.there.union(add.key for add in net.adds)
@@ -151,7 +151,7 @@ class NextVersions:
             *net.feed,
         ]
 
-    def _declared(self, actions: Iterable[Action], was: Known | None) -> ObjectId | None:
+    def _declared(self, actions: Iterable[Action], was: KnownProposal | None) -> ObjectId | None:
         protocol, metadata = last(actions, Protocol), last(actions, Metadata)
         if protocol is None and metadata is None:
             return None
@@ -166,14 +166,14 @@ class NextVersions:
         return one
 
 
-def _keys_there(net: Net, standing: Standing) -> frozenset[FileKey]:
+def _keys_there(net: Net, standing: DeltaStanding) -> frozenset[FileKey]:
     """The files that a net change adds with new rows, and that are there already as it adds them."""
     keys = [one.key for one in net.adds if one.data_change]
     live = standing.live([key.path for key in keys]) if keys else {}
     return frozenset(key for key in keys if key in live.items())
 
 
-def _state(net: Net, was: Known | None) -> list[Action]:
+def _state(net: Net, was: KnownProposal | None) -> list[Action]:
     """What a net change says of the table as a whole, where that is not so already.
 
     With metadata comes the protocol that it needs: the branch may be older than the rule that it must.

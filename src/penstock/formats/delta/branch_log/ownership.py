@@ -34,7 +34,7 @@ from penstock.formats.delta.protocol.feature_table import (
 )
 from penstock.formats.delta.protocol.features import (
     WRITER_FEATURES_VERSION,
-    Refusal,
+    FeatureRefusal,
     enabled,
     oldest_protocol,
     supported,
@@ -196,21 +196,21 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str) -> None:
     _refuse_features(unwritable(protocol, metadata), table)
 
 
-def _mismapped(metadata: Metadata) -> Iterator[Refusal]:
+def _mismapped(metadata: Metadata) -> Iterator[FeatureRefusal]:
     for reason in mapping_faults(metadata, parse_schema(metadata.schema_string)):
-        yield Refusal("columnMapping", f"cannot be written: {reason}", ENGINE)
+        yield FeatureRefusal("columnMapping", f"cannot be written: {reason}", ENGINE)
 
 
-def _unserved(metadata: Metadata) -> Iterator[Refusal]:
+def _unserved(metadata: Metadata) -> Iterator[FeatureRefusal]:
     for name, why in unserved_columns(metadata):
-        yield Refusal(
+        yield FeatureRefusal(
             name,
             f"{why}: rows of the table could not be served",
             "copy the other columns into a table of the lake",
         )
 
 
-def _refuse_features(refusals: Sequence[Refusal], table: str) -> None:
+def _refuse_features(refusals: Sequence[FeatureRefusal], table: str) -> None:
     if refusals:
         raise UnsupportedFeature(
             "\n  ".join((f"{table} cannot be owned by a lake:", *map(str, refusals))),

@@ -8,7 +8,7 @@ from importlib.metadata import version as version_of
 from typing import Any, Final
 
 from penstock.errors import InvalidContent, InvalidRequest
-from penstock.formats.delta.branch_log.composing import BODIES, Body
+from penstock.formats.delta.branch_log.composing import BODIES, CommitBody
 from penstock.formats.delta.branch_log.intents import Commit, FileBody
 from penstock.formats.delta.branch_log.line import Terms
 from penstock.formats.delta.branch_log.replacing import check_partitions
@@ -25,7 +25,7 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.lint import Problem
 from penstock.formats.delta.protocol.lint_files import Fault, Numbered
 from penstock.formats.delta.protocol.lint_lines import read_lines
-from penstock.formats.delta.protocol.transaction import Reads
+from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.model.keys import Key
 from penstock.storage.places import Place, Places
 
@@ -36,15 +36,15 @@ BODY_MAX_BYTES: Final = 1 << 30
 """How large a file with actions may be. All of it is read before a commit is decided about."""
 
 
-class Proposal:
+class DeltaProposal:
     """The lines of a commit to a table at a location, read."""
 
     def __init__(self, key: Key, intent: Commit, places: Places, location: str) -> None:
         self.key, self.intent = key, intent
-        self.body: Body | None = None
+        self.body: CommitBody | None = None
         data = intent.actions
         if isinstance(data, FileBody):
-            self.body = Body(data.name, data.sha256, data.size)
+            self.body = CommitBody(data.name, data.sha256, data.size)
             data = _read_body(key, places.at(location), data)
         self.info: CommitInfo | None = None
         """As the writer gave it, if it did."""
@@ -127,14 +127,14 @@ class Proposal:
             changes_data=(operation or "").upper() not in MAINTENANCE,
         )
 
-    def _blind_reads(self) -> Reads:
+    def _blind_reads(self) -> DeltaReads:
         says = None if self.info is None else self.info.is_blind_append
         if self.intent.replaces is not None and self.intent.read_version is None:
-            return Reads()
+            return DeltaReads()
         only_adds = all(isinstance(action, Add | Cdc | Txn) for action in self.unnumbered)
         was_read = self.intent.version is not None or self.intent.read_version is not None
         is_blind = only_adds and (says is True if was_read else says is not False)
-        return Reads() if is_blind else Reads(whole_table=True)
+        return DeltaReads() if is_blind else DeltaReads(whole_table=True)
 
     def check_conditions(self, metadata: Metadata) -> None:
         """``InvalidRequest`` if what it looked at is told by a condition on other than partition columns of

@@ -17,7 +17,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.composing import (
     HELD_MAX_BYTES,
-    Body,
+    CommitBody,
     Composed,
     bounded,
     compose,
@@ -37,7 +37,7 @@ from penstock.formats.delta.branch_log.line import (
     unpacked,
 )
 from penstock.formats.delta.branch_log.ownership import protected_changes
-from penstock.formats.delta.branch_log.proposal import Proposal, refused
+from penstock.formats.delta.branch_log.proposal import DeltaProposal, refused
 from penstock.formats.delta.branch_log.replacements import naming, new_replacements
 from penstock.formats.delta.branch_log.replacing import Replaced
 from penstock.formats.delta.errors import InvalidLog, MalformedAction, VersionNotFound
@@ -54,19 +54,19 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.clustering import CLUSTERING, clustering_columns
 from penstock.formats.delta.protocol.clustering import DOMAIN as CLUSTERING_DOMAIN
-from penstock.formats.delta.protocol.conflicts import Conflict, check_winner, rebase
+from penstock.formats.delta.protocol.conflicts import DeltaConflict, check_winner, rebase
 from penstock.formats.delta.protocol.features import supported, unwritable
 from penstock.formats.delta.protocol.isolation import isolation_for, table_isolation
-from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, Problem, Rules, State, check_commit
+from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, LintRules, LintState, Problem, check_commit
 from penstock.formats.delta.protocol.lint_files import VECTORS
 from penstock.formats.delta.protocol.mapping import mapping_changes
-from penstock.formats.delta.protocol.transaction import Reads, Transaction, Winner, last
+from penstock.formats.delta.protocol.transaction import DeltaReads, DeltaTransaction, Winner, last
 from penstock.kernel.format import PrepareAgain, Refused, Table
 from penstock.model.encoding import ObjectId
 from penstock.model.nessie import DeltaTable
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownProposal(msgspec.Struct, frozen=True):
     """What a table is."""
 
     protocol: Protocol
@@ -78,17 +78,17 @@ class Known(msgspec.Struct, frozen=True):
 class Staged(msgspec.Struct, frozen=True):
     """Lines of a proposal that were put to storage, with the files replaced that were there then."""
 
-    body: Body
+    body: CommitBody
     replaced: Replaced | None
 
 
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
+class CheckedProposal(msgspec.Struct, frozen=True, kw_only=True):
     """A proposal that may be ratified on top of ``tip``."""
 
-    proposal: Proposal
+    proposal: DeltaProposal
     tip: Tip
     declared: ObjectId
-    transaction: Transaction | None = None
+    transaction: DeltaTransaction | None = None
     """What it read, brought up to the tip; ``None`` if it read no version."""
     live: dict[str, str | None] | None = None
     """Of the files that it speaks of, those that are in the table."""
@@ -109,7 +109,9 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
         return any(one.key.path in self.live for one in adds)
 
 
-def check(table: Table, commits: Commits, content: DeltaTable, proposal: Proposal, now_ms: int) -> Checked:
+def check(
+    table: Table, commits: Commits, content: DeltaTable, proposal: DeltaProposal, now_ms: int
+) -> CheckedProposal:
     """Check a proposal without a version against the table as it is, reading what that takes.
 
     ``InvalidContent`` if it would break the table, ``Refused`` if it does not go with what others committed.
@@ -119,7 +121,7 @@ def check(table: Table, commits: Commits, content: DeltaTable, proposal: Proposa
         raise InvalidRequest(
             f"the commit to '{table.key}' changes the table's protocol or metadata: give the version it read"
         )
-    looked = intent.reads is not None and intent.reads != Reads()
+    looked = intent.reads is not None and intent.reads != DeltaReads()
     if intent.read_version is None and looked:
         raise InvalidRequest(f"the commit to '{table.key}' tells what it read: give the version it read, too")
     if intent.read_version is None and intent.read_tip is not None:
@@ -142,7 +144,7 @@ def check(table: Table, commits: Commits, content: DeltaTable, proposal: Proposa
 
 
 def _stage(
-    table: Table, commits: Commits, content: DeltaTable, line: Line, checked: Checked, now_ms: int
+    table: Table, commits: Commits, content: DeltaTable, line: Line, checked: CheckedProposal, now_ms: int
 ) -> Staged | None:
     """Put what will be too large for the kernel to storage, while that may be done."""
     terms = bounded(checked.proposal.terms)
@@ -159,14 +161,14 @@ def _stage(
 
 
 def check_files(
-    table: Table, commits: Commits, content: DeltaTable, proposal: Proposal, now_ms: int
-) -> Checked:
+    table: Table, commits: Commits, content: DeltaTable, proposal: DeltaProposal, now_ms: int
+) -> CheckedProposal:
     """A proposal with what its check needs to know of the table's files, and nothing else looked at.
 
     ``InvalidContent`` if it has lines that cannot be read, with whatever else is wrong.
     """
     line = line_of(content)
-    checked = Checked(proposal=proposal, tip=Tip.of(line), declared=line.declared)
+    checked = CheckedProposal(proposal=proposal, tip=Tip.of(line), declared=line.declared)
     if proposal.problems:
         lint(table, line, checked, now_ms)
     if proposal.may_repeat_files and CLUSTERING in supported(known(table, line.declared).protocol):
@@ -178,15 +180,15 @@ def check_files(
     return checked
 
 
-def _may_repeat_vectors(table: Table, line: Line, proposal: Proposal) -> bool:
+def _may_repeat_vectors(table: Table, line: Line, proposal: DeltaProposal) -> bool:
     """Whether a proposal may add a whole file that is in the table with a deletion vector: its rows would be
     there twice, the deleted ones among them. Only then is it looked up for a commit that removes nothing."""
     return proposal.may_repeat_files and VECTORS in supported(known(table, line.declared).protocol)
 
 
 def bring(
-    table: Table, commits: Commits, content: DeltaTable, line: Line, checked: Checked, now_ms: int
-) -> Checked:
+    table: Table, commits: Commits, content: DeltaTable, line: Line, checked: CheckedProposal, now_ms: int
+) -> CheckedProposal:
     """A checked proposal at the end of the line as it is now: at its turn, without any I/O.
 
     Raises as ``check``, and ``PrepareAgain``.
@@ -207,8 +209,12 @@ def bring(
 
 
 def _brought(
-    table: Table, line: Line, checked: Checked, since: Sequence[tuple[int, tuple[Action, ...]]], now_ms: int
-) -> Checked:
+    table: Table,
+    line: Line,
+    checked: CheckedProposal,
+    since: Sequence[tuple[int, tuple[Action, ...]]],
+    now_ms: int,
+) -> CheckedProposal:
     proposal, transaction = checked.proposal, checked.transaction
     winners = [Winner(version, actions) for version, actions in since]
     for winner in winners:
@@ -240,21 +246,21 @@ def _brought(
     return moved
 
 
-def _with_declared(table: Table, line: Line, checked: Checked, now_ms: int) -> Checked:
+def _with_declared(table: Table, line: Line, checked: CheckedProposal, now_ms: int) -> CheckedProposal:
     """A proposal that depends on nothing, on top of a table that has become another one."""
     was, now = known(table, checked.declared), known(table, line.declared)
     both = ((was.protocol, now.protocol), (was.metadata, now.metadata))
     # Who changed it does not matter, so that no commit has to be read for it.
     winner = Winner(line.latest, tuple(after for before, after in both if after != before))
     outcome = check_winner(winner, transaction_of(checked.proposal, was, checked.tip.version))
-    if isinstance(outcome, Conflict):
+    if isinstance(outcome, DeltaConflict):
         raise refused_by(outcome)
     moved = msgspec.structs.replace(checked, tip=Tip.of(line), declared=line.declared)
     lint(table, line, moved, now_ms)
     return moved
 
 
-def lines_of(checked: Checked) -> bytes | Body:
+def lines_of(checked: CheckedProposal) -> bytes | CommitBody:
     """The lines of the commit behind its ``commitInfo``."""
     if checked.replaced is not None:
         return checked.proposal.lines + checked.replaced.lines
@@ -262,7 +268,7 @@ def lines_of(checked: Checked) -> bytes | Body:
 
 
 def ratify(
-    table: Table, commits: Commits, content: DeltaTable, line: Line, checked: Checked, now_ms: int
+    table: Table, commits: Commits, content: DeltaTable, line: Line, checked: CheckedProposal, now_ms: int
 ) -> tuple[Line, Blobs]:
     """The line with a checked proposal as its next version, and the objects that it takes to keep it."""
     proposal, staged = checked.proposal, checked.staged
@@ -291,7 +297,7 @@ def ratify(
     return after, {**blobs, **composed.blobs, **runs}
 
 
-def declared_after(table: Table, line: Line, proposal: Proposal) -> tuple[ObjectId | None, Blobs]:
+def declared_after(table: Table, line: Line, proposal: DeltaProposal) -> tuple[ObjectId | None, Blobs]:
     """What the table is after a proposal, if that is not what it was before."""
     if not proposal.raw:
         return None, {}
@@ -305,18 +311,18 @@ def declared_after(table: Table, line: Line, proposal: Proposal) -> tuple[Object
     return one, {one: data}
 
 
-def known(table: Table, declared: ObjectId) -> Known:
+def known(table: Table, declared: ObjectId) -> KnownProposal:
     """What a table is, by the object that says so. ``InvalidLog`` if that cannot be understood."""
     return _known(table.read(declared))
 
 
 @lru_cache(maxsize=64)
-def _known(data: bytes) -> Known:
+def _known(data: bytes) -> KnownProposal:
     declared = unpacked(data)
     protocol, metadata = parse_action(declared.protocol), parse_action(declared.metadata)
     if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
         raise InvalidLog("the lake's note of a table's protocol and metadata cannot be understood")
-    return Known(protocol, metadata, _is_writable(protocol, metadata))
+    return KnownProposal(protocol, metadata, _is_writable(protocol, metadata))
 
 
 def _is_writable(protocol: Protocol, metadata: Metadata) -> bool:
@@ -326,7 +332,9 @@ def _is_writable(protocol: Protocol, metadata: Metadata) -> bool:
         return False
 
 
-def lint(table: Table, line: Line, checked: Checked, now_ms: int, *, info: CommitInfo | None = None) -> None:
+def lint(
+    table: Table, line: Line, checked: CheckedProposal, now_ms: int, *, info: CommitInfo | None = None
+) -> None:
     """Refuse a proposal that would break the table, with everything that is wrong, line by line."""
     proposal, live = checked.proposal, checked.live
     state = state_of(table, line)
@@ -340,15 +348,15 @@ def lint(table: Table, line: Line, checked: Checked, now_ms: int, *, info: Commi
     replaced = () if checked.replaced is None else checked.replaced.clashing(proposal.unnumbered)
     actions = [(1, head), *proposal.actions, *((WHOLE_COMMIT, remove) for remove in replaced)]
     owners = _owners(proposal, known(table, line.declared).metadata)
-    problems = (*proposal.problems, *check_commit(actions, state, Rules(now_ms=now_ms)), *owners)
+    problems = (*proposal.problems, *check_commit(actions, state, LintRules(now_ms=now_ms)), *owners)
     if problems:
         raise refused(table.key, sorted(problems))
 
 
-def state_of(table: Table, line: Line) -> State:
+def state_of(table: Table, line: Line) -> LintState:
     """The table at the end of a line, for the check of a commit that follows; its files are not known."""
     about = known(table, line.declared)
-    return State(
+    return LintState(
         version=line.latest,
         protocol=about.protocol,
         metadata=about.metadata,
@@ -357,7 +365,7 @@ def state_of(table: Table, line: Line) -> State:
     )
 
 
-def _owners(proposal: Proposal, before: Metadata) -> Iterator[Problem]:
+def _owners(proposal: DeltaProposal, before: Metadata) -> Iterator[Problem]:
     """What a writer may not say of the table, nor of its own commit."""
     wanted = last(proposal.unnumbered, Metadata)
     for name in () if wanted is None else protected_changes(before, wanted):
@@ -374,13 +382,13 @@ def _owners(proposal: Proposal, before: Metadata) -> Iterator[Problem]:
         yield Problem(1, "commitInfo", "'isBlindAppend' is true, but files are removed")
 
 
-def transaction_of(proposal: Proposal, at: Known, read_version: int) -> Transaction:
+def transaction_of(proposal: DeltaProposal, at: KnownProposal, read_version: int) -> DeltaTransaction:
     """What a proposal read, for the rules of conflicts."""
     terms = proposal.terms
     level = isolation_for(
         table_isolation(at.metadata), proposal.unnumbered, operation_changes_data=terms.changes_data
     )
-    return Transaction(
+    return DeltaTransaction(
         read_version=read_version,
         protocol=at.protocol,
         metadata=at.metadata,
@@ -390,7 +398,7 @@ def transaction_of(proposal: Proposal, at: Known, read_version: int) -> Transact
     )
 
 
-def refused_by(conflict: Conflict) -> Refused:
+def refused_by(conflict: DeltaConflict) -> Refused:
     """A conflict of the table's, as the kernel tells it."""
     return Refused(
         f"changed while this was being written: {conflict}",
@@ -400,8 +408,8 @@ def refused_by(conflict: Conflict) -> Refused:
 
 
 def _rebased(
-    table: Table, commits: Commits, content: DeltaTable, line: Line, proposal: Proposal
-) -> Transaction:
+    table: Table, commits: Commits, content: DeltaTable, line: Line, proposal: DeltaProposal
+) -> DeltaTransaction:
     """What the proposal read, on top of everything that came since."""
     version = proposal.intent.read_version
     assert version is not None
@@ -421,14 +429,14 @@ def _rebased(
     at = known(table, line.declared)
     if any(isinstance(action, Protocol | Metadata) for winner in winners for action in winner.actions):
         snapshot = commits.snapshot(content, table.read, version)
-        at = Known(snapshot.protocol, snapshot.metadata)
+        at = KnownProposal(snapshot.protocol, snapshot.metadata)
     proposal.check_conditions(at.metadata)
     return _on_top(winners, transaction_of(proposal, at, version))
 
 
-def _on_top(winners: Sequence[Winner], mine: Transaction) -> Transaction:
+def _on_top(winners: Sequence[Winner], mine: DeltaTransaction) -> DeltaTransaction:
     outcome = rebase(winners, mine)
-    if isinstance(outcome, Conflict):
+    if isinstance(outcome, DeltaConflict):
         raise refused_by(outcome)
     return outcome.transaction
 

@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.line import Tip, line_of
-from penstock.formats.delta.branch_log.net import Step
-from penstock.formats.delta.branch_log.ratifying import Known, known
+from penstock.formats.delta.branch_log.net import NetStep
+from penstock.formats.delta.branch_log.ratifying import KnownProposal, known
 from penstock.formats.delta.branch_log.standing import noted, steps
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import Add, CommitInfo, FileKey, Metadata, Remove
@@ -74,7 +74,7 @@ def _why_others(
     return ""
 
 
-def _since(table: Table, commits: Commits, now: DeltaTable, tip: Tip) -> list[Step] | None:
+def _since(table: Table, commits: Commits, now: DeltaTable, tip: Tip) -> list[NetStep] | None:
     """The commits of a table after a version; ``None`` if its log has not all of them any more."""
     forgotten = ("delta forgotten", now.location, tip)
     if forgotten in table.notes:
@@ -86,7 +86,7 @@ def _since(table: Table, commits: Commits, now: DeltaTable, tip: Tip) -> list[St
         return None
 
 
-def _redeclared(before: Known, after: Known) -> list[str]:
+def _redeclared(before: KnownProposal, after: KnownProposal) -> list[str]:
     """What of a table is another now that all of its rows depend on."""
     was, now = before.metadata, after.metadata
     if was == now and before.protocol == after.protocol:
@@ -100,7 +100,7 @@ def _redeclared(before: Known, after: Known) -> list[str]:
     return [name for name, is_changed in changes.items() if is_changed] or ["its metadata"]
 
 
-def _came_and_went(since: Sequence[Step]) -> set[FileKey]:
+def _came_and_went(since: Sequence[NetStep]) -> set[FileKey]:
     """Files that were added with new rows, and removed with them, in whichever order."""
     files = [
         one for step in since for one in step.actions if isinstance(one, Add | Remove) and one.data_change
@@ -111,15 +111,15 @@ def _came_and_went(since: Sequence[Step]) -> set[FileKey]:
 
 
 def _changed(
-    since: Sequence[Step], had: Collection[FileKey] = frozenset()
-) -> list[tuple[Step, list[FileAction]]]:
+    since: Sequence[NetStep], had: Collection[FileKey] = frozenset()
+) -> list[tuple[NetStep, list[FileAction]]]:
     """What commits added and removed, as far as rows came or went by it, each where it was done.
 
     A file that came with new rows and went with them again is neither, unless the table ``had`` it before.
     One that was only rewritten has its rows still, in another file.
     """
     fresh: dict[FileKey, int] = {}
-    found: list[tuple[Step, list[FileAction]]] = []
+    found: list[tuple[NetStep, list[FileAction]]] = []
     dropped: set[tuple[int, FileKey]] = set()
     for number, step in enumerate(since):
         files: list[FileAction] = [
@@ -206,7 +206,7 @@ def _pruners(metadata: Metadata, parts: Sequence[str] | None) -> list[Pruner] | 
         return None
 
 
-def _told(step: Step, files: Sequence[FileAction]) -> str:
+def _told(step: NetStep, files: Sequence[FileAction]) -> str:
     """What a commit did to some files, with their names."""
     info = last(step.actions, CommitInfo)
     told = deed([*([] if info is None else [info]), *files])

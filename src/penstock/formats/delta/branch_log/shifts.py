@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from penstock.formats.delta.branch_log.net import Step
+from penstock.formats.delta.branch_log.net import NetStep
 from penstock.formats.delta.protocol.actions import Add, FileKey, Remove
 from penstock.formats.delta.protocol.lint_files import Lookup
 
@@ -33,8 +33,8 @@ class Shift(NamedTuple):
 
 
 def shifts_between(
-    there: Iterable[Step],
-    here: Iterable[Step],
+    there: Iterable[NetStep],
+    here: Iterable[NetStep],
     live_at_parting: Lookup,
 ) -> dict[str, Shift]:
     """The files that differ, by their decoded paths: ``before`` is what each is after the commits ``there``,
@@ -57,7 +57,7 @@ def shifts_between(
     return found
 
 
-def files_before(steps: Iterable[Step]) -> Files:
+def files_before(steps: Iterable[NetStep]) -> Files:
     """What the files that commits name were right before these: each was checked when it was ratified.
 
     What is removed was there, with that deletion vector. What is added was not; where it may have been, it is
@@ -85,7 +85,7 @@ class _Named(NamedTuple):
     """It was added first, and may have been there before."""
 
 
-def _named(several: Iterable[Step]) -> dict[str, _Named]:
+def _named(several: Iterable[NetStep]) -> dict[str, _Named]:
     found: dict[str, _Named] = {}
     for step in several:
         for kind in (Remove, Add):

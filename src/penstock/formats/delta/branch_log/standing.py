@@ -14,9 +14,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.difference import Difference, changing_rows
+from penstock.formats.delta.branch_log.difference import LineDifference, changing_rows
 from penstock.formats.delta.branch_log.line import Entry, Line, Read, Terms, Tip, line_of
-from penstock.formats.delta.branch_log.net import Step
+from penstock.formats.delta.branch_log.net import NetStep
 from penstock.formats.delta.branch_log.ratifying import known
 from penstock.formats.delta.branch_log.replacements import Replacement, in_sum, named_in, undone_in
 from penstock.formats.delta.branch_log.replacing import Replaced, removal
@@ -62,7 +62,7 @@ def noted(table: Table, key: tuple[object, ...], read: Callable[[], _Read]) -> _
     return found
 
 
-def steps(table: Table, commits: Commits, content: DeltaTable, after: int, last: int) -> list[Step]:
+def steps(table: Table, commits: Commits, content: DeltaTable, after: int, last: int) -> list[NetStep]:
     """The commits of a line after a version and up to another, oldest first. ``PrepareAgain`` as above."""
     line = line_of(content)
     repeats = line.versions_with_repeats(after, last, table.read)
@@ -74,7 +74,7 @@ def steps(table: Table, commits: Commits, content: DeltaTable, after: int, last:
 
 def steps_but_appends(
     table: Table, commits: Commits, content: DeltaTable, after: int, last: int
-) -> list[Step]:
+) -> list[NetStep]:
     """The same without the commits that say of themselves that they only appended, and read nothing.
 
     The line knows which they are. Of versions from before it knew, the first line is looked at. Whether one
@@ -82,7 +82,7 @@ def steps_but_appends(
     """
     location, line = content.location, line_of(content)
     appends: set[tuple[int, bytes]] = table.notes.setdefault(("delta appends", location), set())
-    found: list[Step] = []
+    found: list[NetStep] = []
     for version, entry in _versions_but_appends(line, after, last, table.read):
         named = version, b"" if entry is None else entry.uuid + entry.line
         if named in appends:
@@ -119,18 +119,18 @@ def versions(line: Line, after: int, last: int, read: Read) -> Iterator[tuple[in
 
 def _noted_step(
     table: Table, commits: Commits, location: str, version: int, entry: Entry | None, may_repeat_files: bool
-) -> Step:
+) -> NetStep:
     named = (b"", b"") if entry is None else (entry.uuid, entry.line)
     key = ("delta step", location, version, *named, may_repeat_files)
     if key in table.notes:
-        found: Step = table.notes[key]
+        found: NetStep = table.notes[key]
         return found
     actions = commits.actions(table, location, version, entry)
     terms = commits.terms(table, location, version, entry)
     removes = any(isinstance(action, Remove) for action in actions)
     is_told = terms is not None or not removes
     info = last(actions, CommitInfo)
-    step = Step(
+    step = NetStep(
         version, actions, terms or Terms(), is_told, named_in(info), undone_in(info), may_repeat_files
     )
     table.notes[key] = step
@@ -196,7 +196,7 @@ def undone_since(
     return in_sum([*in_force(since).values()])
 
 
-def in_force(steps: Sequence[Step]) -> dict[bytes, Replacement]:
+def in_force(steps: Sequence[NetStep]) -> dict[bytes, Replacement]:
     """The replacements by commits that were not undone by later ones, by their ids."""
     found: dict[bytes, Replacement] = {}
     for step in steps:
@@ -215,7 +215,7 @@ def begin(table: Table, location: str, content: DeltaTable | None) -> None:
         table.notes.setdefault(("delta begin", location), content)
 
 
-class Standing:
+class DeltaStanding:
     """The files of a line's end, as far as somebody asks for them, and of what is put on top of it."""
 
     def __init__(self, table: Table, commits: Commits, content: DeltaTable, now_ms: int) -> None:
@@ -269,7 +269,7 @@ class Standing:
             replaced = replaced.after(actions, self._now_ms)
         return replaced
 
-    def until(self, wanted: DeltaTable) -> Difference:
+    def until(self, wanted: DeltaTable) -> LineDifference:
         """What it takes to make a wanted version of it."""
         difference = noted(
             self._table,
@@ -287,14 +287,14 @@ class Standing:
         key = ("delta wanted domains", wanted.location, Tip.of(line_of(wanted)))
         return noted(self._table, key, lambda: self._commits.snapshot(wanted, self._table.read).domains)
 
-    def _whole_difference(self, wanted: DeltaTable) -> Difference:
+    def _whole_difference(self, wanted: DeltaTable) -> LineDifference:
         there = self._commits.snapshot(wanted, self._table.read)
-        difference = Difference.between(self._snapshot(), there, self._now_ms)
+        difference = LineDifference.between(self._snapshot(), there, self._now_ms)
         # Whatever a checkpoint or the commit that added them says: rows come back with them.
         adds = {key: changing_rows(add) for key, add in difference.adds.items()}
         return msgspec.structs.replace(difference, adds=adds)
 
-    def _near_difference(self, wanted: DeltaTable) -> Difference | None:
+    def _near_difference(self, wanted: DeltaTable) -> LineDifference | None:
         """The same by the commits since the lines parted, if these are few and all there: it costs what they
         changed, and not what the table has."""
         if self._from is None:
@@ -319,7 +319,7 @@ class Standing:
         adds |= self.files_in(wanted, [one.key for one in returns if isinstance(one, Remove)])
         goes = [one.after for one in shifts.values() if one.after is not None]
         removes = (removal(one, self._now_ms) if isinstance(one, Add) else one for one in goes)
-        return Difference(
+        return LineDifference(
             protocol=is_now.protocol,
             metadata=is_now.metadata,
             wanted_domains={},  # as they are, unless a commit comes meanwhile that changes some

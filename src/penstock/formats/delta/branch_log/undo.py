@@ -33,14 +33,14 @@ from penstock.formats.delta.branch_log.later_versions import (
     LaterVersions,
 )
 from penstock.formats.delta.branch_log.line import Terms, Tip, line_of
-from penstock.formats.delta.branch_log.net import RESTORE, Net, Step
+from penstock.formats.delta.branch_log.net import RESTORE, Net, NetStep
 from penstock.formats.delta.branch_log.next_versions import Extend, NextVersions, stamp
-from penstock.formats.delta.branch_log.ratifying import Known, known
+from penstock.formats.delta.branch_log.ratifying import KnownProposal, known
 from penstock.formats.delta.branch_log.replacements import Replacement, in_sum
 from penstock.formats.delta.branch_log.replacing import removal
 from penstock.formats.delta.branch_log.shifts import File, Shift, key_of, paths_of, shifts_between
 from penstock.formats.delta.branch_log.standing import (
-    Standing,
+    DeltaStanding,
     begin,
     in_force,
     live_at,
@@ -60,9 +60,9 @@ from penstock.formats.delta.protocol.actions import Action, Add, DomainMetadata,
 from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns
 from penstock.formats.delta.protocol.constraints import added_constraints
 from penstock.formats.delta.protocol.deeds import some
-from penstock.formats.delta.protocol.transaction import Partitions, Reads, Region, last
+from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions, Region, last
 from penstock.formats.delta.rows.inside import name_inside
-from penstock.formats.delta.rows.vectors import Rows, inline_vector
+from penstock.formats.delta.rows.vectors import DeletedRows, inline_vector
 from penstock.kernel.format import Applied, Refused, Since, Table
 from penstock.model.nessie import DeltaTable
 
@@ -122,7 +122,7 @@ class _Undo:
         self._target, self._was, self._wanted, self._newest = target, was, wanted, newest
         self._since, self._is_redo = since, newest is wanted
         self._problems: list[str] = []
-        self._standing = Standing(table, commits, target, stamp(table, now_ms))
+        self._standing = DeltaStanding(table, commits, target, stamp(table, now_ms))
 
     # -- what is asked ------------------------------------------------------------------------------------
 
@@ -164,11 +164,11 @@ class _Undo:
         lines = line_of(self._wanted), line_of(self._was)
         return parted_at(*lines, self._table.read)
 
-    def _steps_to(self, content: DeltaTable) -> list[Step]:
+    def _steps_to(self, content: DeltaTable) -> list[NetStep]:
         return steps(self._table, self._commits, content, self._parted, line_of(content).latest)
 
     @cached_property
-    def _own_steps(self) -> list[Step]:
+    def _own_steps(self) -> list[NetStep]:
         """The commits that led to the newer one of the two states."""
         return self._steps_to(self._newest)
 
@@ -223,7 +223,7 @@ class _Undo:
         return self._standing.live(self._shifts.keys())
 
     @cached_property
-    def _now(self) -> Known:
+    def _now(self) -> KnownProposal:
         return known(self._table, line_of(self._target).declared)
 
     # -- what to do ---------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class _Undo:
             removes=tuple(removes),
             adds=tuple(adds),
             terms=Terms(
-                Reads(files=paths), replaces, changes_data=any(one.data_change for one in removes + adds)
+                DeltaReads(files=paths), replaces, changes_data=any(one.data_change for one in removes + adds)
             ),
             replacements=replacements,
             undone=undone,
@@ -454,7 +454,7 @@ class _Undo:
     def _with_rows_of(
         self, path: str, shift: Shift, before: Add, current: Add, changes: Sequence[VectorChange]
     ) -> tuple[Add, Add] | None:
-        def read() -> Rows | str | None:
+        def read() -> DeletedRows | str | None:
             try:
                 return rows_left(shift, current, changes, self._vectors(before), is_redo=self._is_redo)
             except ValueError as problem:

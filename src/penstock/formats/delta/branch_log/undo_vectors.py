@@ -9,7 +9,7 @@ from typing import NamedTuple
 from penstock.formats.delta.branch_log.later_versions import Later
 from penstock.formats.delta.branch_log.shifts import File, Shift, key_of
 from penstock.formats.delta.protocol.actions import Add, Remove
-from penstock.formats.delta.rows.vectors import ReadRange, Rows, rows_of
+from penstock.formats.delta.rows.vectors import DeletedRows, ReadRange, rows_of
 
 
 class VectorChange(NamedTuple):
@@ -52,7 +52,7 @@ def vector_changes(
 
 def rows_left(
     shift: Shift, current: Add, changes: Sequence[VectorChange], vectors: FileVectors, *, is_redo: bool
-) -> Rows | None:
+) -> DeletedRows | None:
     """The rows that stay deleted; ``None`` if they are those that are deleted now.
 
     Rows count that the change deleted, or brought back, and on which nobody decided since. Of a change that
@@ -73,4 +73,4 @@ def rows_left(
             deleted, returned = deleted | (then[0] & went), returned | (then[1] & came)
         before_each[later.step.version] = counted
     left = (now & ~deleted) | returned
-    return None if left == now else Rows(left, vectors.total())
+    return None if left == now else DeletedRows(left, vectors.total())

@@ -16,7 +16,7 @@ from penstock.formats.delta.cli.demo import tell_of_rows
 from penstock.formats.delta.lake.calls import GetTableStatus
 from penstock.formats.delta.lake.snapshot import commits_of
 from penstock.formats.delta.protocol.actions import Action, parse_commit
-from penstock.formats.delta.protocol.deeds import Files, deed
+from penstock.formats.delta.protocol.deeds import FileCounts, deed
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.content import AnyContent
@@ -53,7 +53,7 @@ class DeltaCli(FormatCli):
 
     def describe_merge(self, table: Table, before: AnyContent | None, after: DeltaTable) -> str:
         commits = _read_commits(table, before, after)
-        return str(Files.of(commits)) if commits else ""
+        return str(FileCounts.of(commits)) if commits else ""
 
     def doctor_checks(self, lake: Lake) -> list[DoctorCheck]:
         if not _has_tables(lake):

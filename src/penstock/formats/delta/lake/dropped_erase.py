@@ -12,7 +12,7 @@ from penstock.formats.delta.lake.retained_tables import KeptTables
 from penstock.kernel.kernel import Kernel
 from penstock.lake.answers import SweptTable
 from penstock.lake.dropped_erase import DroppedErasure
-from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
+from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 from penstock.storage.fates import Fate, Judged
@@ -38,7 +38,7 @@ class DroppedDelta(DroppedErasure):
         engine = SweepEngine(
             remove_data=True, dry_run=False, pinned_us=self.forks.pinned_us, progress=progress
         )
-        tally, problem = Tally(), ""
+        tally, problem = SweepTally(), ""
         before_us = self._kernel.clock() - self.grace_us
         try:
             engine.sweep(_GoneFolder(self._kernel, self._parts, self.content.location, before_us), tally)
@@ -79,7 +79,7 @@ class _GoneFolder:
     def remove(self, files: Sequence[Judged]) -> None:
         self._place.delete([one.entry.key for one in files])
 
-    def finish(self, tally: Tally) -> None:
+    def finish(self, tally: SweepTally) -> None:
         if not tally.stays:
             self._place.prune()
         else:

@@ -20,13 +20,13 @@ from penstock.formats.delta.lake.sweep import DeltaSweep
 from penstock.formats.delta.lake.table import lines_of, sent
 from penstock.formats.delta.log.cleanup import GRACE_MS
 from penstock.formats.delta.log.erasure import earlier_files, end_log
-from penstock.formats.delta.log.named import NamedFiles
+from penstock.formats.delta.log.named import DeltaNamedFiles
 from penstock.formats.delta.log.snapshot import Snapshot
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Remove, parse_commit
 from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, SIDECARS, parse_name
-from penstock.formats.delta.publishing.leftovers import Needs, judge
+from penstock.formats.delta.publishing.leftovers import DeltaNeeds, judge
 from penstock.lake.answers import SweptTable
 from penstock.lake.call import Said
 from penstock.lake.calls import SweepTables
@@ -219,7 +219,7 @@ class DeltaErasure:
 
     def unneeded_files(self) -> list[int]:
         """The sizes of data files that the newest version does not need, nor any from the first one on."""
-        live = NamedFiles()
+        live = DeltaNamedFiles()
         for file in self._snapshot(self._first).files():
             live.take_key(file.key)
         if self._first is not None:
@@ -307,5 +307,5 @@ def _may_have_rows(name: str) -> bool:
     return not name.startswith(f"{SCRATCH}/") and name.endswith((".parquet", ".bin"))
 
 
-def _needs(named: NamedFiles) -> Needs:
-    return Needs(named=named, beside=(), published=FOREVER_US, data_us=FOREVER_US, scratch_us=FOREVER_US)
+def _needs(named: DeltaNamedFiles) -> DeltaNeeds:
+    return DeltaNeeds(named=named, beside=(), published=FOREVER_US, data_us=FOREVER_US, scratch_us=FOREVER_US)

@@ -36,10 +36,10 @@ from penstock.formats.delta.lake.log_maintenance import Upkeep
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.ownership import owner
-from penstock.formats.delta.ownership.handover import Made
+from penstock.formats.delta.ownership.handover import MadeTable
 from penstock.formats.delta.ownership.status import Status
-from penstock.formats.delta.ownership.tables import Asked
-from penstock.formats.delta.protocol.transaction import Partitions, Reads
+from penstock.formats.delta.ownership.tables import AskedTable
+from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
 from penstock.kernel.table_horizons import find_horizon
 from penstock.lake.answers import Ratified, RatifiedTable
 from penstock.lake.asked import asked
@@ -241,7 +241,9 @@ class DeltaAnswers:
         where = self._lake.checked_location(call.location)
         self._check_apart(where)
         key = call.key if call.key is not None else self._key_said(where)
-        found = self._owner.recover(where, key, lost=call.lost, any_lake=call.any_lake, asked=Asked(meta))
+        found = self._owner.recover(
+            where, key, lost=call.lost, any_lake=call.any_lake, asked=AskedTable(meta)
+        )
         return RecoveredTable(
             key=found.made.key,
             location=found.made.location,
@@ -262,10 +264,10 @@ class DeltaAnswers:
         if branch not in (None, default):
             raise InvalidRequest(f"tables are {done} on the default branch '{default}', not on '{branch}'")
 
-    def _asked(self, call: Any, message: str) -> Asked:
+    def _asked(self, call: Any, message: str) -> AskedTable:
         """Who asks for a table, and in which words."""
         meta = commit_meta(call.said, call.who, message)
-        return Asked(meta, call.idempotency_key, partial(asked, call))
+        return AskedTable(meta, call.idempotency_key, partial(asked, call))
 
     def _status(self, call: delta_calls.GetTableStatus) -> tuple[TableStatus, ...]:
         if call.key is not None:
@@ -335,8 +337,8 @@ def _attempt(call: delta_calls.CommitTables, key: Key) -> UUID:
     return UUID(bytes=name[:16], version=5)
 
 
-def _reads(looked: delta_calls.Looked) -> Reads:
-    return Reads(
+def _reads(looked: delta_calls.Looked) -> DeltaReads:
+    return DeltaReads(
         whole_table=looked.whole_table,
         partitions=tuple(map(_partitions, looked.parts)),
         files=None if looked.files is None else frozenset(looked.files),
@@ -348,7 +350,7 @@ def _partitions(part: delta_calls.Part) -> Partitions:
     return Partitions(part.values, part.where)
 
 
-def _ratified(one: owner.RatifiedTable) -> RatifiedTable:
+def _ratified(one: owner.OwnerRatifiedTable) -> RatifiedTable:
     return RatifiedTable(
         key=one.key,
         version=one.version,
@@ -358,7 +360,7 @@ def _ratified(one: owner.RatifiedTable) -> RatifiedTable:
     )
 
 
-def _made(found: Made) -> TableMade:
+def _made(found: MadeTable) -> TableMade:
     return TableMade(
         key=found.key,
         id=found.id,

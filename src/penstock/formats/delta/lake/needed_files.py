@@ -15,7 +15,7 @@ from penstock.formats.delta.branch_log.line import Entry as Ratified
 from penstock.formats.delta.branch_log.line import line_of
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_tables import KeptTables
-from penstock.formats.delta.log.named import LogRead, NamedFiles, read_log
+from penstock.formats.delta.log.named import DeltaNamedFiles, LogRead, read_log
 from penstock.formats.delta.protocol.names import (
     LAST_CHECKPOINT,
     LOG,
@@ -62,7 +62,7 @@ class _LogNeeds:
         self._content, self._place = content, parts.places.at(location)
         self._read = parts.owner.tables.read
         self._entries = Entries(self._read)
-        self._named, self._beside = NamedFiles(), set[str]()
+        self._named, self._beside = DeltaNamedFiles(), set[str]()
         self._required: set[str] = set()
         """Files beside the log that nothing takes the place of."""
         self._latest, self._rests_on = -1, set[int]()

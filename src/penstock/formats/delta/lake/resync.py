@@ -9,7 +9,7 @@ from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.ownership.resync import DeltaResynced
-from penstock.formats.delta.ownership.tables import Asked
+from penstock.formats.delta.ownership.tables import AskedTable
 from penstock.formats.delta.protocol.names import LOG
 from penstock.lake.resync_calls import Resync, ResyncedTable, resync_meta
 from penstock.model.keys import Key
@@ -47,8 +47,8 @@ class DeltaSync:
         done = self._logs.resync_unknown(key, place.location, self._asked(key), dry_run=self._call.dry_run)
         return None if done is None else _answer(done)
 
-    def _asked(self, key: Key) -> Asked:
-        return Asked(resync_meta(key, self._call))
+    def _asked(self, key: Key) -> AskedTable:
+        return AskedTable(resync_meta(key, self._call))
 
 
 def _answer(done: DeltaResynced) -> ResyncedTable:

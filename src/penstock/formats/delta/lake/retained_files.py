@@ -13,7 +13,7 @@ from penstock.errors import ForeignCommit, InvalidLog, PenstockError
 from penstock.formats.delta.branch_log.line import Entry, line_of
 from penstock.formats.delta.branch_log.ownership import Owner
 from penstock.formats.delta.lake.parts import DeltaParts
-from penstock.formats.delta.log.named import LogRead, NamedFiles, read_log
+from penstock.formats.delta.log.named import DeltaNamedFiles, LogRead, read_log
 from penstock.formats.delta.publishing.backfill import BATCH_MAX, batches, bytes_of
 from penstock.formats.delta.publishing.leftovers import PREFIX_LENGTH
 from penstock.formats.delta.publishing.naming import named_owner
@@ -34,7 +34,7 @@ class OwnersWord:
         """The log is read here and now; ``content`` is the table as a reference has it."""
         self.key, self.content = key, content
         self.place = parts.places.at(content.location)
-        self.named = NamedFiles()
+        self.named = DeltaNamedFiles()
         self.beside: set[str] = set()
         """Files beside the log that are needed."""
         self.published = -1

@@ -17,13 +17,13 @@ from penstock.formats.delta.lake.retained_files import OwnersWord
 from penstock.formats.delta.lake.retained_tables import KeptTables
 from penstock.formats.delta.lake.unlanded_tables import UnlandedTables
 from penstock.formats.delta.log.cleanup import GRACE_MS
-from penstock.formats.delta.publishing.leftovers import Needs, is_needed, judge
+from penstock.formats.delta.publishing.leftovers import DeltaNeeds, is_needed, judge
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
 from penstock.lake.fork_notes import ForkNotes
-from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
+from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.metrics import table as metrics
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
@@ -90,7 +90,7 @@ class DeltaSweep:
         unlanded = UnlandedTables(self._kernel, self._parts, self._data_us, self._foreign_notes)
         return unlanded.sweep(UNLANDED_MAX if limit is None else limit, self._engine)
 
-    def needs_of_one(self) -> Needs:
+    def needs_of_one(self) -> DeltaNeeds:
         """What is needed of the table that was asked for. Raises what stands against knowing it."""
         (location,) = self.locations()
         key, content, is_default = self._managed()[location]
@@ -137,7 +137,7 @@ class DeltaSweep:
             yield self._sweep_table(word, look)
 
     def _sweep_table(self, word: OwnersWord, look: _Look) -> SweptTable:
-        tally, problem = Tally(), ""
+        tally, problem = SweepTally(), ""
         look.once()
         try:
             self._engine.sweep(_Folder(self._kernel, word, look, self._needs(word)), tally)
@@ -145,8 +145,8 @@ class DeltaSweep:
             problem = error.message
         return self._engine.answer(word.key, word.content.location, tally, problem)
 
-    def _needs(self, word: OwnersWord) -> Needs:
-        return Needs(
+    def _needs(self, word: OwnersWord) -> DeltaNeeds:
+        return DeltaNeeds(
             named=word.named,
             beside=word.beside,
             published=word.published,
@@ -159,7 +159,7 @@ class DeltaSweep:
 class _Folder:
     """The folder of a table, as the engine sweeps it."""
 
-    def __init__(self, kernel: Kernel, word: OwnersWord, look: _Look, needs: Needs) -> None:
+    def __init__(self, kernel: Kernel, word: OwnersWord, look: _Look, needs: DeltaNeeds) -> None:
         self._meter, self._word, self._look, self._needs = kernel.meter, word, look, needs
 
     def begin(self) -> None:
@@ -182,7 +182,7 @@ class _Folder:
             self._meter.count(metrics.DELTA_SWEPT_FILES, kind=kind)
             self._meter.count(metrics.DELTA_SWEPT_BYTES, one.entry.size, kind=kind)
 
-    def finish(self, tally: Tally) -> None:  # noqa: ARG002
+    def finish(self, tally: SweepTally) -> None:  # noqa: ARG002
         self._word.place.tidy(self._needs.scratch_us)
 
 

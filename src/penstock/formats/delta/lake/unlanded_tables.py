@@ -28,12 +28,12 @@ from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_tables import KeptTables
 from penstock.formats.delta.ownership.tables import Tables
 from penstock.formats.delta.protocol.names import LOG, VERSION_MAX, StagedName, parse_name
-from penstock.formats.delta.publishing.leftovers import Needs, judge
+from penstock.formats.delta.publishing.leftovers import DeltaNeeds, judge
 from penstock.formats.delta.publishing.scratch import CREATING
 from penstock.kernel.description import read_description
 from penstock.kernel.kernel import Kernel
 from penstock.lake.answers import SweptTable
-from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
+from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.model.keys import Key
 from penstock.storage.buckets import Entry
 from penstock.storage.fates import Fate, Judged
@@ -73,12 +73,14 @@ class UnlandedTables:
         self._places, self._tables = parts.places, parts.owner.tables
         self._known = _KnownTables(KeptTables(kernel, self._tables), self._tables, lake.warehouse)
         # Where there is no log, whatever is staged is of no use to anybody.
-        self._needs = Needs(named=(), beside=(), published=VERSION_MAX, data_us=data_us, scratch_us=data_us)
+        self._needs = DeltaNeeds(
+            named=(), beside=(), published=VERSION_MAX, data_us=data_us, scratch_us=data_us
+        )
 
     def sweep(self, most: int, engine: SweepEngine) -> Iterator[SweptTable]:
         """Remove some, or only tell of them."""
         for one in [*islice(self._found(), most)]:
-            folder, tally, problem = _Folder(one, self._known, engine), Tally(), ""
+            folder, tally, problem = _Folder(one, self._known, engine), SweepTally(), ""
             try:
                 if one.is_noted:
                     engine.sweep(folder, tally)
@@ -151,7 +153,7 @@ class _Folder:
     def remove(self, files: Sequence[Judged]) -> None:
         self._unlanded.place.delete([one.entry.key for one in files])
 
-    def finish(self, tally: Tally) -> None:
+    def finish(self, tally: SweepTally) -> None:
         """The note goes last: what an interrupted sweep leaves is still known to be this lake's."""
         if self._engine.removes(Fate.DATA) and not tally.stays:
             self._known.look()

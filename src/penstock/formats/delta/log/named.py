@@ -39,7 +39,7 @@ VECTOR_ADDRESS: Final = "p"
 """How a deletion vector is stored: within the action, in a file named by a UUID, or by its address."""
 
 
-class NamedFiles:
+class DeltaNamedFiles:
     """The files that are named, by their names below the table's root."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class LogRead(msgspec.Struct, frozen=True, kw_only=True):
         return any(version in one for one in self.covered)
 
 
-def read_log(place: Place, named: NamedFiles, until: int = VERSION_MAX) -> LogRead:
+def read_log(place: Place, named: DeltaNamedFiles, until: int = VERSION_MAX) -> LogRead:
     """Take every name from the log at a place: from all commits that are there, and where those before are
     missing, from the checkpoint that stands for them. Versions after ``until`` are left out.
 

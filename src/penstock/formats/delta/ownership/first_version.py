@@ -11,7 +11,7 @@ from uuid import UUID
 
 from penstock.formats.delta.branch_log.intents import Commit
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity, first_commit
-from penstock.formats.delta.branch_log.proposal import Proposal, refused
+from penstock.formats.delta.branch_log.proposal import DeltaProposal, refused
 from penstock.formats.delta.branch_log.replacements import OWNERS
 from penstock.formats.delta.protocol.actions import (
     ACTION_NAMES,
@@ -23,7 +23,7 @@ from penstock.formats.delta.protocol.actions import (
     write_commit,
 )
 from penstock.formats.delta.protocol.clustering import DOMAIN
-from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, Problem, Rules, State, check_commit
+from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, LintRules, LintState, Problem, check_commit
 from penstock.formats.delta.protocol.lint_files import Numbered
 from penstock.model.keys import Key
 from penstock.storage.places import Places
@@ -46,15 +46,15 @@ class FirstVersion:
         ``InvalidRequest`` if that is to be in a file and is not there."""
         if new.actions is None:
             return write_commit(first_commit(new, self._identity, table_id, uuid, now_ms))
-        given = Proposal(key, Commit(actions=new.actions, uuid=uuid), self._places, location)
+        given = DeltaProposal(key, Commit(actions=new.actions, uuid=uuid), self._places, location)
         first = first_commit(new, self._identity, table_id, uuid, now_ms, _told(given))
         info, protocol, metadata = first
         about: list[Numbered] = [(1, info), (WHOLE_COMMIT, protocol), (WHOLE_COMMIT, metadata)]
-        rules = Rules(now_ms=now_ms)
+        rules = LintRules(now_ms=now_ms)
         problems = (
             *given.problems,
             *_strange(given),
-            *check_commit([*about, *given.actions], State(), rules),
+            *check_commit([*about, *given.actions], LintState(), rules),
         )
         if problems:
             raise refused(key, sorted(problems))
@@ -65,13 +65,13 @@ def _is_clustering(action: Action) -> bool:
     return isinstance(action, DomainMetadata) and action.domain == DOMAIN
 
 
-def _told(given: Proposal) -> CommitInfo:
+def _told(given: DeltaProposal) -> CommitInfo:
     """What the writer says of the commit, without what is the owner's to say."""
     info = given.info if given.info is not None else WITH_FILES
     return CommitInfo({name: value for name, value in info.fields.items() if name not in OWNERS})
 
 
-def _strange(given: Proposal) -> list[Problem]:
+def _strange(given: DeltaProposal) -> list[Problem]:
     """Lines that have no place in a first version, or that the owner writes itself."""
     return [
         Problem(

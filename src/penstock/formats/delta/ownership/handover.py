@@ -42,8 +42,8 @@ from penstock.formats.delta.branch_log.ownership import (
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
 from penstock.formats.delta.ownership.first_version import FirstVersion
-from penstock.formats.delta.ownership.settling import Settling
-from penstock.formats.delta.ownership.tables import Asked, Tables, line_at
+from penstock.formats.delta.ownership.settling import HandoverSettler
+from penstock.formats.delta.ownership.tables import AskedTable, Tables, line_at
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.formats.delta.rows.inside import check_inside, name_inside
 from penstock.kernel.batch import Outcome
@@ -59,7 +59,7 @@ RELEASES_MAX: Final = 20
 """How often a release is tried on a table that keeps getting new versions."""
 
 
-class Made(msgspec.Struct, frozen=True, kw_only=True):
+class MadeTable(msgspec.Struct, frozen=True, kw_only=True):
     """A table that came into the lake, or left it."""
 
     key: Key
@@ -71,7 +71,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     """The lake's commit that did it, or promised it."""
 
 
-class Handover(Settling):
+class Handover(HandoverSettler):
     """Creates, adopts and releases tables, and finishes what others began of it."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Handover(Settling):
 
     # -- in --------------------------------------------------------------------------------------------
 
-    def create(self, branch: str, key: Key, new: NewTable, warehouse: str, asked: Asked) -> Made:
+    def create(self, branch: str, key: Key, new: NewTable, warehouse: str, asked: AskedTable) -> MadeTable:
         """Create a table on any branch, at a place made from its id: nobody else can be there.
 
         ``InvalidRequest`` for a given id that is known already.
@@ -104,7 +104,7 @@ class Handover(Settling):
         return self._made(key, outcome)
 
     @contextmanager
-    def _new_id(self, new: NewTable, branch: str, asked: Asked) -> Iterator[NewId]:
+    def _new_id(self, new: NewTable, branch: str, asked: AskedTable) -> Iterator[NewId]:
         """The id of a new table. One that is given is reserved until the request is decided."""
         if new.id is None:
             yield NewId(uuid4())
@@ -112,7 +112,9 @@ class Handover(Settling):
         with self._tables.known_tables.reserve(new.id, branch, asked.key) as reserved:
             yield reserved
 
-    def create_at(self, key: Key, new: NewTable, location: str, asked: Asked, sole_writer: bool) -> Made:
+    def create_at(
+        self, key: Key, new: NewTable, location: str, asked: AskedTable, sole_writer: bool
+    ) -> MadeTable:
         """Create a table at a named place: of all who do, in whatever way, one wins.
 
         ``TableConflict`` if there is a table already, or somebody else was faster; ``LocationRefused`` if the
@@ -128,7 +130,7 @@ class Handover(Settling):
                 raise
             return self._finish(key, known, asked)
 
-    def _create_at(self, key: Key, new: NewTable, place: Place, asked: Asked) -> Made:
+    def _create_at(self, key: Key, new: NewTable, place: Place, asked: AskedTable) -> MadeTable:
         self._help(key)
         with suppress(TableNotFound):
             snapshot = load_snapshot(PlaceFiles(place))
@@ -146,7 +148,7 @@ class Handover(Settling):
             made.is_sent = True
             return self._promise(key, intent, asked)
 
-    def adopt(self, key: Key, location: str, asked: Asked, sole_writer: bool) -> Made:
+    def adopt(self, key: Key, location: str, asked: AskedTable, sole_writer: bool) -> MadeTable:
         """Take a table over from the file system.
 
         ``ManagedElsewhere`` for a table of another owner, ``UnsupportedFeature`` for one that cannot be
@@ -164,11 +166,11 @@ class Handover(Settling):
         _check_files_inside(place, snapshot)
         return self._convert(key, place, snapshot, asked)
 
-    def take(self, key: Key, place: Place, snapshot: Snapshot, asked: Asked) -> Made:
+    def take(self, key: Key, place: Place, snapshot: Snapshot, asked: AskedTable) -> MadeTable:
         """Take a table whose owner is lost. Whether it is, the caller has found out."""
         return self._convert(key, place, snapshot, asked)
 
-    def _convert(self, key: Key, place: Place, snapshot: Snapshot, asked: Asked) -> Made:
+    def _convert(self, key: Key, place: Place, snapshot: Snapshot, asked: AskedTable) -> MadeTable:
         before = Before(
             version=snapshot.version,
             protocol=snapshot.protocol,
@@ -187,7 +189,7 @@ class Handover(Settling):
         if isinstance(found, DeltaTable) and found.state:
             self.resolve(key, found)
 
-    def _mine(self, key: Key, location: str, snapshot: Snapshot) -> Made | None:
+    def _mine(self, key: Key, location: str, snapshot: Snapshot) -> MadeTable | None:
         """The table, if it is this lake's already under that key; ``None`` if it is not this lake's."""
         owner = owner_of(snapshot.protocol, snapshot.metadata, location)
         if owner is None or not self._identity.owns(owner):
@@ -206,13 +208,13 @@ class Handover(Settling):
         if content is None or found != key:
             raise InvalidRequest(f"{location} is in the lake already, as '{found}'", key=str(found))
         line, identity = line_at(content)
-        return Made(key=key, id=identity, location=location, version=line.latest, commit=head)
+        return MadeTable(key=key, id=identity, location=location, version=line.latest, commit=head)
 
-    def _promise(self, key: Key, intent: Adopt, asked: Asked) -> Made:
+    def _promise(self, key: Key, intent: Adopt, asked: AskedTable) -> MadeTable:
         """Have a promise committed, for a place that can be written, and kept."""
         return self._finish(key, self._tables.commit([change(key, intent)], asked), asked)
 
-    def _finish(self, key: Key, outcome: Outcome, asked: Asked) -> Made:
+    def _finish(self, key: Key, outcome: Outcome, asked: AskedTable) -> MadeTable:
         """Bring a promise to its end, which may lie behind it. ``TableConflict`` if it came to nothing."""
         made = self._made(key, outcome)
         now = self._tables.current(key, made.id)
@@ -227,15 +229,15 @@ class Handover(Settling):
         last = self._tables.last(self._tables.head(), identity)
         return last is not None and line_of(last).phase is not Phase.ADOPTING
 
-    def _made(self, key: Key, outcome: Outcome) -> Made:
+    def _made(self, key: Key, outcome: Outcome) -> MadeTable:
         commit = outcome.commits[-1] if outcome.commits else outcome.head
         content = self._tables.managed(commit, key)
         line, identity = line_at(content)
-        return Made(key=key, id=identity, location=content.location, version=line.latest, commit=commit)
+        return MadeTable(key=key, id=identity, location=content.location, version=line.latest, commit=commit)
 
     # -- out -------------------------------------------------------------------------------------------
 
-    def release(self, key: Key, asked: Asked) -> Made:
+    def release(self, key: Key, asked: AskedTable) -> MadeTable:
         """Hand a table back to the file system: when this returns, all of it is published, its key is gone.
 
         If it is interrupted after its commit, the table takes no more versions, and whoever meets it next
@@ -248,7 +250,7 @@ class Handover(Settling):
             self.resolve(key, now, asked.meta)
         return made
 
-    def _release(self, key: Key, asked: Asked) -> Outcome:
+    def _release(self, key: Key, asked: AskedTable) -> Outcome:
         for attempt in range(1, RELEASES_MAX + 1):
             head = self._tables.head()
             content = self._tables.managed(head, key)

@@ -17,10 +17,10 @@ from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import NAME, Commit, decode_intent
 from penstock.formats.delta.branch_log.line import Entry, Phase, line_of
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity
-from penstock.formats.delta.ownership.handover import Handover, Made
+from penstock.formats.delta.ownership.handover import Handover, MadeTable
 from penstock.formats.delta.ownership.recovery import Recovered, Recovery
 from penstock.formats.delta.ownership.status import Overview, Status
-from penstock.formats.delta.ownership.tables import Asked, Tables, line_at
+from penstock.formats.delta.ownership.tables import AskedTable, Tables, line_at
 from penstock.formats.delta.ownership.winners import Winners
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.log_check import LogCheck
@@ -38,7 +38,7 @@ CheckLocation = Callable[[str], str]
 """The location, normalised, if tables may be there; ``LocationRefused`` otherwise."""
 
 
-class RatifiedTable(msgspec.Struct, frozen=True, kw_only=True):
+class OwnerRatifiedTable(msgspec.Struct, frozen=True, kw_only=True):
     """A version that a table got."""
 
     key: Key
@@ -52,11 +52,11 @@ class RatifiedTable(msgspec.Struct, frozen=True, kw_only=True):
     """The table had it already."""
 
 
-class Ratified(msgspec.Struct, frozen=True, kw_only=True):
+class OwnerRatified(msgspec.Struct, frozen=True, kw_only=True):
     """What a commit of Delta tables came to."""
 
     commit: ObjectId
-    tables: tuple[RatifiedTable, ...]
+    tables: tuple[OwnerRatifiedTable, ...]
     """In the order of the request."""
 
 
@@ -114,7 +114,7 @@ class DeltaOwner:
         key: str | None = None,
         asked: Callable[[], bytes] | None = None,
         base: ObjectId | None = None,
-    ) -> Ratified:
+    ) -> OwnerRatified:
         """Ratify versions of one or several tables, all or none, with whatever else is asked for.
 
         ``TableConflict`` tells which commits came first.
@@ -188,17 +188,17 @@ class DeltaOwner:
             )
         return published
 
-    def _ratified(self, outcome: Outcome, changes: Sequence[Change]) -> Ratified:
+    def _ratified(self, outcome: Outcome, changes: Sequence[Change]) -> OwnerRatified:
         commit = outcome.commits[-1] if outcome.commits else outcome.head
         parent = None
         if outcome.commits and len(changes) > 1:
             parent = self._kernel.history.commit(commit).parent
         tables = tuple(self._ratified_table(outcome, commit, parent, one) for one in changes)
-        return Ratified(commit=commit, tables=tables)
+        return OwnerRatified(commit=commit, tables=tables)
 
     def _ratified_table(
         self, outcome: Outcome, commit: ObjectId, parent: ObjectId | None, change: Change
-    ) -> RatifiedTable:
+    ) -> OwnerRatifiedTable:
         content = self.tables.managed(commit, change.key)
         line, identity = line_at(content)
         intent = decode_intent(change.intent)
@@ -213,7 +213,7 @@ class DeltaOwner:
             name = entry.name(version)
         elif version <= self._publisher.published(identity) and line.tail is None:
             name = str(CommitName(version))
-        return RatifiedTable(
+        return OwnerRatifiedTable(
             key=change.key,
             version=version,
             timestamp_ms=self._timestamp_ms(change.key, content, version, entry),
@@ -279,8 +279,8 @@ class DeltaOwner:
         warehouse: str = "",
         location: str | None = None,
         sole_writer: bool = False,
-        asked: Asked = Asked(),
-    ) -> Made:
+        asked: AskedTable = AskedTable(),
+    ) -> MadeTable:
         """Create a table: at a place of its own in the warehouse, or at a named one.
 
         At a named place others may be creating one, too; exactly one of all wins, and the others are told.
@@ -296,13 +296,13 @@ class DeltaOwner:
         key: Key | None = None,
         *,
         sole_writer: bool = False,
-        asked: Asked = Asked(),
-    ) -> Made:
+        asked: AskedTable = AskedTable(),
+    ) -> MadeTable:
         """Take a table over from the file system, onto the default branch. See ``Handover.adopt``."""
         where = self._check_location(location)
         return self.handover.adopt(key or _key_of(where), where, asked, sole_writer)
 
-    def release(self, key: Key, *, asked: Asked = Asked()) -> Made:
+    def release(self, key: Key, *, asked: AskedTable = AskedTable()) -> MadeTable:
         """Hand a table back to the file system. See ``Handover.release``."""
         return self.handover.release(key, asked)
 
@@ -313,7 +313,7 @@ class DeltaOwner:
         *,
         lost: str | None = None,
         any_lake: bool = False,
-        asked: Asked = Asked(),
+        asked: AskedTable = AskedTable(),
     ) -> Recovered:
         """Own a table whose lake was lost. See ``Recovery.recover``."""
         where = self._check_location(location)

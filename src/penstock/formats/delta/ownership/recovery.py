@@ -16,8 +16,8 @@ from penstock.errors import InvalidRequest, ManagedElsewhere, NotManaged
 from penstock.formats.delta.branch_log.ownership import Owner, OwnerIdentity, check_writable, owner_of
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
-from penstock.formats.delta.ownership.handover import Handover, Made
-from penstock.formats.delta.ownership.tables import Asked, Tables
+from penstock.formats.delta.ownership.handover import Handover, MadeTable
+from penstock.formats.delta.ownership.tables import AskedTable, Tables
 from penstock.formats.delta.protocol.names import LOG, STAGED_FOLDERS, StagedName, parse_name
 from penstock.model.keys import Key
 from penstock.storage.places import Place, Places
@@ -38,7 +38,7 @@ class Doubtful(msgspec.Struct, frozen=True):
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     """A table that was taken back."""
 
-    made: Made
+    made: MadeTable
     lost: Owner
     """Whose it was."""
     published: int
@@ -54,7 +54,7 @@ class Recovery:
         self._tables, self._places, self._handover, self._identity = tables, places, handover, identity
 
     def recover(
-        self, key: Key, location: str, asked: Asked, *, lost: str | None = None, any_lake: bool = False
+        self, key: Key, location: str, asked: AskedTable, *, lost: str | None = None, any_lake: bool = False
     ) -> Recovered:
         """Own a table that names the lost lake, from its published part on.
 

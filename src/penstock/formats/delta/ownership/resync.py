@@ -34,7 +34,7 @@ from penstock.formats.delta.branch_log.standing import versions
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
 from penstock.formats.delta.ownership.recovery import doubtful_versions
-from penstock.formats.delta.ownership.tables import Asked, Tables, line_at
+from penstock.formats.delta.ownership.tables import AskedTable, Tables, line_at
 from penstock.formats.delta.protocol.actions import Add, CommitInfo, Txn, write_action
 from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.delta.publishing.publisher import Publisher
@@ -87,7 +87,7 @@ class DeltaResync:
         self._tables, self._places, self._publisher = tables, places, publisher
         self._commits, self._identity, self._log_check = commits, identity, log_check
 
-    def resync(self, key: Key, asked: Asked, *, leave_own: bool, dry_run: bool) -> DeltaResynced:
+    def resync(self, key: Key, asked: AskedTable, *, leave_own: bool, dry_run: bool) -> DeltaResynced:
         """Take over what the log of a table of the default branch has. Nothing is done to one in sync.
 
         ``OutOfSync`` if the lake has versions of its own that cannot be repeated, unless they may be left.
@@ -120,7 +120,9 @@ class DeltaResync:
             return found.answer
         raise InvalidRequest(f"'{key}' was changed by others all the time; try again", key=str(key))
 
-    def resync_unknown(self, key: Key, location: str, asked: Asked, *, dry_run: bool) -> DeltaResynced | None:
+    def resync_unknown(
+        self, key: Key, location: str, asked: AskedTable, *, dry_run: bool
+    ) -> DeltaResynced | None:
         """Take over a table whose log names this lake, which never had it; ``None`` for any other."""
         snapshot = load_snapshot(PlaceFiles(self._places.at(location)))
         owner = owner_of(snapshot.protocol, snapshot.metadata, location)
@@ -134,7 +136,7 @@ class DeltaResync:
         return self._answer(key, intent)
 
     def resync_dropped(
-        self, key: Key, was: DeltaTable, asked: Asked, *, leave_own: bool, dry_run: bool
+        self, key: Key, was: DeltaTable, asked: AskedTable, *, leave_own: bool, dry_run: bool
     ) -> DeltaResynced | None:
         """Bring a table back that the lake dropped, and that went on since: it came back when the lake was
         newer than it is. ``None`` if its log has no more than it had when it was dropped.

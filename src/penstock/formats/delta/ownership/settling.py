@@ -15,7 +15,7 @@ from penstock.formats.delta.branch_log.intents import Settle, change
 from penstock.formats.delta.branch_log.line import Phase, line_of
 from penstock.formats.delta.branch_log.ownership import OwnerIdentity, owner_of
 from penstock.formats.delta.log.files import PlaceFiles
-from penstock.formats.delta.ownership.tables import Asked, Tables, line_at
+from penstock.formats.delta.ownership.tables import AskedTable, Tables, line_at
 from penstock.formats.delta.protocol.names import (
     ClassicName,
     CommitName,
@@ -33,7 +33,7 @@ from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Place, Places
 
 
-class Settling:
+class HandoverSettler:
     """Brings tables that are on their way into the lake, or out of it, to where they go."""
 
     def __init__(
@@ -118,7 +118,7 @@ class Settling:
             return
         meta = CommitMeta(message=message, authors=by.authors, committer=by.committer)
         try:
-            self._tables.commit([change(key, intent)], Asked(meta))
+            self._tables.commit([change(key, intent)], AskedTable(meta))
         except CommitConflict:
             if self._is_in(phase, key, intent.id):
                 raise

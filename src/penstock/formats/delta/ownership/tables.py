@@ -25,7 +25,7 @@ from penstock.model.objects import Blob, Holder
 from penstock.model.operations import Operation
 
 
-class Asked(NamedTuple):
+class AskedTable(NamedTuple):
     """Who asks for a write, in which words, and under which key it may be repeated."""
 
     meta: CommitMeta = CommitMeta()
@@ -147,7 +147,9 @@ class Tables:
         for stored, _ in self.kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)):
             yield UUID(hex=stored.removeprefix(LEDGER).decode())
 
-    def commit(self, operations: Sequence[Operation], asked: Asked, branch: str | None = None) -> Outcome:
+    def commit(
+        self, operations: Sequence[Operation], asked: AskedTable, branch: str | None = None
+    ) -> Outcome:
         """Carry out operations on a branch, with the namespaces that they need."""
         return self.kernel.commit(
             branch or self.default_branch,
@@ -158,7 +160,7 @@ class Tables:
             asked=asked.digest,
         )
 
-    def known(self, asked: Asked, branch: str | None = None) -> Outcome | None:
+    def known(self, asked: AskedTable, branch: str | None = None) -> Outcome | None:
         """What became of the same request before, if it is a repeated one."""
         if asked.key is None:
             return None

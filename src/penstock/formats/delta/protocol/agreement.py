@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
 from penstock.formats.delta.protocol.feature_table import FEATURES, Support
-from penstock.formats.delta.protocol.features import Refusal, in_use, unlisted, with_features
+from penstock.formats.delta.protocol.features import FeatureRefusal, in_use, unlisted, with_features
 
 
 def agree(protocol: Protocol, metadata: Metadata) -> tuple[Protocol, Metadata]:
@@ -28,13 +28,13 @@ def agree(protocol: Protocol, metadata: Metadata) -> tuple[Protocol, Metadata]:
     return with_features(protocol, unlisted(protocol, metadata) - _unwritten(metadata)), metadata
 
 
-def disagreements(protocol: Protocol, metadata: Metadata) -> Iterator[Refusal]:
+def disagreements(protocol: Protocol, metadata: Metadata) -> Iterator[FeatureRefusal]:
     """Features that properties enable, that the protocol lacks, and with which Penstock writes no table."""
     _, metadata = agree(protocol, metadata)
     for name in sorted(unlisted(protocol, metadata) & _unwritten(metadata)):
         names = ", ".join(f"'{key}'" for key in _properties(name, metadata))
         way = f"unset {names} (ALTER TABLE … UNSET TBLPROPERTIES), or copy its rows into a table of the lake"
-        yield Refusal(
+        yield FeatureRefusal(
             name,
             f"is enabled by {names or 'its columns'}, and the table's protocol does not have it",
             way if names else FEATURES[name].advice,

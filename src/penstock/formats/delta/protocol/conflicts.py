@@ -60,9 +60,9 @@ from penstock.formats.delta.protocol.added_columns import only_adds
 from penstock.formats.delta.protocol.deeds import batch, places, some
 from penstock.formats.delta.protocol.feature_table import MANAGED_COMMITS, ROW_TRACKING
 from penstock.formats.delta.protocol.features import binds_writers, supported
-from penstock.formats.delta.protocol.isolation import Isolation
+from penstock.formats.delta.protocol.isolation import DeltaIsolation
 from penstock.formats.delta.protocol.mapping import MAX_ID
-from penstock.formats.delta.protocol.transaction import Transaction, Winner, last
+from penstock.formats.delta.protocol.transaction import DeltaTransaction, Winner, last
 
 HARMLESS_PROPERTIES: Final = frozenset(
     {
@@ -85,7 +85,7 @@ HARMLESS_PROPERTIES: Final = frozenset(
 _SCHEMA: Final = "schemaString"
 
 
-class ConflictKind(StrEnum):
+class DeltaConflictKind(StrEnum):
     """The kinds; the names are those that other Delta writers give them."""
 
     PROTOCOL_CHANGED = "ProtocolChanged"
@@ -99,14 +99,14 @@ class ConflictKind(StrEnum):
 class Rebased(msgspec.Struct, frozen=True):
     """The transaction as it may be committed on top of a version."""
 
-    transaction: Transaction
+    transaction: DeltaTransaction
     onto: int
 
 
-class Conflict(msgspec.Struct, frozen=True, kw_only=True):
+class DeltaConflict(msgspec.Struct, frozen=True, kw_only=True):
     """Why a transaction cannot be committed on top of a winner."""
 
-    kind: ConflictKind
+    kind: DeltaConflictKind
     rule: int
     winner: int
     """The version of the winner."""
@@ -154,7 +154,7 @@ _TOLD: Final = {
 }
 
 
-def rebase(winners: Iterable[Winner], mine: Transaction) -> Rebased | Conflict:
+def rebase(winners: Iterable[Winner], mine: DeltaTransaction) -> Rebased | DeltaConflict:
     """The transaction on top of all winners, which come in the order of their versions, or a conflict.
 
     What is rebased is checked like any other commit before it is ratified: the table may have become one
@@ -163,13 +163,13 @@ def rebase(winners: Iterable[Winner], mine: Transaction) -> Rebased | Conflict:
     rebased = Rebased(mine, mine.read_version)
     for winner in winners:
         outcome = check_winner(winner, rebased.transaction)
-        if isinstance(outcome, Conflict):
+        if isinstance(outcome, DeltaConflict):
             return outcome
         rebased = outcome
     return rebased
 
 
-def check_winner(winner: Winner, mine: Transaction) -> Rebased | Conflict:
+def check_winner(winner: Winner, mine: DeltaTransaction) -> Rebased | DeltaConflict:
     """The transaction on top of one winner, or the first conflict with it.
 
     ``UnsupportedFeature`` if the table tracks rows: their ids would have to be given anew.
@@ -187,7 +187,7 @@ def check_winner(winner: Winner, mine: Transaction) -> Rebased | Conflict:
     return Rebased(_on_top(winner, mine), winner.version)
 
 
-def _on_top(winner: Winner, mine: Transaction) -> Transaction:
+def _on_top(winner: Winner, mine: DeltaTransaction) -> DeltaTransaction:
     """The transaction with the winner's protocol and metadata, later than the winner."""
     protocol, metadata = last(winner.actions, Protocol), last(winner.actions, Metadata)
     return msgspec.structs.replace(
@@ -213,14 +213,14 @@ def _later(winner: Winner, actions: tuple[Action, ...]) -> tuple[Action, ...]:
 # --- the rules ------------------------------------------------------------------------------------------
 
 
-def _takeover(winner: Winner, mine: Transaction) -> Conflict | None:
+def _takeover(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     wanted = last(mine.actions, Protocol)
     if wanted is None or MANAGED_COMMITS not in supported(wanted) - supported(mine.protocol):
         return None
-    return _conflict(ConflictKind.PROTOCOL_CHANGED, 16, winner, mine, names=(MANAGED_COMMITS,))
+    return _conflict(DeltaConflictKind.PROTOCOL_CHANGED, 16, winner, mine, names=(MANAGED_COMMITS,))
 
 
-def _protocol(winner: Winner, mine: Transaction) -> Conflict | None:
+def _protocol(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     theirs = last(winner.actions, Protocol)
     if theirs is None:
         return None
@@ -230,11 +230,11 @@ def _protocol(winner: Winner, mine: Transaction) -> Conflict | None:
     )
     wanted = last(mine.actions, Protocol)
     if wanted is not None and not _covers(wanted, theirs):
-        return _conflict(ConflictKind.PROTOCOL_CHANGED, 1, winner, mine, names=changed)
+        return _conflict(DeltaConflictKind.PROTOCOL_CHANGED, 1, winner, mine, names=changed)
     own = frozenset() if wanted is None else supported(wanted)
     unmet = (before - after) | {name for name in after - before - own if binds_writers(name)}
     if unmet:
-        return _conflict(ConflictKind.PROTOCOL_CHANGED, 2, winner, mine, names=tuple(sorted(unmet)))
+        return _conflict(DeltaConflictKind.PROTOCOL_CHANGED, 2, winner, mine, names=tuple(sorted(unmet)))
     return None
 
 
@@ -247,18 +247,18 @@ def _covers(wanted: Protocol, theirs: Protocol) -> bool:
     )
 
 
-def _metadata(winner: Winner, mine: Transaction) -> Conflict | None:
+def _metadata(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     theirs = last(winner.actions, Metadata)
     if theirs is None:
         return None
     changed, wanted = _differences(mine.metadata, theirs), last(mine.actions, Metadata)
     if wanted is not None and not (_is_harmless(mine.metadata, theirs) and _only_adds(theirs, wanted)):
         return _conflict(
-            ConflictKind.METADATA_CHANGED, 4, winner, mine, names=changed or ("the same as before",)
+            DeltaConflictKind.METADATA_CHANGED, 4, winner, mine, names=changed or ("the same as before",)
         )
     if wanted is not None or _is_harmless(mine.metadata, theirs):
         return None
-    return _conflict(ConflictKind.METADATA_CHANGED, 6, winner, mine, names=changed)
+    return _conflict(DeltaConflictKind.METADATA_CHANGED, 6, winner, mine, names=changed)
 
 
 def _is_harmless(before: Metadata, after: Metadata) -> bool:
@@ -274,16 +274,16 @@ def _only_adds(before: Metadata, after: Metadata) -> bool:
     return changed <= {_SCHEMA} and only_adds(before.schema_string, after.schema_string)
 
 
-def _domains(winner: Winner, mine: Transaction) -> Conflict | None:
+def _domains(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     ours = {action.domain for action in mine.actions if isinstance(action, DomainMetadata)}
     theirs = {action.domain for action in winner.actions if isinstance(action, DomainMetadata)}
     if not ours & theirs:
         return None
     names = tuple(f"the domain '{name}'" for name in sorted(ours & theirs))
-    return _conflict(ConflictKind.CONCURRENT_TRANSACTION, 7, winner, mine, names=names)
+    return _conflict(DeltaConflictKind.CONCURRENT_TRANSACTION, 7, winner, mine, names=names)
 
 
-def _applications(winner: Winner, mine: Transaction) -> Conflict | None:
+def _applications(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     """Whoever records a batch has looked up the one before, or ought to have."""
     ours = {action.app_id: action.version for action in mine.actions if isinstance(action, Txn)}
     theirs = {action.app_id: action for action in winner.actions if isinstance(action, Txn)}
@@ -292,41 +292,45 @@ def _applications(winner: Winner, mine: Transaction) -> Conflict | None:
         return None
     names = tuple(batch(theirs[name]) for name in both)
     repeated = bool(ours) and all(name in theirs and theirs[name].version >= ours[name] for name in ours)
-    return _conflict(ConflictKind.CONCURRENT_TRANSACTION, 8, winner, mine, names=names, repeated=repeated)
+    return _conflict(
+        DeltaConflictKind.CONCURRENT_TRANSACTION, 8, winner, mine, names=names, repeated=repeated
+    )
 
 
-def _appends(winner: Winner, mine: Transaction) -> Conflict | None:
-    if mine.isolation is Isolation.SNAPSHOT:
+def _appends(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
+    if mine.isolation is DeltaIsolation.SNAPSHOT:
         return None
     blind = winner.is_blind_append
     wanted = last(mine.actions, Metadata)
     changes_metadata = wanted is not None and not _only_adds(mine.metadata, wanted)
-    if blind and mine.isolation is Isolation.WRITE_SERIALIZABLE and not changes_metadata:
+    if blind and mine.isolation is DeltaIsolation.WRITE_SERIALIZABLE and not changes_metadata:
         return None
     clash = [
         action
         for action in winner.actions
         if isinstance(action, Add) and action.data_change and mine.would_read(action)
     ]
-    return _clash(ConflictKind.CONCURRENT_APPEND, 9 if blind else 10, winner, mine, clash)
+    return _clash(DeltaConflictKind.CONCURRENT_APPEND, 9 if blind else 10, winner, mine, clash)
 
 
-def _deletes_of_reads(winner: Winner, mine: Transaction) -> Conflict | None:
+def _deletes_of_reads(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     added = {action.key.path for action in mine.actions if isinstance(action, Add)}
     removed = [action for action in winner.actions if isinstance(action, Remove)]
     known = [one for one in removed if one.key.path in added or mine.has_read(one)]
-    if conflict := _clash(ConflictKind.CONCURRENT_DELETE_READ, 11, winner, mine, known):
+    if conflict := _clash(DeltaConflictKind.CONCURRENT_DELETE_READ, 11, winner, mine, known):
         return conflict
-    return _clash(ConflictKind.CONCURRENT_DELETE_READ, 12, winner, mine, removed if mine.reads_all else [])
+    return _clash(
+        DeltaConflictKind.CONCURRENT_DELETE_READ, 12, winner, mine, removed if mine.reads_all else []
+    )
 
 
-def _deletes_of_deletes(winner: Winner, mine: Transaction) -> Conflict | None:
+def _deletes_of_deletes(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     ours = {action.key.path for action in mine.actions if isinstance(action, Remove)}
     both = [action for action in winner.actions if isinstance(action, Remove) and action.key.path in ours]
-    return _clash(ConflictKind.CONCURRENT_DELETE_DELETE, 13, winner, mine, both)
+    return _clash(DeltaConflictKind.CONCURRENT_DELETE_DELETE, 13, winner, mine, both)
 
 
-_RULES: Final[Sequence[Callable[[Winner, Transaction], Conflict | None]]] = (
+_RULES: Final[Sequence[Callable[[Winner, DeltaTransaction], DeltaConflict | None]]] = (
     _takeover,
     _protocol,
     _metadata,
@@ -351,8 +355,8 @@ def _differences(before: Metadata, after: Metadata) -> tuple[str, ...]:
 
 
 def _clash(
-    kind: ConflictKind, rule: int, winner: Winner, mine: Transaction, clash: Sequence[Add | Remove]
-) -> Conflict | None:
+    kind: DeltaConflictKind, rule: int, winner: Winner, mine: DeltaTransaction, clash: Sequence[Add | Remove]
+) -> DeltaConflict | None:
     if not clash:
         return None
     files = tuple(sorted({one.key.path for one in clash}))
@@ -360,18 +364,18 @@ def _clash(
 
 
 def _conflict(
-    kind: ConflictKind,
+    kind: DeltaConflictKind,
     rule: int,
     winner: Winner,
-    mine: Transaction,
+    mine: DeltaTransaction,
     *,
     files: tuple[str, ...] = (),
     partitions: tuple[str, ...] = (),
     names: tuple[str, ...] = (),
     repeated: bool = False,
-) -> Conflict:
+) -> DeltaConflict:
     info = winner.info
-    return Conflict(
+    return DeltaConflict(
         kind=kind,
         rule=rule,
         winner=winner.version,

@@ -43,14 +43,14 @@ def deed(actions: Sequence[Action]) -> str:
     return some([one for one in told if one], " and ") or "changed nothing"
 
 
-class Files(NamedTuple):
+class FileCounts(NamedTuple):
     """How many files commits brought and took, all together."""
 
     added: int
     removed: int
 
     @classmethod
-    def of(cls, commits: Iterable[Sequence[Action]]) -> Files:
+    def of(cls, commits: Iterable[Sequence[Action]]) -> FileCounts:
         """Of commits in their order: what came and went again is neither."""
         added: set[FileKey] = set()
         removed: set[FileKey] = set()

@@ -28,7 +28,7 @@ WRITER_FEATURES_VERSION: Final = 7
 """The same for writer features."""
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class FeatureRefusal(msgspec.Struct, frozen=True):
     """A feature that stands in the way, why, and what to do."""
 
     feature: str
@@ -100,7 +100,7 @@ def oldest_protocol(protocol: Protocol) -> Protocol:
     return _VERSION_2 if features <= BASIC else protocol
 
 
-def unreadable(protocol: Protocol, metadata: Metadata | None = None) -> tuple[Refusal, ...]:
+def unreadable(protocol: Protocol, metadata: Metadata | None = None) -> tuple[FeatureRefusal, ...]:
     """What keeps Penstock from reading such a table: nothing, if all of it is understood.
 
     Without metadata, a feature counts as made use of.
@@ -112,7 +112,7 @@ def unreadable(protocol: Protocol, metadata: Metadata | None = None) -> tuple[Re
     return tuple(_refusal(name, "read") for name in _unsupported(names, _reading, metadata))
 
 
-def unwritable(protocol: Protocol, metadata: Metadata) -> tuple[Refusal, ...]:
+def unwritable(protocol: Protocol, metadata: Metadata) -> tuple[FeatureRefusal, ...]:
     """What keeps Penstock from ratifying commits to such a table. What is unreadable is unwritable too."""
     refusals = unreadable(protocol, metadata)
     if protocol.min_writer_version > WRITER_FEATURES_VERSION:
@@ -193,19 +193,19 @@ def _unsupported(names: Set[str], support: Callable[[str], Support], metadata: M
     return sorted(never | unless_used)
 
 
-def _refusal(name: str, done: str) -> Refusal:
+def _refusal(name: str, done: str) -> FeatureRefusal:
     if name not in FEATURES:
-        return Refusal(
+        return FeatureRefusal(
             name,
             f"is not known to this Penstock, so the table cannot be {done} by it",
             "use a newer Penstock, or the engine that made it",
         )
     feature = FEATURES[name]
-    return Refusal(name, f"cannot be {done}: {feature.why}", feature.advice)
+    return FeatureRefusal(name, f"cannot be {done}: {feature.why}", feature.advice)
 
 
-def _newer(side: str, version: int) -> Refusal:
-    return Refusal(
+def _newer(side: str, version: int) -> FeatureRefusal:
+    return FeatureRefusal(
         f"{side} version {version}", "is newer than the protocol this Penstock knows", "use a newer Penstock"
     )
 

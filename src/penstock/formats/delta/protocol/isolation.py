@@ -12,7 +12,7 @@ from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo
 ISOLATION_PROPERTY: Final = "delta.isolationLevel"
 
 
-class Isolation(StrEnum):
+class DeltaIsolation(StrEnum):
     """From strict to lenient; the names are those of the table property."""
 
     SERIALIZABLE = "Serializable"
@@ -24,22 +24,24 @@ class Isolation(StrEnum):
     """Only what was read and is gone matters; what is new does not."""
 
 
-def table_isolation(metadata: Metadata | None) -> Isolation:
+def table_isolation(metadata: Metadata | None) -> DeltaIsolation:
     """The level that a table asks for; ``WriteSerializable`` if it does not say.
 
     ``InvalidContent`` if it asks for one that does not exist.
     """
     asked = None if metadata is None else metadata.configuration.get(ISOLATION_PROPERTY)
     if asked is None:
-        return Isolation.WRITE_SERIALIZABLE
-    for level in Isolation:
+        return DeltaIsolation.WRITE_SERIALIZABLE
+    for level in DeltaIsolation:
         if level.value.lower() == asked.lower():
             return level
-    known = ", ".join(level.value for level in Isolation)
+    known = ", ".join(level.value for level in DeltaIsolation)
     raise InvalidContent(f"'{ISOLATION_PROPERTY}' is '{asked}', and must be one of {known}", asked=asked)
 
 
-def isolation_for(table: Isolation, actions: Iterable[Action], *, operation_changes_data: bool) -> Isolation:
+def isolation_for(
+    table: DeltaIsolation, actions: Iterable[Action], *, operation_changes_data: bool
+) -> DeltaIsolation:
     """The level for a transaction with these actions on a table with this level.
 
     Work that changes no data (compaction, or nothing at all) needs no more than its snapshot: it gives the
@@ -56,6 +58,6 @@ def isolation_for(table: Isolation, actions: Iterable[Action], *, operation_chan
                 pass
             case _:
                 only_files = False
-    if not only_files or (table is Isolation.WRITE_SERIALIZABLE and operation_changes_data):
+    if not only_files or (table is DeltaIsolation.WRITE_SERIALIZABLE and operation_changes_data):
         return table
-    return Isolation.SNAPSHOT
+    return DeltaIsolation.SNAPSHOT

@@ -54,7 +54,7 @@ WHOLE_COMMIT: Final = 0
 """The line of what is wrong with a commit as a whole."""
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class LintState(msgspec.Struct, frozen=True, kw_only=True):
     """The table before a commit. Without arguments: there is no table yet."""
 
     version: int = -1
@@ -71,7 +71,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """Known to be a table that Penstock writes, so that this is not found out again for each commit."""
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class LintRules(msgspec.Struct, frozen=True, kw_only=True):
     """What is not the same for all commits."""
 
     absolute_paths: bool = False
@@ -96,7 +96,7 @@ class Problem(msgspec.Struct, frozen=True, order=True):
         return f"line {self.line}{', ' + self.action if self.action else ''}: {self.reason}"
 
 
-def check_bytes(data: bytes, before: State, rules: Rules = Rules()) -> tuple[Problem, ...]:
+def check_bytes(data: bytes, before: LintState, rules: LintRules = LintRules()) -> tuple[Problem, ...]:
     """As ``check_commit``, for the bytes of a commit, whose lines may not even be actions.
 
     Where a line cannot be read, rules that depend on the whole commit may tell of what only that line lacks.
@@ -108,7 +108,9 @@ def check_bytes(data: bytes, before: State, rules: Rules = Rules()) -> tuple[Pro
     return tuple(sorted((*unread, *check_commit(actions, before, rules))))
 
 
-def check_commit(actions: Iterable[Numbered], before: State, rules: Rules = Rules()) -> tuple[Problem, ...]:
+def check_commit(
+    actions: Iterable[Numbered], before: LintState, rules: LintRules = LintRules()
+) -> tuple[Problem, ...]:
     """Everything that is wrong with a commit of these actions on top of a table, in the order of the lines.
 
     Each action comes with its number, which is what a problem names. No problem means that the commit may be
@@ -132,7 +134,7 @@ _Kind = TypeVar("_Kind", bound=Action)
 class _Commit:
     """A commit with what its rules ask for: the table before it, and what it would be afterwards."""
 
-    def __init__(self, actions: Sequence[Numbered], before: State, rules: Rules) -> None:
+    def __init__(self, actions: Sequence[Numbered], before: LintState, rules: LintRules) -> None:
         self.actions, self.before, self.rules = actions, before, rules
         protocols, metadata = self.of(Protocol), self.of(Metadata)
         self.protocol_line, self.protocol = protocols[-1] if protocols else (WHOLE_COMMIT, before.protocol)

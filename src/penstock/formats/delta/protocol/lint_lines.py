@@ -21,7 +21,7 @@ from penstock.formats.delta.protocol.actions import (
     commit_lines,
     parse_action,
 )
-from penstock.formats.delta.protocol.isolation import Isolation
+from penstock.formats.delta.protocol.isolation import DeltaIsolation
 from penstock.formats.delta.protocol.lint_files import Fault
 from penstock.model.decoders import json_decoder
 
@@ -76,7 +76,7 @@ def info_faults(info: CommitInfo) -> Iterator[str]:
         yield f"'isolationLevel' is {_shown(level)}, and must be one of {', '.join(_LEVELS)}"
 
 
-_LEVELS: Final = tuple(level.value for level in Isolation)
+_LEVELS: Final = tuple(level.value for level in DeltaIsolation)
 _NUMBER: Final = (int, "a whole number")
 _TEXT: Final = (str, "a text")
 _OBJECT: Final = (dict, "a JSON object")

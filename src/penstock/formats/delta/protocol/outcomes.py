@@ -20,7 +20,7 @@ from penstock.formats.rows.partition_values import Value, parse_value
 from penstock.formats.rows.predicates import (
     And,
     Column,
-    Comparison,
+    ComparedValues,
     IsNull,
     Like,
     Not,
@@ -45,7 +45,7 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
+class KnownValue(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the values of a column; nothing, unless it is said."""
 
     low: Any = None
@@ -59,7 +59,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     """The bounds are the one value that there is."""
 
 
-def outcomes(predicate: Predicate, known: Callable[[Column], Known]) -> Outcomes:
+def outcomes(predicate: Predicate, known: Callable[[Column], KnownValue]) -> Outcomes:
     """What a condition may come to, by what is known of each column. May name too much, never too little."""
     match predicate:
         case And():
@@ -71,7 +71,7 @@ def outcomes(predicate: Predicate, known: Callable[[Column], Known]) -> Outcomes
         case IsNull():
             of = known(predicate.column)
             return _set((True, of.may_be_null), (False, of.may_be_value or of.may_be_nan))
-        case Comparison():
+        case ComparedValues():
             return _compared(known(predicate.column), predicate.operator, predicate.value)
         case OneOf():
             of = known(predicate.column)
@@ -85,17 +85,17 @@ def outcomes(predicate: Predicate, known: Callable[[Column], Known]) -> Outcomes
             return _like(known(predicate.column), predicate)
 
 
-def partition_known(kind: Type, text: str | None) -> Known:
+def partition_known(kind: Type, text: str | None) -> KnownValue:
     """What a partition value tells, which is the value of every row."""
     try:
         value = partition_value(kind, text)
     except ValueError:
-        return Known(may_be_nan=kind in {"float", "double"})
+        return KnownValue(may_be_nan=kind in {"float", "double"})
     if value is None:
-        return Known(may_be_value=False)
+        return KnownValue(may_be_value=False)
     if isinstance(value, float) and isnan(value):
-        return Known(may_be_null=False, may_be_value=False, may_be_nan=True)
-    return Known(low=value, high=value, may_be_null=False, is_exact=True)
+        return KnownValue(may_be_null=False, may_be_value=False, may_be_nan=True)
+    return KnownValue(low=value, high=value, may_be_null=False, is_exact=True)
 
 
 def partition_value(kind: Type, text: str | None) -> Value:
@@ -138,7 +138,7 @@ def may_be_same_value(kind: Type, one: str | None, other: str | None) -> bool:
     return (zones[0] is None) != (zones[1] is None)
 
 
-def _compared(of: Known, operator: str, value: Value) -> Outcomes:
+def _compared(of: KnownValue, operator: str, value: Value) -> Outcomes:
     compare = _COMPARE[operator]
     value_is_nan = isinstance(value, float) and isnan(value)
     if value_is_nan:
@@ -153,7 +153,7 @@ def _compared(of: Known, operator: str, value: Value) -> Outcomes:
     return found | {None} if of.may_be_null else found
 
 
-def _by_bounds(of: Known, operator: str, value: Any) -> Outcomes:
+def _by_bounds(of: KnownValue, operator: str, value: Any) -> Outcomes:
     """What a comparison comes to for values between two bounds."""
     low, high = of.low, of.high
     may_be_less = low is None or low < value
@@ -164,7 +164,7 @@ def _by_bounds(of: Known, operator: str, value: Any) -> Outcomes:
     return frozenset(compare(sign, 0) for sign, possible in signs if possible)
 
 
-def _like(of: Known, like: Like) -> Outcomes:
+def _like(of: KnownValue, like: Like) -> Outcomes:
     if of.is_exact:
         return _set((like.matches(of.low), True))
     prefix, size = like.prefix, len(like.prefix)

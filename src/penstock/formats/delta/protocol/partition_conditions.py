@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from penstock.errors import InvalidRequest, MalformedAction
 from penstock.formats.delta.protocol.mapping import stored_name
-from penstock.formats.delta.protocol.outcomes import Known, Outcomes, outcomes, partition_known
+from penstock.formats.delta.protocol.outcomes import KnownValue, Outcomes, outcomes, partition_known
 from penstock.formats.delta.protocol.predicate_writing import write_predicate
 from penstock.formats.rows.predicate_text import parse_predicate
 from penstock.formats.rows.predicates import And, Column, Predicate, columns_of
@@ -65,11 +65,11 @@ def _outcomes(where: str, schema_string: str, values: tuple[tuple[str, str | Non
         return _ANYTHING
     texts = {name.lower(): text for name, text in values}
 
-    def known(column: Column) -> Known:
+    def known(column: Column) -> KnownValue:
         stored = stored_name(column.fields[0]).lower() if len(column.path) == 1 else ""
         if stored in texts:
             return partition_known(column.kind, texts[stored])
-        return Known(may_be_nan=column.kind in {"float", "double"})
+        return KnownValue(may_be_nan=column.kind in {"float", "double"})
 
     return outcomes(predicate, known)
 

@@ -10,7 +10,7 @@ from penstock.formats.rows.partition_values import Value
 from penstock.formats.rows.predicates import (
     And,
     Column,
-    Comparison,
+    ComparedValues,
     IsNull,
     Like,
     Not,
@@ -31,7 +31,7 @@ def write_predicate(predicate: Predicate) -> str:
             return _negated(predicate.inner)
         case IsNull():
             return f"{_named(predicate.column)} is null"
-        case Comparison():
+        case ComparedValues():
             return f"{_named(predicate.column)} {predicate.operator} {_literal(predicate.value)}"
         case OneOf():
             return f"{_named(predicate.column)} in ({', '.join(map(_literal, predicate.values))})"

@@ -18,7 +18,7 @@ from penstock.formats.delta.protocol.actions import (
     Values,
 )
 from penstock.formats.delta.protocol.constraints import added_constraints
-from penstock.formats.delta.protocol.isolation import Isolation
+from penstock.formats.delta.protocol.isolation import DeltaIsolation
 from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.outcomes import (
     Outcomes,
@@ -38,7 +38,7 @@ class Partitions(msgspec.Struct, frozen=True, omit_defaults=True):
     where: str | None = None
 
 
-class Reads(msgspec.Struct, frozen=True, kw_only=True):
+class DeltaReads(msgspec.Struct, frozen=True, kw_only=True):
     """What a transaction has looked at. Without arguments: nothing, as a blind append."""
 
     whole_table: bool = False
@@ -99,16 +99,16 @@ class Region(msgspec.Struct, frozen=True):
         return is_same_value(kind, one, other)
 
 
-class Transaction(msgspec.Struct, frozen=True, kw_only=True):
+class DeltaTransaction(msgspec.Struct, frozen=True, kw_only=True):
     """What a writer read, and what it wants to commit."""
 
     read_version: int
     protocol: Protocol
     """Of the table, as far as it is known to the transaction: at the version read, or adopted since."""
     metadata: Metadata
-    isolation: Isolation
+    isolation: DeltaIsolation
     actions: tuple[Action, ...]
-    reads: Reads = Reads()
+    reads: DeltaReads = DeltaReads()
 
     @property
     def is_blind_append(self) -> bool:

@@ -51,7 +51,7 @@ Guard = Callable[[], None]
 """Called before every write where storage itself keeps nobody apart; raises if another may be writing."""
 
 
-class Looked(NamedTuple):
+class LookedLog(NamedTuple):
     """What a look at a log tells."""
 
     published: int
@@ -62,7 +62,7 @@ class Looked(NamedTuple):
     """The newest version of the log that is newer than all that the line has; -1 if there is none."""
 
 
-def look(place: Place, content: DeltaTable, read: Read, check: Check) -> Looked:
+def look(place: Place, content: DeltaTable, read: Read, check: Check) -> LookedLog:
     """How far a table's log is published, by looking at it. Of versions that the line does not have, only
     ``beyond`` tells.
 
@@ -74,21 +74,23 @@ def look(place: Place, content: DeltaTable, read: Read, check: Check) -> Looked:
     if not listed.commits:
         # A line that somebody held on to for so long that the log begins behind it has nothing to publish.
         if listed.is_past and not _has(place, line.published):
-            return Looked(line.fork, beyond=listed.newest)
+            return LookedLog(line.fork, beyond=listed.newest)
         if line.published >= 0 or not listed.is_empty:
             check(place, content)
-        return Looked(line.published, beyond=listed.newest)
+        return LookedLog(line.published, beyond=listed.newest)
     entries = [one for one in line.since(line.published, read) if one[0] in listed.commits]
     end = _end_of_run(listed.commits)
     sizes_fit = all(listed.commits[version] == entry.size for version, entry in entries)
     if sizes_fit and _first_other(place, content, entries[-1:], read) is None:
-        return Looked(end, beyond=listed.newest)
+        return LookedLog(end, beyond=listed.newest)
     other = _first_other(place, content, entries, read)
     if other is None:
-        return Looked(end, beyond=listed.newest)
+        return LookedLog(end, beyond=listed.newest)
     # The first file of a log tells that those before it were right only if it is right itself.
     is_first = other == entries[0][0]
-    return Looked(line.published if is_first else min(end, other - 1), foreign(content, other), listed.newest)
+    return LookedLog(
+        line.published if is_first else min(end, other - 1), foreign(content, other), listed.newest
+    )
 
 
 def newest_after(place: Place, version: int) -> int:
@@ -132,7 +134,7 @@ def backfill(
     return at
 
 
-class Ratified(NamedTuple):
+class RatifiedCommit(NamedTuple):
     """A version of a line with the bytes of its file."""
 
     version: int
@@ -142,7 +144,7 @@ class Ratified(NamedTuple):
 
 def bytes_of(
     place: Place, content: DeltaTable, entries: Sequence[tuple[int, Entry]], read: Read
-) -> Iterator[Ratified]:
+) -> Iterator[RatifiedCommit]:
     """The bytes of some versions, each whole; ``InvalidLog`` if they are gone, or not what was ratified."""
     read_ahead(entries, read)
     heads = [held_of(entry, read).head for _, entry in entries]
@@ -164,12 +166,12 @@ def bytes_of(
             raise _invalid(content, version, name, f"has {len(data)} bytes instead of {entry.size}")
         if head is not None and entry.body and not is_named_after(version, entry, head, rest):
             raise _invalid(content, version, name, "has other bytes than those that were ratified")
-        yield Ratified(version, entry, data)
+        yield RatifiedCommit(version, entry, data)
 
 
-def _sound(versions: Iterator[Ratified]) -> list[Ratified]:
+def _sound(versions: Iterator[RatifiedCommit]) -> list[RatifiedCommit]:
     """Versions up to the first whose bytes are gone; that is raised if there are none."""
-    found: list[Ratified] = []
+    found: list[RatifiedCommit] = []
     try:
         found.extend(versions)
     except InvalidLog:
@@ -202,7 +204,7 @@ def _put_all(place: Place, items: Sequence[tuple[str, bytes]], guard: Guard) -> 
     return len(items)
 
 
-def _count_same(place: Place, content: DeltaTable, wanted: Sequence[Ratified]) -> int:
+def _count_same(place: Place, content: DeltaTable, wanted: Sequence[RatifiedCommit]) -> int:
     """How many of the next versions are in the log already, compared byte by byte."""
     found = place.read(str(CommitName(one.version)) for one in wanted)
     for count, (one, data) in enumerate(zip(wanted, found, strict=True)):

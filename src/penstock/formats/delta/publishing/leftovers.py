@@ -42,7 +42,7 @@ _SUM: Final = re.compile(r"(?P<folder>(?:.*/)?)\.(?P<name>[^/]+)\.crc", re.DOTAL
 """The checksum that Hadoop keeps beside a file on a disk."""
 
 
-class Needs(msgspec.Struct, frozen=True, kw_only=True):
+class DeltaNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """What is needed of a table, and from which time on files are too young to be judged."""
 
     named: Container[str]
@@ -57,7 +57,7 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     """How many letters the table's random prefixes have."""
 
 
-def judge(entries: Iterable[Entry], needs: Needs) -> Iterator[Judged]:
+def judge(entries: Iterable[Entry], needs: DeltaNeeds) -> Iterator[Judged]:
     """The fate of every file that is judged at all, from a listing of all that lies below the table's root,
     in the order of names.
 
@@ -87,7 +87,7 @@ def judge(entries: Iterable[Entry], needs: Needs) -> Iterator[Judged]:
             yield Judged(entry, Fate.DATA)
 
 
-def is_needed(file: Judged, needs: Needs) -> bool:
+def is_needed(file: Judged, needs: DeltaNeeds) -> bool:
     """Whether a file that was to go is needed, by what is known now; a checksum is with its file."""
     found = _SUM.fullmatch(file.entry.key)
     name = file.entry.key if found is None else found["folder"] + found["name"]
@@ -144,7 +144,7 @@ def _end_of_logs(key: str) -> str:
     return next((end for end in ends if key < end), "")  # those of outer folders come later
 
 
-def _fate(entry: Entry, needs: Needs) -> Fate | None:
+def _fate(entry: Entry, needs: DeltaNeeds) -> Fate | None:
     name = entry.key
     if _is_data(name, needs):
         if name in needs.named or name in needs.beside:
@@ -159,7 +159,7 @@ def _fate(entry: Entry, needs: Needs) -> Fate | None:
     return None
 
 
-def _is_data(name: str, needs: Needs) -> bool:
+def _is_data(name: str, needs: DeltaNeeds) -> bool:
     """Whether writers of tables call data files so, or keep such things where this one is."""
     return any(one.fullmatch(name) for one in (_WRITTEN, _prefixed(needs.prefix_length), _ATTEMPT))
 

@@ -22,7 +22,7 @@ from penstock.formats.delta.branch_log.ownership import RESYNC, OwnerIdentity, o
 from penstock.formats.delta.errors import ForeignCommit, ManagedElsewhere
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_action
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.publishing.backfill import Looked, backfill, bytes_of, look
+from penstock.formats.delta.publishing.backfill import LookedLog, backfill, bytes_of, look
 from penstock.formats.delta.publishing.line_files import LineFiles
 from penstock.formats.delta.publishing.naming import check_named, named_owner
 from penstock.formats.delta.publishing.reading import Fetch, Reading
@@ -379,7 +379,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
             raise found.problem
         return known
 
-    def compare(self, content: DeltaTable) -> Looked:
+    def compare(self, content: DeltaTable) -> LookedLog:
         """What a log has of a line, and beyond it, by what is there now. Raises as storage does."""
         found = look(self._places.at(content.location), content, self._read, self._check_named)
         with self.changed:

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from penstock.formats.delta.protocol.actions import Add, Metadata
 from penstock.formats.delta.protocol.mapping import mapping_of
-from penstock.formats.delta.protocol.outcomes import Known, outcomes, partition_known
+from penstock.formats.delta.protocol.outcomes import KnownValue, outcomes, partition_known
 from penstock.formats.rows.predicates import Column, Predicate, as_float, columns_of, in_utc
 from penstock.formats.rows.schema import Type
 
@@ -48,14 +48,14 @@ class Pruner:
     def _is_partition(self, column: Column) -> bool:
         return column.path[0].lower() in self._partitions
 
-    def _known(self, column: Column, file: Add, stats: dict[str, Any]) -> Known:
+    def _known(self, column: Column, file: Add, stats: dict[str, Any]) -> KnownValue:
         names = [self._mapping.physical(one) for one in column.fields]
         if self._is_partition(column):
             return partition_known(column.kind, file.partition_values.get(names[0]))
         return _by_stats(column, names, stats)
 
 
-def _by_stats(column: Column, names: Sequence[str], stats: dict[str, Any]) -> Known:
+def _by_stats(column: Column, names: Sequence[str], stats: dict[str, Any]) -> KnownValue:
     kind = column.kind
     is_real = kind in {"float", "double"}
     rows = stats.get("numRecords")
@@ -68,7 +68,7 @@ def _by_stats(column: Column, names: Sequence[str], stats: dict[str, Any]) -> Kn
         # A file from when it was a float: 0.1 is noted, and what the file holds is a little more.
         low = None if low is None else min(low, as_float(low))
         high = None if high is None else max(high, as_float(high))
-    return Known(
+    return KnownValue(
         low=low,
         high=high,
         # Not every writer counts a part as null where the whole is.

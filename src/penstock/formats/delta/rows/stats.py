@@ -42,7 +42,7 @@ _STEPS: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Leaf(msgspec.Struct, frozen=True):
+class StatsLeaf(msgspec.Struct, frozen=True):
     """A column, or a part of a struct, that holds plain values, an array or a map."""
 
     path: tuple[str, ...]
@@ -53,7 +53,7 @@ class Leaf(msgspec.Struct, frozen=True):
 
 def indexed_leaves(
     metadata: Metadata, clustering: Collection[tuple[str, ...]] = frozenset()
-) -> tuple[Leaf, ...]:
+) -> tuple[StatsLeaf, ...]:
     """The columns of which a table wants statistics. ``InvalidRequest`` if its properties make no sense.
 
     Those that it is clustered by, as files call them, are always among them.
@@ -79,7 +79,7 @@ def indexed_leaves(
 class Statistics:
     """Collects the statistics of a file, batch by batch."""
 
-    def __init__(self, leaves: Sequence[Leaf]) -> None:
+    def __init__(self, leaves: Sequence[StatsLeaf]) -> None:
         self.rows = 0
         self._columns = [_Column(one) for one in leaves]
 
@@ -95,7 +95,7 @@ class Statistics:
         )
 
 
-def stats_json(rows: int, columns: Iterable[tuple[Leaf, int | None, Any, Any]]) -> str:
+def stats_json(rows: int, columns: Iterable[tuple[StatsLeaf, int | None, Any, Any]]) -> str:
     """What ``add.stats`` holds: of each column its nulls, its smallest and its largest value, where known."""
     found: dict[str, Any] = {"numRecords": rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for leaf, nulls, smallest, largest in columns:
@@ -169,7 +169,7 @@ def cut_largest(text: str) -> str | None:
 class _Column:
     """What has been seen of one column: times and dates as numbers, all else as it is."""
 
-    def __init__(self, leaf: Leaf) -> None:
+    def __init__(self, leaf: StatsLeaf) -> None:
         self.leaf = leaf
         self.nulls = 0
         self._low: Any = None
@@ -216,13 +216,13 @@ def _leaves(
     mapping: Mapping,
     above: tuple[str, ...] = (),
     stored_above: tuple[str, ...] = (),
-) -> Iterator[Leaf]:
+) -> Iterator[StatsLeaf]:
     for field in fields:
         path, stored = (*above, field.name), (*stored_above, mapping.physical(field))
         if isinstance(field.type, StructType):
             yield from _leaves(field.type.fields, mapping, path, stored)
         else:
-            yield Leaf(path, field.type, stored)
+            yield StatsLeaf(path, field.type, stored)
 
 
 def _paths(names: str) -> Iterator[tuple[str, ...]]:
@@ -236,7 +236,7 @@ def _paths(names: str) -> Iterator[tuple[str, ...]]:
         at = found.end()
 
 
-def _is_within(leaf: Leaf, path: tuple[str, ...]) -> bool:
+def _is_within(leaf: StatsLeaf, path: tuple[str, ...]) -> bool:
     return tuple(step.lower() for step in leaf.path[: len(path)]) == path
 
 

@@ -44,7 +44,7 @@ _Z85: Final = str.maketrans(
 _TO_Z85: Final = {new: old for old, new in _Z85.items()}
 
 
-class Rows(NamedTuple):
+class DeletedRows(NamedTuple):
     """Some rows of a file: a number with a bit for each, the first row in the lowest, and how many the file
     has."""
 
@@ -52,7 +52,9 @@ class Rows(NamedTuple):
     total: int
 
 
-def rows_of(file: Add, vector: DeletionVector | None, read: ReadRange, locate: Callable[[str], str]) -> Rows:
+def rows_of(
+    file: Add, vector: DeletionVector | None, read: ReadRange, locate: Callable[[str], str]
+) -> DeletedRows:
     """The rows that a vector deletes of a file. ``ValueError`` as below, or if it is not told how many there
     are."""
     try:
@@ -62,11 +64,11 @@ def rows_of(file: Add, vector: DeletionVector | None, read: ReadRange, locate: C
     if not isinstance(count, int):
         raise ValueError(f"the statistics of {file.path} do not tell how many rows it has")
     if vector is None:
-        return Rows(0, count)
-    return Rows(int.from_bytes(deleted_rows(vector, count, read, locate), "little"), count)
+        return DeletedRows(0, count)
+    return DeletedRows(int.from_bytes(deleted_rows(vector, count, read, locate), "little"), count)
 
 
-def inline_vector(rows: Rows) -> DeletionVector | None:
+def inline_vector(rows: DeletedRows) -> DeletionVector | None:
     """A vector that deletes some rows, as part of the action; ``None`` if it would delete none."""
     if not rows.bits:
         return None

@@ -30,7 +30,7 @@ from penstock.formats.delta.protocol.features import in_use
 from penstock.formats.delta.protocol.mapping import ID, PARQUET_ID, Mapping, mapping_of, stored_schema
 from penstock.formats.delta.rows.constraint_checks import RowChecks
 from penstock.formats.delta.rows.row_checks import check_columns, conformed
-from penstock.formats.delta.rows.stats import Leaf, Statistics, indexed_leaves
+from penstock.formats.delta.rows.stats import Statistics, StatsLeaf, indexed_leaves
 from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, loosened, pa, pc, pq, reshaped
 from penstock.formats.rows.predicates import in_utc
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
@@ -163,7 +163,7 @@ class _Target:
         self.parquet_schema = self.file_schema
         if self.mapping is not Mapping.NONE:
             self.parquet_schema = pa.schema([_numbered(one) for one in self.stored])
-        self.leaves: tuple[Leaf, ...] = indexed_leaves(metadata, clustering)
+        self.leaves: tuple[StatsLeaf, ...] = indexed_leaves(metadata, clustering)
         self.added: list[Add] = []
         self.names: list[str] = []
 

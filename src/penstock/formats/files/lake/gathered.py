@@ -106,7 +106,7 @@ class Gathered:
         self.moved.pop(path, None)
 
 
-class WrittenFile(io.BufferedIOBase):
+class GatheredFile(io.BufferedIOBase):
     """A file that is being written. ``close`` hands it on, once; ``discard`` lets it never have been.
 
     It is discarded too if it is closed because of an exception, or never closed.
@@ -216,7 +216,7 @@ class WrittenFile(io.BufferedIOBase):
 class WrittenText(io.TextIOWrapper):
     """A file of text that is written. One that nobody closes is none, as with bytes."""
 
-    def __init__(self, file: WrittenFile | CompressedFile, **how: Any) -> None:
+    def __init__(self, file: GatheredFile | CompressedFile, **how: Any) -> None:
         super().__init__(cast("BinaryIO", file), **how)
         self._below = file
 
@@ -232,7 +232,7 @@ class CompressedFile(io.BufferedIOBase):
     Compressors leave the file that they write to open, for whoever has opened it. Here nobody else has it.
     """
 
-    def __init__(self, file: WrittenFile, compressor: BinaryIO) -> None:
+    def __init__(self, file: GatheredFile, compressor: BinaryIO) -> None:
         self._file, self._compressor = file, compressor
 
     @property

@@ -38,7 +38,7 @@ _WHOLE_DIGITS: Final = {"integer": 10, "long": 20}
 """As how many digits Spark counts whole numbers where a decimal is to hold them as well."""
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionRules(msgspec.Struct, frozen=True, kw_only=True):
     """What a session says of partition columns."""
 
     infers: bool = True
@@ -65,7 +65,9 @@ class PartitionColumns(msgspec.Struct, frozen=True):
         return self.values[_folder_of(path)]
 
 
-def partition_columns(paths: Iterable[str], known: Mapping[str, str], rules: Rules) -> PartitionColumns:
+def partition_columns(
+    paths: Iterable[str], known: Mapping[str, str], rules: PartitionRules
+) -> PartitionColumns:
     """The partition columns of files at some paths; ``known`` are types of columns, by name.
 
     ``InvalidRequest`` if two of the paths do not have the same ones, or a folder has no name or no value.
@@ -106,7 +108,7 @@ class _Place(msgspec.Struct, frozen=True):
     raws: tuple[str, ...] = ()
     """The values, as they are in the path."""
 
-    def columns(self, rules: Rules) -> tuple[str, tuple[str, ...]]:
+    def columns(self, rules: PartitionRules) -> tuple[str, tuple[str, ...]]:
         return self.base, tuple(map(rules.folded, self.names))
 
     def __str__(self) -> str:
@@ -141,7 +143,7 @@ def _place_of(folder: str) -> _Place:
     )
 
 
-def _checked(names: tuple[str, ...], path: str, rules: Rules) -> tuple[str, ...]:
+def _checked(names: tuple[str, ...], path: str, rules: PartitionRules) -> tuple[str, ...]:
     if len({rules.folded(name) for name in names}) < len(names):
         raise InvalidRequest(f"'{path}' lies in two folders of one partition column: {', '.join(names)}")
     return names
@@ -164,7 +166,7 @@ def _text(raw: str, kind: str) -> str | None:
 # -- types that follow from values ---------------------------------------------------------------------------
 
 
-def _common_type(raws: Iterable[str], rules: Rules) -> str:
+def _common_type(raws: Iterable[str], rules: PartitionRules) -> str:
     return reduce(_wider, sorted({_type_of(raw, rules) for raw in raws}))
 
 
@@ -193,7 +195,7 @@ def _digits(kind: str) -> int:
     return _WHOLE_DIGITS.get(kind, 0)
 
 
-def _type_of(raw: str, rules: Rules) -> str:
+def _type_of(raw: str, rules: PartitionRules) -> str:
     if raw == NO_VALUE:
         return "void"
     if not rules.infers:

@@ -21,7 +21,7 @@ from penstock.formats.files.lake.data_files import is_data
 from penstock.formats.files.lake.facts import check_table_named, lake_options, table_at
 from penstock.formats.files.lake.partition_columns import (
     PartitionColumns,
-    Rules,
+    PartitionRules,
     partition_columns,
     unescaped,
 )
@@ -215,7 +215,7 @@ class _Reader:
             resolved: Resolved = by.do(Resolve(revision=ref or None))
             pin = Pin(commit=resolved.commit, via=resolved.name)
         self._pin = pin
-        self._rules = Rules(
+        self._rules = PartitionRules(
             infers=facts.infers,
             timestamp="timestamp_ntz" if facts.has_local_times else "timestamp",
             is_case_sensitive=facts.is_case_sensitive,

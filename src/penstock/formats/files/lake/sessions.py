@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.storage.places import Places
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
+class ListedFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Files that are too many to be told: a list of them lies in the job's folder, as a commit takes it."""
 
     name: str
@@ -52,7 +52,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     """The folders of their partitions, each once, in order; an empty one for files of no partition."""
 
 
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
+class CheckedSession(msgspec.Struct, frozen=True, kw_only=True):
     """What kind of write it is."""
 
     is_ours: bool
@@ -79,7 +79,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     """An earlier attempt of the same job has: whatever this one writes is in vain."""
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class EndedSession(msgspec.Struct, frozen=True, kw_only=True):
     """What a job came to."""
 
     remove: bool = False
@@ -94,7 +94,7 @@ class SessionWrite(msgspec.Struct, frozen=True, kw_only=True):
     """As it was answered when the job began; nothing before."""
     files: tuple[TaskFile, ...] = ()
     """That were written, once all of them are."""
-    listed: Listed | None = None
+    listed: ListedFiles | None = None
     """The same, if they are too many to be told."""
     rows: int | None = None
     """How many there are in all files."""
@@ -114,7 +114,7 @@ class Deciding(msgspec.Struct, frozen=True):
         return self.do(msgspec.structs.replace(call, who=self.who) if self.who else call)
 
 
-def check(by: Deciding, asked: SessionWrite) -> Checked:
+def check(by: Deciding, asked: SessionWrite) -> CheckedSession:
     """Whether a write is to a table of the lake; ``InvalidRequest`` if it is, and cannot be done."""
     job = job_of(asked.facts)
     if job is not None and job.success_file and by.places is None:
@@ -122,7 +122,7 @@ def check(by: Deciding, asked: SessionWrite) -> Checked:
             "penstock.success_file is for drivers in Python, since a server writes no files for others; "
             "leave it out"
         )
-    return Checked(is_ours=job is not None)
+    return CheckedSession(is_ours=job is not None)
 
 
 def begin(by: Deciding, asked: SessionWrite) -> Begun:
@@ -147,11 +147,11 @@ def begin(by: Deciding, asked: SessionWrite) -> Begun:
     )
 
 
-def commit(by: Deciding, asked: SessionWrite) -> Ended:
+def commit(by: Deciding, asked: SessionWrite) -> EndedSession:
     """Commit what the job has written, once, however often this is asked for."""
     job, begun = _required(asked.facts), _begun(asked)
     if begun.has_landed:
-        return Ended(remove=True)  # of this attempt, whose folder is not that of the one that landed
+        return EndedSession(remove=True)  # of this attempt, whose folder is not that of the one that landed
     done, marker = _output(asked), None
     folder = files_saving.below_pool(begun.place)
     pool = None if by.places is None else by.places.at(begun.place.removesuffix(folder))
@@ -161,22 +161,22 @@ def commit(by: Deciding, asked: SessionWrite) -> Ended:
     written: FilesWritten = by.write(call if pool is None else files_beside.short(pool, call))
     # What was ignored, and what has no rows, is named by no commit.
     is_ignored = job.mode is SaveMode.IGNORE and written.commit is None
-    return Ended(remove=is_ignored or not done.files)
+    return EndedSession(remove=is_ignored or not done.files)
 
 
-def abort(by: Deciding, asked: SessionWrite) -> Ended:
+def abort(by: Deciding, asked: SessionWrite) -> EndedSession:
     """Let the job never land. One that may have landed keeps its files."""
     begun = _begun(asked)
     if begun.has_landed:
-        return Ended()
+        return EndedSession()
     try:
         told: JobInfo = by.write(AbortJob(id=begun.job, fence=_fence(begun), why="the Spark job failed"))
     except JobNotFound:
-        return Ended()
-    return Ended(remove=told.state is JobState.ABORTED)
+        return EndedSession()
+    return EndedSession(remove=told.state is JobState.ABORTED)
 
 
-STEPS: Final[Mapping[str, Callable[[Deciding, SessionWrite], Checked | Begun | Ended]]] = {
+STEPS: Final[Mapping[str, Callable[[Deciding, SessionWrite], CheckedSession | Begun | EndedSession]]] = {
     "check": check,
     "begin": begin,
     "commit": commit,

@@ -34,7 +34,7 @@ from penstock.kernel.settings import DAY_US
 from penstock.lake.answers import SweptFiles
 from penstock.lake.fork_notes import ForkNotes
 from penstock.lake.read_lists import sweep_reads
-from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
+from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.metrics import table as metrics
 from penstock.model.jobs import ID
 from penstock.storage.buckets import Entry
@@ -188,7 +188,7 @@ class _Folders:
         self._meter.count(metrics.FILES_SWEPT_BYTES, sum(one.entry.size for one in files))
         self._tally.emptied.update(one.entry.key.partition("/")[0] for one in files)
 
-    def finish(self, tally: Tally) -> None:
+    def finish(self, tally: SweepTally) -> None:
         """Folders of days are pruned when all attempts have been swept."""
 
     def _judge(self, folder: str, entries: Iterator[Entry]) -> Iterator[Judged]:
@@ -234,7 +234,7 @@ def _is_named(key: str, named: set[bytes] | frozenset[bytes]) -> bool:
     )
 
 
-class _PoolTally(Tally):
+class _PoolTally(SweepTally):
     """What was found and done."""
 
     def __init__(self) -> None:

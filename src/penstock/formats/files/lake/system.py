@@ -29,7 +29,7 @@ from fsspec.utils import infer_compression, stringify_path  # type: ignore[impor
 from penstock.errors import InvalidName, ReferenceNotFound
 from penstock.formats.files.lake.answers import FileEntry
 from penstock.formats.files.lake.calls import CopiedFile
-from penstock.formats.files.lake.gathered import CompressedFile, Gathered, Target, WrittenFile, WrittenText
+from penstock.formats.files.lake.gathered import CompressedFile, Gathered, GatheredFile, Target, WrittenText
 from penstock.formats.files.lake.paths import FilesPath, parse_path
 from penstock.formats.files.lake.system_reading import ReadFilesSystem, os_errors, unnoted
 from penstock.lake.calls import GetReference
@@ -105,7 +105,7 @@ class FilesSystem(ReadFilesSystem):
             if changes is None:
                 self._count_alone(target)
 
-        return WrittenFile(place, mode, done)
+        return GatheredFile(place, mode, done)
 
     def _count_alone(self, target: Target) -> None:
         """Count a file that became a commit of its own; with the tenth of a table it is said once what that

@@ -19,7 +19,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.files.lake.answers import FileEntry, FilesAbout
 from penstock.formats.files.lake.calls import GetFilesTable, ListFiles
 from penstock.formats.files.lake.data_files import is_data
-from penstock.formats.files.lake.partition_columns import PartitionColumns, Rules, partition_columns
+from penstock.formats.files.lake.partition_columns import PartitionColumns, PartitionRules, partition_columns
 from penstock.formats.files.lake.paths import as_folder
 from penstock.formats.files.lake.scan import scan_files, scan_layout
 from penstock.spark import jar
@@ -137,9 +137,9 @@ class _Scan:
         except PySparkException as problem:
             raise InvalidRequest(f"Spark cannot read the schema {given!r}: {_first_line(problem)}") from None
 
-    def _rules(self) -> Rules:
+    def _rules(self) -> PartitionRules:
         told = self._spark.conf.get
-        return Rules(
+        return PartitionRules(
             infers=told("spark.sql.sources.partitionColumnTypeInference.enabled") == "true",
             timestamp="timestamp_ntz" if told("spark.sql.timestampType") == "TIMESTAMP_NTZ" else "timestamp",
             is_case_sensitive=told("spark.sql.caseSensitive") == "true",
@@ -163,7 +163,7 @@ def _field(field: tuple[str, str]) -> dict[str, Any]:
     return {"name": name, "type": kind, "nullable": True, "metadata": {}}
 
 
-def _without(schema: StructType, partitions: PartitionColumns, rules: Rules) -> StructType:
+def _without(schema: StructType, partitions: PartitionColumns, rules: PartitionRules) -> StructType:
     """The columns that are in the files."""
     from pyspark.sql.types import StructType
 

@@ -22,8 +22,8 @@ from penstock.errors import (
 from penstock.formats.lance.lake.calls import CommitLance, DeclareLance, GetLanceTable
 from penstock.formats.lance.lake.data_requests import read_request
 from penstock.formats.lance.lake.jobs import (
-    Job,
     JobNamespace,
+    LanceJob,
     attempts,
     attempts_name,
     next_attempt_id,
@@ -104,7 +104,7 @@ def _declare(table: Table) -> None:
 def _filled(table: Table, source: Source, said: Said, job_id: str) -> Ratified:
     import lance
 
-    job = Job(key=table.key, branch=table.ref, id=job_id, id_name="idempotency_key", said=said)
+    job = LanceJob(key=table.key, branch=table.ref, id=job_id, id_name="idempotency_key", said=said)
     with source.told():
         committed = _Declared(table.lake, job).run(
             lambda client: lance.write_dataset(

@@ -47,7 +47,7 @@ from penstock.formats.lance.lake.data_errors import Watched, lance_work, shown
 from penstock.formats.lance.lake.data_indexes import IndexOperations
 from penstock.formats.lance.lake.data_queries import QueryOperations
 from penstock.formats.lance.lake.data_requests import named, one_of, read_request
-from penstock.formats.lance.lake.data_work import About
+from penstock.formats.lance.lake.data_work import TableAbout
 from penstock.formats.lance.lake.errors import in_lance
 from penstock.model.transactions import PREFIX
 
@@ -169,7 +169,7 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
             )
 
     @contextmanager
-    def of_table(self, request: About) -> Iterator[None]:
+    def of_table(self, request: TableAbout) -> Iterator[None]:
         """What a request gets wrong is told after that its table is not there, as by Lance's own server."""
         try:
             yield
@@ -177,7 +177,7 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
             self.table_exists(TableExistsRequest(id=named(request.id)))
             raise
 
-    def _write(self, request: About, rows: pa.Table, mode: str, branch: str | None = None) -> int:
+    def _write(self, request: TableAbout, rows: pa.Table, mode: str, branch: str | None = None) -> int:
         """Rows into a table that is there; its new version."""
         with self.changed(request, branch) as dataset:
             dataset.insert(rows, mode=mode)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.lake.lake import Lake
 
 
-class About(Protocol):
+class TableAbout(Protocol):
     """A request about a table."""
 
     id: list[str] | None
@@ -52,7 +52,7 @@ class Work(LanceNamespace):
 
     @contextmanager
     def changed(
-        self, request: About, branch: str | None = None, version: int | None = None
+        self, request: TableAbout, branch: str | None = None, version: int | None = None
     ) -> Iterator[LanceDataset]:
         """A table that is about to be changed, opened likewise."""
         self.require_writable()
@@ -61,7 +61,7 @@ class Work(LanceNamespace):
 
     @contextmanager
     def opened(
-        self, request: About, branch: str | None = None, version: int | None = None
+        self, request: TableAbout, branch: str | None = None, version: int | None = None
     ) -> Iterator[LanceDataset]:
         """A table's newest version, or a given one, on one of Lance's own branches.
 

@@ -38,7 +38,7 @@ from penstock.formats.lance.lake.done import Doings, TableAt, committed, repeate
 from penstock.formats.lance.lake.opened import Opened, Opening
 from penstock.formats.lance.lake.placing import Placing
 from penstock.formats.lance.lake.requests import changes_of, message_of
-from penstock.formats.lance.manifests import Operation
+from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import MANIFEST, STAGING, own_branch_name
 from penstock.formats.lance.state import Version, is_managed
 from penstock.kernel.batch import Outcome
@@ -310,7 +310,7 @@ def _own_branches(opened: Opened, after: str) -> Iterator[LanceBranch]:
 
 def _made_by(version: Version) -> str:
     """What made a version. Nobody has looked into those that were there before the lake."""
-    is_imported = not version.staged and version.operation is Operation.OTHER
+    is_imported = not version.staged and version.operation is ManifestOperation.OTHER
     return "imported" if is_imported else version.operation.value
 
 

@@ -39,7 +39,7 @@ class ImportedTable(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it has no version yet."""
 
 
-class Listed(NamedTuple):
+class ListedTable(NamedTuple):
     """A table as the directory namespace has it."""
 
     parts: tuple[str, ...]
@@ -112,7 +112,7 @@ def import_lance(
 # -- what is there -----------------------------------------------------------------------------------------
 
 
-def _listed(place: str) -> Iterator[Listed]:
+def _listed(place: str) -> Iterator[ListedTable]:
     """The tables of a directory namespace."""
     from lance.namespace import DirectoryNamespace
     from lance_namespace import LanceNamespaceError
@@ -143,7 +143,7 @@ def _has_list(place: str) -> bool:
     return MANIFEST in names
 
 
-def _below(directory: Any, place: str, namespace: tuple[str, ...]) -> Iterator[Listed]:
+def _below(directory: Any, place: str, namespace: tuple[str, ...]) -> Iterator[ListedTable]:
     from lance_namespace import (
         DescribeTableRequest,
         ListNamespacesRequest,
@@ -160,10 +160,10 @@ def _below(directory: Any, place: str, namespace: tuple[str, ...]) -> Iterator[L
             # that it keeps elsewhere, or a table.
             location = f"{place}/{name}.lance"
             if not namespace and _has_versions(location):
-                yield Listed(parts, location)
+                yield ListedTable(parts, location)
             continue
         location = normalise(told.location)
-        yield Listed(parts, location, bool(told.is_only_declared) and not _has_versions(location))
+        yield ListedTable(parts, location, bool(told.is_only_declared) and not _has_versions(location))
     for name in _pages(directory.list_namespaces, ListNamespacesRequest, "namespaces", namespace):
         yield from _below(directory, place, (*namespace, name))
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.lake.lake import Lake
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class LanceJob(msgspec.Struct, frozen=True, kw_only=True):
     """A write to a table."""
 
     key: Key
@@ -138,7 +138,7 @@ class JobNamespace(PenstockNamespace):
 
     is_noted = False
 
-    def __init__(self, lake: Lake, job: Job) -> None:
+    def __init__(self, lake: Lake, job: LanceJob) -> None:
         super().__init__(lake, job.branch)
         self._job = job
         self._is_sent = False

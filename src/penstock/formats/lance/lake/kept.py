@@ -19,7 +19,7 @@ from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.names import MAIN, folder_of
 from penstock.formats.lance.reading import is_of
 from penstock.formats.lance.rehoming import without_idle
-from penstock.formats.lance.standing import Standing, new_line
+from penstock.formats.lance.standing import LanceStanding, new_line
 from penstock.formats.lance.state import (
     LanceState,
     Version,
@@ -62,7 +62,7 @@ def _content_at(kernel: Kernel, commit: ObjectId, stored: bytes) -> AnyContent |
     return content_of(kernel.objects, kernel.state(commit).get(stored))
 
 
-class Numbered(NamedTuple):
+class NumberedManifest(NamedTuple):
     """A version of one of Lance's own branches."""
 
     branch: str
@@ -97,7 +97,7 @@ class KnownTable:
         """What commits need of them that a branch, a tag or a transaction of the lake is at now."""
         self.problem: str = ""
         """Why it cannot be said what is named, if so."""
-        self.waiting: dict[tuple[str, ObjectId], Numbered] = {}
+        self.waiting: dict[tuple[str, ObjectId], NumberedManifest] = {}
         """Versions whose manifests have not been read."""
         self.read: set[tuple[str, ObjectId]] = set()
         self.newest: set[tuple[str, ObjectId]] = set()
@@ -109,7 +109,7 @@ class KnownTable:
         self.gone: set[tuple[str, ObjectId]] = set()
         """Versions that nobody can read any more, because somebody else has removed their manifests."""
 
-    def take(self, one: Numbered) -> None:
+    def take(self, one: NumberedManifest) -> None:
         """Learn of a version."""
         self.numbers.setdefault((one.version.chain, one.branch), set()).add(one.number)
         self.waiting[one.id] = one
@@ -141,7 +141,7 @@ class KeptLance:
         self.neighbours = Neighbours(LanceTable)
         self._nodes: set[tuple[str, int, ObjectId]] = set()
         self._branches: set[tuple[bytes, ObjectId]] = set()
-        self._heads: dict[ObjectId, list[tuple[str, list[Numbered]]]] = {}
+        self._heads: dict[ObjectId, list[tuple[str, list[NumberedManifest]]]] = {}
         """Of commits that references are at: the versions of each table there, by its location."""
         self._names: set[bytes] = set()
         self._named_in: dict[str, set[bytes]] = {}
@@ -225,7 +225,7 @@ class KeptLance:
         table.is_registered |= state.is_registered
         table.first = max(table.first, state.first)
         table.lines.add(state.chain)
-        recent = (Numbered(one.branch, one.number, one.version) for one in state.recent)
+        recent = (NumberedManifest(one.branch, one.number, one.version) for one in state.recent)
         for one in (*self._in_tree(location, state), *recent):
             if one.branch != MAIN or one.number >= state.first:
                 table.take(one)
@@ -233,7 +233,7 @@ class KeptLance:
             _note(table.history, one)
         return table
 
-    def _in_tree(self, location: str, state: LanceState) -> Iterator[Numbered]:
+    def _in_tree(self, location: str, state: LanceState) -> Iterator[NumberedManifest]:
         """The versions in those nodes of a table's tree that were not read before, for a state with the same
         beginning."""
         found: set[ObjectId] = {EMPTY_ROOT}
@@ -246,7 +246,7 @@ class KeptLance:
                     for key, value in zip(node.keys, node.values, strict=True):
                         named, entry = version_of(key), decode_entry(value)
                         if named is not None and isinstance(entry, Version):
-                            yield Numbered(*named, entry)
+                            yield NumberedManifest(*named, entry)
                 elif isinstance(node, Node):
                     waiting += node.children
                 else:
@@ -266,9 +266,9 @@ class KeptLance:
                 versions = Versions(self._kernel.objects, state_of(retained))
                 table = self._take(key, retained)
                 table.is_there = True
-                table.lines.add(new_line(Standing(branch.incarnation), content, versions).folder)
+                table.lines.add(new_line(LanceStanding(branch.incarnation), content, versions).folder)
                 if (newest := versions.newest()) is not None:
-                    table.newest.add(Numbered(MAIN, *newest).id)
+                    table.newest.add(NumberedManifest(MAIN, *newest).id)
             self._branches.add((branch.incarnation, branch.head))
 
     def _look_at_heads(self) -> None:
@@ -283,7 +283,7 @@ class KeptLance:
                 for one in versions:
                     _note(known.heads, one)
 
-    def _versions_at(self, commit: ObjectId) -> Iterator[tuple[str, list[Numbered]]]:
+    def _versions_at(self, commit: ObjectId) -> Iterator[tuple[str, list[NumberedManifest]]]:
         """What a commit needs of each table: its newest version, and what Lance's own branches and tags lead
         to."""
         for _, content in tables_at(self._kernel, commit):
@@ -292,7 +292,9 @@ class KeptLance:
             versions = Versions(self._kernel.objects, state_of(retained))
             named = [(one.parent, one.version) for one in versions.branches().values()]
             named += [(one.branch, one.version) for one in versions.tags().values()]
-            found = [Numbered(*one, there) for one in named if (there := versions.get(*one)) is not None]
+            found = [
+                NumberedManifest(*one, there) for one in named if (there := versions.get(*one)) is not None
+            ]
             yield normalise(content.location), [*_newest(versions), *found]
 
     # -- what manifests tell -------------------------------------------------------------------------------
@@ -309,9 +311,9 @@ class KeptLance:
         if table.newest & table.gone:
             table.problem = f"the manifest of the newest version of the Lance table '{table.key}' is gone"
 
-    def _read(self, table: KnownTable, versions: list[Numbered]) -> None:
+    def _read(self, table: KnownTable, versions: list[NumberedManifest]) -> None:
         """A version whose manifest is nowhere names nothing: Lance's own clean-up has removed it."""
-        place, apart = self._places.at(table.location), list[Numbered]()
+        place, apart = self._places.at(table.location), list[NumberedManifest]()
         for one, data in zip(versions, place.read([one.place for one in versions]), strict=True):
             self.name([f"{table.location}/{one.place}"])
             if data is not None and is_of(one.version, data):
@@ -332,7 +334,7 @@ class KeptLance:
             else:
                 table.problem = _other(table, one)
 
-    def _take_version(self, table: KnownTable, one: Numbered, data: bytes) -> None:
+    def _take_version(self, table: KnownTable, one: NumberedManifest, data: bytes) -> None:
         try:
             self.take_manifest(table, folder_of(one.version.chain, one.branch), data)
         except Unclear as problem:
@@ -344,14 +346,14 @@ def _is_inside(path: str, location: str) -> bool:
     return path.rstrip("/") == location or path.startswith(f"{location}/")
 
 
-def _newest(versions: Versions) -> Iterator[Numbered]:
+def _newest(versions: Versions) -> Iterator[NumberedManifest]:
     """The newest version of each of Lance's own branches."""
     for branch in (MAIN, *versions.branches()):
         if (newest := versions.newest(branch)) is not None:
-            yield Numbered(branch, *newest)
+            yield NumberedManifest(branch, *newest)
 
 
-def _note(known: dict[tuple[str, str], dict[int, Version]], one: Numbered) -> None:
+def _note(known: dict[tuple[str, str], dict[int, Version]], one: NumberedManifest) -> None:
     known.setdefault((one.version.chain, one.branch), {})[one.number] = one.version
 
 
@@ -359,7 +361,7 @@ def _own(content: AnyContent | None) -> LanceTable | None:
     return content if isinstance(content, LanceTable) and is_managed(content) else None
 
 
-def _other(table: KnownTable, one: Numbered) -> str:
+def _other(table: KnownTable, one: NumberedManifest) -> str:
     return (
         f"the manifest of version {one.number} of the Lance table '{table.key}' is another one than was"
         f" committed: {one.place}"

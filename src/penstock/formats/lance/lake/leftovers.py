@@ -25,7 +25,7 @@ HINT: Final = "latest_version_hint.json"
 """A file beside manifests that tells which version was the newest when it was written."""
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """The manifest of a version, by its name."""
 
     chain: str
@@ -33,7 +33,7 @@ class Found(NamedTuple):
     number: int
 
 
-class Needs(NamedTuple):
+class LanceNeeds(NamedTuple):
     """By what files are judged."""
 
     table: KnownTable
@@ -45,7 +45,7 @@ class Needs(NamedTuple):
     """Only what was written before then is old enough."""
 
 
-def manifest_at(key: str) -> Found | None:
+def manifest_at(key: str) -> FoundFile | None:
     """The version that a file below a table's folder is the manifest of, where everybody looks; ``None`` if
     it is no such file."""
     folder, slash, name = key.rpartition(VERSIONS)
@@ -58,7 +58,9 @@ def manifest_at(key: str) -> Found | None:
     if own and branch is None:
         return None
     version = _LAST - int(number) if len(number) == _V2_DIGITS else int(number)
-    return Found(chain, branch["name"] if branch else "", version) if 0 <= version <= VERSION_MAX else None
+    return (
+        FoundFile(chain, branch["name"] if branch else "", version) if 0 <= version <= VERSION_MAX else None
+    )
 
 
 def is_data(key: str) -> bool:
@@ -66,7 +68,7 @@ def is_data(key: str) -> bool:
     return any(f"/{folder}" in f"/{key}" for folder in _DATA)
 
 
-def judge(entry: Entry, needs: Needs) -> Fate:
+def judge(entry: Entry, needs: LanceNeeds) -> Fate:
     """What becomes of a file."""
     fate = _fate(entry.key, needs)
     if fate in (Fate.DATA, Fate.SCRATCH) and entry.modified_us >= needs.before_us:
@@ -74,7 +76,7 @@ def judge(entry: Entry, needs: Needs) -> Fate:
     return fate
 
 
-def _fate(key: str, needs: Needs) -> Fate:
+def _fate(key: str, needs: LanceNeeds) -> Fate:
     table = needs.table
     if needs.names(f"{table.location}/{key}") or key in needs.foreign:
         return Fate.KEPT
@@ -93,7 +95,7 @@ def _fate(key: str, needs: Needs) -> Fate:
     return Fate.KEPT
 
 
-def _of_version(key: str, chain: str, needs: Needs) -> Fate:
+def _of_version(key: str, chain: str, needs: LanceNeeds) -> Fate:
     """What becomes of a file that is beside manifests and is not one that is named."""
     folder, _, name = key.rpartition(VERSIONS)
     if name == HINT:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from penstock.formats.lance.lake.kept import KeptLance, KnownTable
-from penstock.formats.lance.lake.leftovers import HINT, Needs, is_data, judge
+from penstock.formats.lance.lake.leftovers import HINT, LanceNeeds, is_data, judge
 from penstock.formats.plugin import NeededFolder
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress
@@ -59,4 +59,4 @@ class _FolderNeeds:
             return self._kept.names(f"{self._location}/{entry.key}")
         if self._table.problem:
             return True
-        return judge(entry, Needs(self._table, self._kept.names, (), ALWAYS_US)) is Fate.KEPT
+        return judge(entry, LanceNeeds(self._table, self._kept.names, (), ALWAYS_US)) is Fate.KEPT

@@ -21,7 +21,7 @@ import msgspec
 
 from penstock.errors import Damaged, OutcomeUnknown, Unavailable
 from penstock.formats.lance.names import LINES, OWNER
-from penstock.formats.lance.owning import Owner
+from penstock.formats.lance.owning import LanceOwner
 from penstock.model.decoders import json_decoder
 from penstock.storage.places import Place
 
@@ -45,7 +45,7 @@ def owner_of(place: Place) -> str | None:
     if data is None:
         return None
     try:
-        return json_decoder(Owner).decode(data).lake
+        return json_decoder(LanceOwner).decode(data).lake
     except msgspec.MsgspecError as problem:
         raise Damaged(f"{place.url}/{OWNER} does not say whose the table is: {problem}") from None
 

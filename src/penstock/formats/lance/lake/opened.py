@@ -25,13 +25,13 @@ from penstock.errors import (
 )
 from penstock.formats.lance.chains import Waiting
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.manifests import Manifest, Operation, transaction
+from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
 from penstock.formats.lance.names import MAIN, manifest_name, staged_name
 from penstock.formats.lance.pinning import pin
 from penstock.formats.lance.reading import is_of
 from penstock.formats.lance.rehoming import Immovable, rehome
 from penstock.formats.lance.sides import Numbered
-from penstock.formats.lance.standing import Standing, chain_for, free_chain
+from penstock.formats.lance.standing import LanceStanding, chain_for, free_chain
 from penstock.formats.lance.state import LanceState, Version, Versions, folder_at, is_managed, state_of
 from penstock.formats.lance.wire import Malformed, Message
 from penstock.kernel.table_horizons import find_horizon
@@ -116,15 +116,15 @@ class Opening:
             )
         return content
 
-    def standing(self, branch: str) -> Standing:
+    def standing(self, branch: str) -> LanceStanding:
         """For whom a branch, or a transaction, writes."""
         if branch.startswith(PREFIX):
             found = self._transaction(branch)
             is_default = found.target == self._lake.or_default(None)
-            return Standing(b"" if is_default else found.incarnation, found.id)
+            return LanceStanding(b"" if is_default else found.incarnation, found.id)
         if branch == self._lake.or_default(None):
-            return Standing(b"")
-        return Standing(self._kernel.branch(branch).incarnation)
+            return LanceStanding(b"")
+        return LanceStanding(self._kernel.branch(branch).incarnation)
 
     def _transaction(self, branch: str) -> Transaction:
         found = transaction_of(self._kernel.references.get(branch))
@@ -245,7 +245,7 @@ class Opening:
         content = self._lake.content_at(self._lake.commit_of(branch), key)
         if not isinstance(content, LanceTable) or not is_managed(content):
             return False
-        if self.standing(branch) != Standing(state_of(content).owner):
+        if self.standing(branch) != LanceStanding(state_of(content).owner):
             return False
         until_s = monotonic() + max(self._kernel.settings.promote_wait_s, 1.0)
         return self._parts.promoter.promote(content, until_s)
@@ -344,7 +344,9 @@ class Opening:
             place = self._parts.places.at(content.location)
             pin(place, Numbered(number, version), branch, self._kernel.clock())
         where = self._moved.to_storage(content.location)
-        said = transaction(Operation.CLONE, number, uuid, Message.of((1, 1), (3, number), (4, where)), {})
+        said = transaction(
+            ManifestOperation.CLONE, number, uuid, Message.of((1, 1), (3, number), (4, where)), {}
+        )
         time_us = version.time_us or _time_us(manifest)
         return moved.as_version(number, manifest.branch, said, time_us).pack(self._moved)
 

@@ -13,14 +13,20 @@ from uuid import UUID
 
 from penstock.formats.lance.erasure import SYSTEM, has_old_columns
 from penstock.formats.lance.lake.named import fragments_with_files
-from penstock.formats.lance.manifests import Manifest, Operation
+from penstock.formats.lance.manifests import Manifest, ManifestOperation
 from penstock.formats.lance.names import MAIN
 from penstock.formats.lance.rehoming import DELETION_FILE, INDEX_NAME, INDEX_VERSION, index_id
 from penstock.formats.lance.state import Versions
 from penstock.formats.lance.wire import Message
 
 _REMOVES_NOTHING: Final = frozenset(
-    (Operation.APPEND, Operation.CREATE_INDEX, Operation.REWRITE, Operation.RESERVE, Operation.CONFIG)
+    (
+        ManifestOperation.APPEND,
+        ManifestOperation.CREATE_INDEX,
+        ManifestOperation.REWRITE,
+        ManifestOperation.RESERVE,
+        ManifestOperation.CONFIG,
+    )
 )
 """What takes no row and no value from a table that it had."""
 
@@ -52,7 +58,7 @@ class RemovedRows(NamedTuple):
     @property
     def is_deletion(self) -> bool:
         """Whether the version itself is a deletion, whose transaction says by which condition."""
-        return self.version.operation is Operation.DELETE
+        return self.version.operation is ManifestOperation.DELETE
 
     @staticmethod
     def of(manifest: Manifest, folder: str) -> RemovedRows:

@@ -19,7 +19,7 @@ from penstock.errors import (
 )
 from penstock.formats.lance.lake.calls import GetLanceTable, ListLanceVersions
 from penstock.formats.lance.lake.failures import told
-from penstock.formats.lance.lake.jobs import Committed, Job, JobNamespace, landed
+from penstock.formats.lance.lake.jobs import Committed, JobNamespace, LanceJob, landed
 from penstock.formats.rows.arrow_types import pa
 from penstock.lake.answers import Ratified, RatifiedTable
 from penstock.lake.calls import Said
@@ -76,7 +76,7 @@ def write(table: Table, data: Any, mode: str, said: Said, idempotency_key: str |
     if idempotency_key is not None and (done := done_before(table, idempotency_key)) is not None:
         return done
     table.lake.begin_write(makes_lake=False)
-    job = Job(
+    job = LanceJob(
         key=table.key,
         branch=table.ref,
         id=idempotency_key or uuid4().hex,
@@ -93,7 +93,7 @@ def write(table: Table, data: Any, mode: str, said: Said, idempotency_key: str |
     return ratified(table, committed.head, committed.commit, committed.version)
 
 
-def _committed(table: Table, data: Any, mode: str, job: Job) -> Committed:
+def _committed(table: Table, data: Any, mode: str, job: LanceJob) -> Committed:
     """Have Lance write rows and commit them; in a transaction once more if its target moved meanwhile.
 
     Lance finds the target's new versions in the folder that both share, and wants to come after them. Opened

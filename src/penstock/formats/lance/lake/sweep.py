@@ -26,7 +26,7 @@ from urllib.parse import quote
 
 from penstock.errors import Damaged, Denied, ManagedElsewhere, PenstockError, Unavailable
 from penstock.formats.lance.lake.kept import KeptLance, KnownTable
-from penstock.formats.lance.lake.leftovers import Found, Needs, is_data, judge, manifest_at
+from penstock.formats.lance.lake.leftovers import FoundFile, LanceNeeds, is_data, judge, manifest_at
 from penstock.formats.lance.lake.named import Unclear
 from penstock.formats.lance.lake.notes import Stays, owner_of, stays
 from penstock.formats.lance.lake.pins import Pins
@@ -36,7 +36,7 @@ from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
 from penstock.lake.fork_notes import FOREVER_US, ForkNotes
-from penstock.lake.sweep_engine import Listing, SweepEngine, Tally
+from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.model.keys import Key
 from penstock.storage.buckets import Entry
 from penstock.storage.fates import Fate, Judged
@@ -97,7 +97,7 @@ class LanceSweep:
         """
         self.look()
         for location in locations:
-            table, tally, problem = self.kept.tables.get(location), Tally(), ""
+            table, tally, problem = self.kept.tables.get(location), SweepTally(), ""
             key = Key(location.rpartition("/")[2]) if table is None else table.key
             try:
                 place = self._places.at(location)
@@ -119,7 +119,7 @@ class LanceSweep:
         table, place = self.kept.tables[location], self._places.at(location)
         foreign = _Foreign(self.kept, table, place)
         foreign.look()
-        needs = Needs(table, self.kept.names, foreign.keys, FOREVER_US)
+        needs = LanceNeeds(table, self.kept.names, foreign.keys, FOREVER_US)
         judged = [(judge(one, needs), one) for one in place.entries()]
         return Unneeded(
             [one for fate, one in judged if fate.is_to_go],
@@ -184,7 +184,7 @@ class _TableFolder:
     def __init__(self, sweep: LanceSweep, table: KnownTable, place: Place) -> None:
         self._sweep, self._table, self._place = sweep, table, place
         self._foreign = _Foreign(sweep.kept, table, place)
-        self._needs = Needs(table, sweep.kept.names, self._foreign.keys, sweep.before_us)
+        self._needs = LanceNeeds(table, sweep.kept.names, self._foreign.keys, sweep.before_us)
         self._is_swept = False
 
     def begin(self) -> None:
@@ -207,7 +207,7 @@ class _TableFolder:
     def remove(self, files: Sequence[Judged]) -> None:
         self._place.delete(sorted((one.entry.key for one in files), key=_after_manifests))
 
-    def finish(self, tally: Tally) -> None:  # noqa: ARG002
+    def finish(self, tally: SweepTally) -> None:  # noqa: ARG002
         pins = Pins(self._sweep.kept, self._table, self._place)
         pins.sweep(self._sweep.pinned_us(), self._sweep.before_us)
         self._place.tidy(self._sweep.before_us)
@@ -257,7 +257,7 @@ class _LoneFolder:
     def remove(self, files: Sequence[Judged]) -> None:
         self._place.delete([one.entry.key for one in files])
 
-    def finish(self, tally: Tally) -> None:
+    def finish(self, tally: SweepTally) -> None:
         """The note of the owner goes last: what an interrupted sweep leaves is still the lake's."""
         self.look_again()
         if self._engine.removes(Fate.DATA) and self._is_alone and not tally.stays:
@@ -298,7 +298,7 @@ class _Foreign:
             return False  # it is from before the table was erased
         return (self._table.is_registered and not found.chain) or self._is_newer(found)
 
-    def _is_newer(self, found: Found) -> bool:
+    def _is_newer(self, found: FoundFile) -> bool:
         """Whether a version is newer than any that the lake has there. An older one was deleted."""
         own = self._table.numbers_of(found.branch, found.chain)
         if own:
@@ -307,7 +307,7 @@ class _Foreign:
         # past the lake; of the copies, the branch needs all files itself.
         return found.branch == MAIN or self._is_own_branch(found)
 
-    def _is_own_branch(self, found: Found) -> bool:
+    def _is_own_branch(self, found: FoundFile) -> bool:
         """Whether Lance knows of a branch that the lake does not have."""
         names = {quote(found.branch, safe=""), found.branch}
         files = [f"{found.chain}{REFS_OF_BRANCHES}{name}.json" for name in sorted(names)]

@@ -116,7 +116,7 @@ class VersionOperations(TableOperations):
             "manifest_path": from_root(f"{about.location}/{name}"),
             "manifest_size": len(data),
         }
-        return Answered(version=found)
+        return AnsweredVersion(version=found)
 
     def describe_table_version(self, request: Any) -> Any:
         version = _plain(request).get("version")
@@ -140,7 +140,7 @@ class VersionOperations(TableOperations):
         if size is None:
             raise VersionNotFound(f"'{key}' has no version {version}", table=str(key))
         path = from_root(f"{about.location}/{name}")
-        return Answered(version={"version": version, "manifest_path": path, "manifest_size": size})
+        return AnsweredVersion(version={"version": version, "manifest_path": path, "manifest_size": size})
 
     def _detached(self, request: dict[str, Any], version: int) -> tuple[Key, LanceAbout, str]:
         """A table, and where a version of it is that belongs to no chain, below its folder."""
@@ -198,7 +198,7 @@ class VersionOperations(TableOperations):
         return BatchDeleteTableVersionsResponse(deleted_count=done.deleted)
 
 
-class Answered(dict[str, Any]):
+class AnsweredVersion(dict[str, Any]):
     """An answer that Lance's own models do not take, though its core does: a version below zero."""
 
     def model_dump(self, **_: Any) -> dict[str, Any]:

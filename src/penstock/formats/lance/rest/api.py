@@ -11,7 +11,7 @@ from typing import Final
 from penstock.formats.lance.rest.codec import CODEC, ROWS, Model
 from penstock.formats.lance.rest.errors import ErrorResponse, say
 from penstock.formats.lance.rest.handling import LOOKS_INTO, handler
-from penstock.formats.lance.rest.operations import FILE, OPERATIONS, STREAM, Operation
+from penstock.formats.lance.rest.operations import FILE, OPERATIONS, STREAM, RestOperation
 from penstock.server.routes import Api, Route
 from penstock.wire.requests import KEY_HEADER
 
@@ -29,7 +29,7 @@ REF_PATTERN: Final = "[^/]+(?:/[^/]+)*?"
 _ABOUT_KEY: Final = "Makes it safe to send this again when an answer did not come: it is done once."
 
 
-def _route(operation: Operation, base: str) -> Route:
+def _route(operation: RestOperation, base: str) -> Route:
     begins, where = BASES[base]
     return Route(
         method=operation.method,

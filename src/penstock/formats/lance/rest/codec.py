@@ -45,11 +45,11 @@ class UnreadModel(Model, frozen=True):
     """One of Lance's models that is not read where it arrives, but by a row worker."""
 
 
-class Rows(msgspec.Struct, frozen=True):
+class RowsBody(msgspec.Struct, frozen=True):
     """Rows in one of Arrow's IPC formats."""
 
 
-ROWS: Final = Rows()
+ROWS: Final = RowsBody()
 
 
 class LanceCodec:
@@ -75,7 +75,7 @@ class LanceCodec:
 
     def schema(self, types: Sequence[Any], /) -> tuple[Sequence[Json], Json]:
         models = {one.name for one in types if isinstance(one, Model)}
-        shapes = [one for one in types if not isinstance(one, Model | Rows)]
+        shapes = [one for one in types if not isinstance(one, Model | RowsBody)]
         of_shapes, components = msgspec.json.schema_components(
             shapes, ref_template="#/components/schemas/{name}"
         )
@@ -85,7 +85,7 @@ class LanceCodec:
         for one in types:
             if isinstance(one, Model):
                 found.append(of_models[one.name])
-            elif isinstance(one, Rows):
+            elif isinstance(one, RowsBody):
                 found.append({"type": "string", "contentMediaType": "application/vnd.apache.arrow.stream"})
             else:
                 found.append(next(of_shapes_left))

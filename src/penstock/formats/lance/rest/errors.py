@@ -62,7 +62,7 @@ class ErrorResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     """The request, as the server's log names it."""
 
 
-class Refusal(RequestError):
+class LanceRefusal(RequestError):
     """What an operation of the namespace refused."""
 
     code = "lance_refusal"
@@ -73,7 +73,7 @@ class Refusal(RequestError):
 
 def say(error: PenstockError, headers: Mapping[str, str]) -> Answer:
     """An error as the answer to a request."""
-    if isinstance(error, Refusal):
+    if isinstance(error, LanceRefusal):
         code, detail = error.details["lance_code"], error.details["cause"]
         status = STATUSES[code] if 0 <= code < len(STATUSES) else 500
     else:

@@ -18,8 +18,8 @@ from penstock.errors import (
     WorkTooLarge,
 )
 from penstock.formats.lance.rest.codec import MISSING, model, plain
-from penstock.formats.lance.rest.errors import Refusal
-from penstock.formats.lance.rest.operations import BY_NAME, FILE, Operation
+from penstock.formats.lance.rest.errors import LanceRefusal
+from penstock.formats.lance.rest.operations import BY_NAME, FILE, RestOperation
 from penstock.lake.lake import Lake
 from penstock.lake.task_calls import CallAnswers
 from penstock.model.decoders import json_decoder
@@ -60,7 +60,7 @@ class LanceRequest(msgspec.Struct, frozen=True, kw_only=True):
     body_max_bytes: int
 
     @classmethod
-    def of(cls, operation: Operation, base: str, ask: Ask) -> LanceRequest:
+    def of(cls, operation: RestOperation, base: str, ask: Ask) -> LanceRequest:
         return cls(
             operation=operation.name,
             base=base,
@@ -74,7 +74,7 @@ class LanceRequest(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def handler(operation: Operation, base: str) -> Callable[[Ask], Any]:
+def handler(operation: RestOperation, base: str) -> Callable[[Ask], Any]:
     """What answers an operation below one of the bases."""
 
     def handle(ask: Ask) -> Any:
@@ -93,7 +93,7 @@ def handler(operation: Operation, base: str) -> Callable[[Ask], Any]:
     return handle
 
 
-def _work(operation: Operation, asked: LanceRequest, ask: Ask, body: bytes) -> Answer:
+def _work(operation: RestOperation, asked: LanceRequest, ask: Ask, body: bytes) -> Answer:
     """Have an operation done in a process apart from this one, which makes its commits."""
     model(operation.request)
     if operation.changes_table:
@@ -134,7 +134,7 @@ def in_words_of_lance() -> Iterator[None]:
     try:
         yield
     except LanceNamespaceError as error:
-        raise Refusal(error) from error
+        raise LanceRefusal(error) from error
 
 
 def lance_request(asked: LanceRequest, body: dict[str, Any]) -> Any:
@@ -164,7 +164,7 @@ def parts(said: str, delimiter: str) -> list[str]:
     return found
 
 
-def _values(operation: Operation, asked: LanceRequest, body: dict[str, Any]) -> dict[str, Any]:
+def _values(operation: RestOperation, asked: LanceRequest, body: dict[str, Any]) -> dict[str, Any]:
     """All that a request says, by the names that it has in the operation's model."""
     if operation.body_is:
         body = {operation.body_is: body}
@@ -208,7 +208,7 @@ def _require_right(ask: Ask, namespace: PenstockNamespace, table: list[str]) -> 
         ask.catalogue.require_write(namespace.branch, Key(*table))
 
 
-def answer_of(operation: Operation, answer: Any) -> Answer:
+def answer_of(operation: RestOperation, answer: Any) -> Answer:
     """What the namespace gave, as the API has it: some answers are no objects."""
     said = plain(answer)
     if operation.name == "count_table_rows":

@@ -17,7 +17,7 @@ STREAM: Final = "application/vnd.apache.arrow.stream"
 FILE: Final = "application/vnd.apache.arrow.file"
 
 
-class Operation(msgspec.Struct, frozen=True, kw_only=True):
+class RestOperation(msgspec.Struct, frozen=True, kw_only=True):
     """One operation."""
 
     name: str
@@ -30,7 +30,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     answer: str | None = None
     """The model of its answer; an answer without one is something else, or nothing."""
     method: str = "POST"
-    query: type[shapes.Query] = shapes.Query
+    query: type[shapes.LanceQuery] = shapes.LanceQuery
     has_body: bool = True
     """Whether the request's body is JSON; other requests have none that is looked at."""
     body_is: str = ""
@@ -56,18 +56,20 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
         return UnreadModel(self.request) if self.works_on_rows else Model(self.request)
 
 
-def _read(name: str, path: str, summary: str, request: str, answer: str | None, **more: Any) -> Operation:
-    return Operation(
+def _read(name: str, path: str, summary: str, request: str, answer: str | None, **more: Any) -> RestOperation:
+    return RestOperation(
         name=name, path=path, summary=summary, request=request, answer=answer, is_read=True, **more
     )
 
 
-def _write(name: str, path: str, summary: str, request: str, **more: Any) -> Operation:
+def _write(name: str, path: str, summary: str, request: str, **more: Any) -> RestOperation:
     answer = f"{request.removesuffix('Request')}Response"
-    return Operation(name=name, path=path, summary=summary, request=request, **({"answer": answer} | more))
+    return RestOperation(
+        name=name, path=path, summary=summary, request=request, **({"answer": answer} | more)
+    )
 
 
-def _on_rows(*operations: Operation) -> tuple[Operation, ...]:
+def _on_rows(*operations: RestOperation) -> tuple[RestOperation, ...]:
     return tuple(msgspec.structs.replace(one, works_on_rows=True) for one in operations)
 
 
@@ -172,7 +174,7 @@ _TABLES: Final = (
 _ROWS: Final = _on_rows(
     _write(
         *("create_table", "/table/{id}/create", "Create a table with rows", "CreateTableRequest"),
-        query=shapes.CreateQuery,
+        query=shapes.LanceCreateQuery,
         has_rows=True,
     ),
     _write(

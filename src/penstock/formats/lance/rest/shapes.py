@@ -13,7 +13,7 @@ from penstock.model.decoders import json_decoder
 DELIMITER: Final = "$"
 
 
-class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LanceQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What every request may have."""
 
     delimiter: Annotated[str, Meta(min_length=1, max_length=16)] = DELIMITER
@@ -25,7 +25,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return {name: value for name, value in found.items() if name != "delimiter" and value is not None}
 
 
-class PageQuery(Query, frozen=True, kw_only=True):
+class PageQuery(LanceQuery, frozen=True, kw_only=True):
     """A page of a list."""
 
     page_token: str | None = None
@@ -45,7 +45,7 @@ class VersionsQuery(PageQuery, frozen=True, kw_only=True):
     descending: bool | None = None
 
 
-class DescribeQuery(Query, frozen=True, kw_only=True):
+class DescribeQuery(LanceQuery, frozen=True, kw_only=True):
     """What is wanted to be known of a table."""
 
     with_table_uri: bool | None = None
@@ -53,13 +53,13 @@ class DescribeQuery(Query, frozen=True, kw_only=True):
     check_declared: bool | None = None
 
 
-class BranchQuery(Query, frozen=True, kw_only=True):
+class BranchQuery(LanceQuery, frozen=True, kw_only=True):
     """One of Lance's own branches of a table."""
 
     branch: str | None = None
 
 
-class CreateQuery(Query, frozen=True, kw_only=True):
+class LanceCreateQuery(LanceQuery, frozen=True, kw_only=True):
     """How a table is created."""
 
     mode: str | None = None

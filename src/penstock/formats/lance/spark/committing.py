@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.formats.lance.lake.jobs import Committed, Job, JobNamespace
+from penstock.formats.lance.lake.jobs import Committed, JobNamespace, LanceJob
 from penstock.lake.call import Said
 from penstock.model.keys import Key
 
@@ -49,7 +49,7 @@ def commit(lake: Lake, base: Any, proposal: LanceProposal) -> Committed:
         operation=_operation(proposal),
         transaction_properties=proposal.properties,
     )
-    job = Job(
+    job = LanceJob(
         key=proposal.key,
         branch=proposal.branch,
         id=proposal.job,

@@ -16,7 +16,7 @@ from penstock.formats.rows.predicate_text import parse_predicate
 from penstock.formats.rows.predicates import (
     And,
     Column,
-    Comparison,
+    ComparedValues,
     IsNull,
     Not,
     OneOf,
@@ -55,7 +55,7 @@ def lance_condition(where: str | None, schema: StructType, table: Any, time_zone
 def _text(predicate: Predicate, types: Mapping[str, Any]) -> str | None:
     """What Lance calls a condition; nothing if a part of it has no name there."""
     match predicate:
-        case Comparison() if predicate.operator in _OPERATORS and _can_be(predicate, types):
+        case ComparedValues() if predicate.operator in _OPERATORS and _can_be(predicate, types):
             return f"({_name(predicate.column)} {predicate.operator} {_literal(predicate.value)})"
         case OneOf() if predicate.values and None not in predicate.values and _can_be(predicate, types):
             listed = ", ".join(map(_literal, predicate.values))
@@ -75,7 +75,7 @@ def _text(predicate: Predicate, types: Mapping[str, Any]) -> str | None:
             return None
 
 
-def _can_be(predicate: Comparison | OneOf, types: Mapping[str, Any]) -> bool:
+def _can_be(predicate: ComparedValues | OneOf, types: Mapping[str, Any]) -> bool:
     """Whether what a column is compared with could be one of its values."""
     name = predicate.column.path[0]
     bits = _BITS.fullmatch(str(types.get(name, "")))

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
-from penstock.formats.delta.rows.stats import Leaf
+from penstock.formats.delta.rows.stats import StatsLeaf
 from penstock.formats.delta.spark.job.footers import stats_of
 from penstock.formats.delta.spark.job.outputs import ParquetOutput
 from penstock.formats.delta.spark.job.partitions import fields_of, values_of
 
 
 def file_actions(
-    files: Sequence[ParquetOutput], metadata: Metadata, leaves: Sequence[Leaf]
+    files: Sequence[ParquetOutput], metadata: Metadata, leaves: Sequence[StatsLeaf]
 ) -> list[Add | Cdc]:
     """What a commit says of files, in their order; files without rows are left out.
 

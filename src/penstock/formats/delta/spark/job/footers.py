@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from penstock.formats.delta.rows.stats import Leaf, cut_largest, cut_smallest, stats_json, written_bound
+from penstock.formats.delta.rows.stats import StatsLeaf, cut_largest, cut_smallest, stats_json, written_bound
 from penstock.formats.delta.spark.job.outputs import BOUND_MAX_BYTES, FooterColumn, ParquetOutput
 from penstock.formats.rows.schema import Type
 
@@ -21,20 +21,20 @@ _NUMBERS: Final = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
 _WITHOUT_BOUNDS: Final = frozenset({"binary", "boolean"})
 
 
-def told_leaves(leaves: Sequence[Leaf]) -> tuple[Leaf, ...]:
+def told_leaves(leaves: Sequence[StatsLeaf]) -> tuple[StatsLeaf, ...]:
     """Those of which a footer says what statistics need."""
     return tuple(one for one in leaves if isinstance(one.kind, str))
 
 
-def stats_of(file: ParquetOutput, leaves: Sequence[Leaf]) -> str:
+def stats_of(file: ParquetOutput, leaves: Sequence[StatsLeaf]) -> str:
     """What ``add.stats`` holds for a file."""
     told = {one.path: one for one in file.columns}
     return stats_json(file.rows, _figures(leaves, told))
 
 
 def _figures(
-    leaves: Sequence[Leaf], told: dict[tuple[str, ...], FooterColumn]
-) -> Iterator[tuple[Leaf, int | None, Any, Any]]:
+    leaves: Sequence[StatsLeaf], told: dict[tuple[str, ...], FooterColumn]
+) -> Iterator[tuple[StatsLeaf, int | None, Any, Any]]:
     for leaf in leaves:
         if (column := told.get(leaf.stored)) is not None:
             nulls = column.nulls if column.nulls >= 0 else None
