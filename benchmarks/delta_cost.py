@@ -20,7 +20,7 @@ from benchmarks.writers import write_each
 from penstock import Lake, Settings
 from penstock.formats.delta.lake.calls import Looked, TableCommit
 from penstock.model.keys import Key
-from penstock.storage.buckets import Bucket, Condition, Content, Entry, Tag
+from penstock.storage.buckets import Bucket, BucketEntry, Condition, EntityTag, TaggedContent
 from penstock.storage.local import LocalBucket
 from penstock.storage.places import SCRATCH, Places
 from penstock.stores import DATABASE_FILE
@@ -248,11 +248,11 @@ class _CountingBucket(LocalBucket):
         super().__init__(root, scratch=SCRATCH)
         self._storage = storage
 
-    async def get(self, key: str) -> Content | None:
+    async def get(self, key: str) -> TaggedContent | None:
         self._storage.note("read")
         return await super().get(key)
 
-    async def head(self, key: str) -> Entry | None:
+    async def head(self, key: str) -> BucketEntry | None:
         self._storage.note("read")
         return await super().head(key)
 
@@ -264,7 +264,7 @@ class _CountingBucket(LocalBucket):
         self._storage.note("read")
         return await super().get_range(key, start, length)
 
-    async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
+    async def put(self, key: str, data: bytes, condition: Condition = None) -> EntityTag:
         self._storage.note("write")
         return await super().put(key, data, condition)
 
@@ -272,7 +272,7 @@ class _CountingBucket(LocalBucket):
         self._storage.note("write", len(items))
         return await super().put_all(items)
 
-    async def list(self, folder: str, after: str = "") -> AsyncIterator[Entry]:
+    async def list(self, folder: str, after: str = "") -> AsyncIterator[BucketEntry]:
         self._storage.note("read")
         async for entry in super().list(folder, after):
             yield entry

@@ -22,7 +22,7 @@ from benchmarks.report import Cell, Findings, Goal, Table, at_most, table
 from penstock import Lake
 from penstock.lake.call import Call
 from penstock.spark import read, session, write
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.local import LocalBucket
 from tests.interop import installed
 from tests.servers.process import Missing
@@ -261,7 +261,7 @@ def _seeing(spark: SparkSession, lake: Lake) -> Iterator[Seen]:
         seen.calls.append(type(call).__name__)
         return do(call)
 
-    def listing(self: LocalBucket, prefix: str, *rest: Any, **more: Any) -> AsyncIterator[Entry]:
+    def listing(self: LocalBucket, prefix: str, *rest: Any, **more: Any) -> AsyncIterator[BucketEntry]:
         seen.listings.append(prefix)
         return listed(self, prefix, *rest, **more)
 

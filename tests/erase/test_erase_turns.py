@@ -14,7 +14,7 @@ from penstock.errors import CommitConflict, EraseRefused
 from penstock.kernel.commit import CommitRequest
 from penstock.kernel.edit import Edit
 from penstock.kernel.merge import MergeRequest
-from penstock.kernel.rebase import Rebase
+from penstock.kernel.rebase import BranchRebase
 from penstock.kernel.restore import RestoreRequest
 from penstock.kernel.revert import RevertRequest
 from penstock.kernel.transplant import TransplantRequest
@@ -150,16 +150,16 @@ def test_a_rebase_that_was_prepared_before_the_erase_loses_nothing(
 ) -> None:
     fill(lake, kind)
     lake.create_table("u", data=pa.table({"id": [5]}), branch="old")
-    build, raced = Rebase._build, list[bool]()
+    build, raced = BranchRebase._build, list[bool]()
 
-    def racing(rebase: Rebase, reference: Any, *, may_read: bool) -> Any:
+    def racing(rebase: BranchRebase, reference: Any, *, may_read: bool) -> Any:
         built = build(rebase, reference, may_read=may_read)
         if not raced:
             raced.append(True)
             erase(url)
         return built
 
-    monkeypatch.setattr(Rebase, "_build", racing)
+    monkeypatch.setattr(BranchRebase, "_build", racing)
     lake.rebase("old")
     lake.rebase("old")
     assert content(lake, kind, "old") == [1, 2, 3]

@@ -16,7 +16,7 @@ import pytest
 import penstock
 from penstock import Settings
 from penstock.errors import AdministratorError, CommitConflict, InvalidRequest, PenstockError
-from penstock.formats.delta.branch_log.intents import Create, change
+from penstock.formats.delta.branch_log.intents import CreateIntent, change
 from penstock.formats.delta.lake import table as delta
 from penstock.formats.delta.lake.calls import ActionsFile, CommitTables, Looked, Part, TableCommit
 from penstock.lake.lake import Lake
@@ -154,7 +154,7 @@ def test_a_schema_is_arrows_or_deltas() -> None:
 
 
 def test_no_table_comes_in_past_the_check_of_its_place(tmp_path: Path) -> None:
-    intent = Create(id=uuid4(), location=str(tmp_path / "elsewhere"), actions=b"", uuid=uuid4())
+    intent = CreateIntent(id=uuid4(), location=str(tmp_path / "elsewhere"), actions=b"", uuid=uuid4())
     with penstock.open(tmp_path / "lake") as lake, pytest.raises(InvalidRequest, match="calls of their own"):
         lake.commit([change("t", intent)])
 

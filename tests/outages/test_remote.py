@@ -16,7 +16,7 @@ from penstock.lake.remote_connection import Connection, Reply
 from penstock.model.keys import Key
 from penstock.model.operations import Put
 from penstock.server.limits import Limits
-from penstock.wire.requests import Request
+from penstock.wire.requests import WireRequest
 from tests.remote.scripted import Said, Scripted, refusal, scripted
 from tests.remote.serving import serving
 
@@ -89,7 +89,7 @@ def test_a_server_that_works_for_longer_is_waited_for_longer(monkeypatch: pytest
     timeouts: list[float] = []
     exchange = Connection.exchange
 
-    def noted(self: Connection, request: Request, timeout_s: float) -> Reply:
+    def noted(self: Connection, request: WireRequest, timeout_s: float) -> Reply:
         timeouts.append(timeout_s)
         return exchange(self, request, timeout_s)
 

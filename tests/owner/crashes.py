@@ -18,7 +18,7 @@ from penstock import Settings
 from penstock.formats.delta.plugin import DeltaPlugin
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
-from penstock.storage.buckets import Bucket, Condition, Tag
+from penstock.storage.buckets import Bucket, Condition, EntityTag
 from penstock.storage.local import LocalBucket
 from penstock.storage.places import SCRATCH, Places
 from penstock.stores.sqlite import SqliteStore
@@ -66,7 +66,7 @@ class MortalBucket(LocalBucket):
         super().__init__(root, scratch=SCRATCH, threads=places._threads)
         self._life = life
 
-    async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
+    async def put(self, key: str, data: bytes, condition: Condition = None) -> EntityTag:
         self._life.step()
         tag = await super().put(key, data, condition)
         self._life.step()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.storage.buckets import Condition, Content, Entry, Tag, Unanswered
+from penstock.storage.buckets import BucketEntry, Condition, EntityTag, TaggedContent, Unanswered
 from penstock.storage.local import LocalBucket
 
 
@@ -46,15 +46,15 @@ class HookedBucket(LocalBucket):
             self._lost.remove(moment)
             raise Unanswered("the connection was lost")
 
-    async def get(self, key: str) -> Content | None:
+    async def get(self, key: str) -> TaggedContent | None:
         await self._meet("before", "get", key)
         return await super().get(key)
 
-    async def head(self, key: str) -> Entry | None:
+    async def head(self, key: str) -> BucketEntry | None:
         await self._meet("before", "head", key)
         return await super().head(key)
 
-    async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
+    async def put(self, key: str, data: bytes, condition: Condition = None) -> EntityTag:
         await self._meet("before", "put", key)
         tag = await super().put(key, data, condition)
         await self._meet("after", "put", key)

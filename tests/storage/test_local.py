@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.storage.buckets import Refused, Tag, Unanswered
+from penstock.storage.buckets import EntityTag, Unanswered, WriteRefused
 from penstock.storage.local import UNFINISHED, LocalBucket
 
 FAR_FUTURE_US = 2**60
@@ -58,15 +58,17 @@ def test_of_many_writes_on_one_condition_one_is_done(bucket: LocalBucket, tmp_pa
     other = LocalBucket(tmp_path)
 
     async def go() -> None:
-        condition: Tag | str = "absent"
+        condition: EntityTag | str = "absent"
         for turn in range(20):
             tries = [
                 (bucket, other)[number % 2].put("row", b"%d %d" % (turn, number), condition)  # type: ignore[arg-type]
                 for number in range(8)
             ]
             answers = await asyncio.gather(*tries, return_exceptions=True)
-            won = [answer for answer in answers if isinstance(answer, Tag)]
-            assert [type(answer) for answer in answers if not isinstance(answer, Tag)] == [Refused] * 7
+            won = [answer for answer in answers if isinstance(answer, EntityTag)]
+            assert [type(answer) for answer in answers if not isinstance(answer, EntityTag)] == [
+                WriteRefused
+            ] * 7
             (condition,) = won
             found = await bucket.get("row")
             assert found is not None

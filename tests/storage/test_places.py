@@ -10,7 +10,7 @@ from threading import Barrier
 import pytest
 
 from penstock.errors import InvalidRequest, LocationRefused, OutcomeUnknown
-from penstock.storage.buckets import Bucket, Condition, Tag, Unanswered
+from penstock.storage.buckets import Bucket, Condition, EntityTag, Unanswered
 from penstock.storage.local import LocalBucket
 from penstock.storage.places import Place, Places
 from tests.servers.s3 import S3Place
@@ -199,7 +199,7 @@ def test_a_location_that_leads_astray_is_refused(places: Places, location: str) 
 class CarelessBucket(LocalBucket):
     """Storage that takes every write."""
 
-    async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
+    async def put(self, key: str, data: bytes, condition: Condition = None) -> EntityTag:
         return await super().put(key, data)
 
 

@@ -20,7 +20,7 @@ from penstock.errors import (
     Unavailable,
     UnsupportedFormat,
 )
-from penstock.storage.buckets import Condition, Refused, Tag
+from penstock.storage.buckets import Condition, EntityTag, WriteRefused
 from penstock.storage.local import LocalBucket
 from penstock.stores.objectstore import ObjectStore
 from penstock.testing.contract_rows import swap
@@ -69,12 +69,12 @@ class Careless(LocalBucket):
         super().__init__(root)
         self._ignored = ignored
 
-    async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
+    async def put(self, key: str, data: bytes, condition: Condition = None) -> EntityTag:
         return await super().put(key, data, None if self._ignored(condition) else condition)
 
 
 @pytest.mark.parametrize(
-    "ignored", [lambda condition: condition == "absent", lambda condition: isinstance(condition, Tag)]
+    "ignored", [lambda condition: condition == "absent", lambda condition: isinstance(condition, EntityTag)]
 )
 def test_storage_that_does_not_keep_conditions_is_refused(
     ignored: Callable[[Condition], bool], tmp_path: Path
@@ -95,10 +95,10 @@ def test_storage_that_no_longer_keeps_conditions_is_refused(tmp_path: Path) -> N
 class CheckingFirst(LocalBucket):
     """Storage that looks first and writes after, so that two can find the same."""
 
-    async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
+    async def put(self, key: str, data: bytes, condition: Condition = None) -> EntityTag:
         found = await self.get(key)
         if condition is not None and (found.tag if found else "absent") != condition:
-            raise Refused
+            raise WriteRefused
         return await super().put(key, data)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from penstock.formats.files.files import File, new_folder
-from penstock.formats.files.intents import NAME, Write, encode_write
+from penstock.formats.files.intents import NAME, WriteIntent, encode_write
 from penstock.formats.files.lake.answers import FilesWritten, JobBegun
 from penstock.formats.files.lake.calls import BeginJob, CopiedFile, GetFiles, ListFiles, NewFile, WriteFiles
 from penstock.formats.files.lake.pool import pool_of
@@ -72,7 +72,7 @@ class Pool:
 
     def land_late(self, key: str, folder: str, name: str, branch: str = "main") -> None:
         """Commit a file long after it was written: later than the lake lets any job do it."""
-        write = Write(put=((name, File(folder, len(name.encode()), 1)),), creates=True)
+        write = WriteIntent(put=((name, File(folder, len(name.encode()), 1)),), creates=True)
         change = Change(Key.parse(key), NAME, encode_write(write))
         self.lake.kernel.commit(branch, [change], CommitMeta(), create_namespaces=True)
 

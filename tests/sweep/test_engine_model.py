@@ -15,7 +15,7 @@ from typing import cast
 import pytest
 
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally, SweptFolder
-from penstock.storage.buckets import Entry, Tag
+from penstock.storage.buckets import BucketEntry, EntityTag
 from penstock.storage.fates import Fate, Judged
 from penstock.storage.places import Place
 
@@ -150,11 +150,11 @@ class Folder:
             else:
                 yield Judged(entry, Fate.DATA if entry.modified_us < before_us else Fate.WAITING)
 
-    def entries(self, _folder: str) -> Iterator[Entry]:
+    def entries(self, _folder: str) -> Iterator[BucketEntry]:
         for name in sorted(self.world.files):
             self.world.step()
             if name in self.world.files:
-                yield Entry(name, 1, self.world.files[name], cast("Tag", None))
+                yield BucketEntry(name, 1, self.world.files[name], cast("EntityTag", None))
 
     def look_again(self) -> None:
         self.world.step()

@@ -25,7 +25,7 @@ from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Put
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.places import Place
 from tests.sweep.pool import Pool, names, swept
 from tests.sweep.tables import LateClock
@@ -86,7 +86,7 @@ def test_days_within_the_grace_time_are_not_even_listed(
     listed: list[str] = []
     listing = Place.entries
 
-    def entries(place: Place, folder: str = "") -> Iterator[Entry]:
+    def entries(place: Place, folder: str = "") -> Iterator[BucketEntry]:
         if place.url == lake.places.at(pool.url).url:
             listed.append(folder)
         return listing(place, folder)

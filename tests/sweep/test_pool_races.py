@@ -16,7 +16,7 @@ from penstock.errors import Unavailable
 from penstock.formats.files.lake import sweep as files_sweep
 from penstock.formats.files.lake.named import NamedFiles
 from penstock.lake.lake import Lake
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.places import Place
 from tests.sweep.pool import Pool, names, swept
 
@@ -80,7 +80,7 @@ def test_a_job_that_commits_its_old_files_between_listing_and_removal_keeps_them
     listed, landed = Event(), Event()
     listing = Place.entries
 
-    def entries(place: Place, within: str = "") -> Iterator[Entry]:
+    def entries(place: Place, within: str = "") -> Iterator[BucketEntry]:
         yield from listing(place, within)
         if within == folder.partition("/")[0]:
             listed.set()
@@ -147,7 +147,7 @@ def test_a_storage_that_cannot_be_listed_is_told(
 ) -> None:
     old(pool, "left")
 
-    def entries(place: Place, folder: str = "") -> Iterator[Entry]:
+    def entries(place: Place, folder: str = "") -> Iterator[BucketEntry]:
         raise Unavailable(f"{place.url} does not answer {folder}")
 
     monkeypatch.setattr(Place, "entries", entries)

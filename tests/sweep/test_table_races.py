@@ -17,7 +17,7 @@ from penstock.formats.delta.lake.retained_tables import KeptTables
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.nessie import DeltaTable
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.places import Place
 from tests.owner.orders import add
 from tests.sweep.tables import abandoned, data_files, ids, only, root_of, rows
@@ -123,7 +123,7 @@ def test_a_job_that_writes_and_commits_while_files_are_listed_loses_nothing(
     abandoned(lake, table, days=30)
     listing = Place.entries
 
-    def entries(place: Place, folder: str = "") -> Iterator[Entry]:
+    def entries(place: Place, folder: str = "") -> Iterator[BucketEntry]:
         if folder:  # that of notes of forks
             yield from listing(place, folder)
             return

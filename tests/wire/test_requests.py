@@ -28,14 +28,14 @@ from penstock.model.operations import Delete, Put
 from penstock.server.matching import Matching, parameters
 from penstock.server.native import NATIVE, PREFIX
 from penstock.wire import json
-from penstock.wire.requests import Request, call_of, form_of, request_of
+from penstock.wire.requests import WireRequest, call_of, form_of, request_of
 from tests.chance import examples
 from tests.wire.values import values
 
 MATCHING = Matching([NATIVE])
 
 
-def arrived(request: Request, kind: type[Call[Any]]) -> Call[Any]:
+def arrived(request: WireRequest, kind: type[Call[Any]]) -> Call[Any]:
     """The call that a server reads from a request."""
     path, _, query = (PREFIX + request.target).partition("?")
     found = MATCHING.find(request.method, path)

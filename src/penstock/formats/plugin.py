@@ -17,7 +17,7 @@ from penstock.kernel.format import Format
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.keys import Key
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.places import Place, Places
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class NeededFolder(NamedTuple):
     """A folder, and which of its files are needed by what a lake retains."""
 
     location: str
-    files: Callable[[], Iterator[Entry]]
+    files: Callable[[], Iterator[BucketEntry]]
     """Lists them in the order of their names, which are below the folder."""
     needs: Callable[[str], bool]
     """Whether a file has to be there: some of those that are listed may go when others take their place."""

@@ -52,7 +52,7 @@ from penstock.kernel.merge import MergeRequest
 from penstock.kernel.moves import changed_tables, check_move
 from penstock.kernel.objects import Objects
 from penstock.kernel.queue import BranchQueue
-from penstock.kernel.rebase import Rebase
+from penstock.kernel.rebase import BranchRebase
 from penstock.kernel.references import References
 from penstock.kernel.reflog import RefLog, made_before
 from penstock.kernel.request import MadeKey, Request, RequestTerms, Unchecked, request_key
@@ -567,7 +567,7 @@ class Kernel:
             raise InvalidRequest(f"'{branch}' is a transaction's, and stays on its base", name=branch)
         self.references.require_kept(onto)
         key_is_given, key = key is not None, request_key(key) or uuid4().hex
-        rebase = Rebase(self, branch, onto, meta, options, key, if_head)
+        rebase = BranchRebase(self, branch, onto, meta, options, key, if_head)
         if dry_run:
             return rebase.preview()
         request: bytes | None = None

@@ -50,7 +50,7 @@ class TableChange(NamedTuple):
     after: AnyContent | None
 
 
-class Placed(NamedTuple):
+class LedgerPlace(NamedTuple):
     """A table with a location."""
 
     location: str
@@ -196,7 +196,7 @@ class Ledger:
         self._look = look
         self._left: dict[UUID, tuple[Key, AnyContent]] = {}
         self._arrived: dict[UUID, list[Key]] = {}
-        self._places: dict[UUID, Placed] = {}
+        self._places: dict[UUID, LedgerPlace] = {}
         """Those that arrive at a location."""
         for key, change in tables.items():
             was, now = _managed_id(formats, change.before), _managed_id(formats, change.after)
@@ -312,10 +312,10 @@ def _claim(identity: UUID, claim: Claim) -> AnyContent:
     return Unknown(id=identity, type_name=TYPE_NAME, payload=encode(claim))
 
 
-def _placed(content: AnyContent | None) -> Placed | None:
+def _placed(content: AnyContent | None) -> LedgerPlace | None:
     if not isinstance(content, ManagedTable) or not content.location:
         return None
-    return Placed(content.location, content)
+    return LedgerPlace(content.location, content)
 
 
 def _remembered(content: AnyContent) -> AnyContent:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
 
 
-class Rebase:
+class BranchRebase:
     """A branch's own commits, repeated on a new base."""
 
     def __init__(

@@ -53,7 +53,7 @@ from penstock.lake.opening import open_lake
 from penstock.model.clock import Clock
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import Large
-from penstock.storage.buckets import Bucket, Entry
+from penstock.storage.buckets import Bucket, BucketEntry
 from penstock.storage.moved_roots import MovedRoots
 from penstock.storage.places import Place, Places
 from penstock.storage.remote import SCHEMES, RemoteBucket
@@ -459,7 +459,7 @@ def folder_name(location: str) -> str:
     return f"{blake2b(location.encode(), digest_size=8).hexdigest()}_{readable or 'files'}"
 
 
-def file_tag(entry: Entry) -> str:
+def file_tag(entry: BucketEntry) -> str:
     """Tells a file from others that had its name before, or will have it.
 
     Storage may tell more in one answer than in another, such as a version: so only what all have counts.

@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.kernel.description import read_description
 from penstock.model.decoders import json_decoder
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.places import POOL, Place, Places
 from penstock.stores.port import Store
 
@@ -92,7 +92,7 @@ class ForkNotes:
         for root in (lake.warehouse,) if lake.warehouse else lake.roots:
             yield self._places.at(f"{root.rstrip('/')}/{POOL}")
 
-    def _others(self) -> Iterator[tuple[str, Entry, ForkNote | None]]:
+    def _others(self) -> Iterator[tuple[str, BucketEntry, ForkNote | None]]:
         """The address of each note that is not this lake's own, and the note if it can be read."""
         lake_id = read_description(self._store).id
         for pool in self._pools():
@@ -103,7 +103,7 @@ class ForkNotes:
                     yield f"{pool.url.rstrip('/')}/{entry.key}", entry, note
 
 
-def _until_us(entry: Entry, note: ForkNote | None) -> int:
+def _until_us(entry: BucketEntry, note: ForkNote | None) -> int:
     """Files have their times from the storage, as the note has, and the lake's clock may be behind that."""
     return FOREVER_US if note is None or note.until_us is None else max(note.until_us, entry.modified_us)
 

@@ -53,14 +53,14 @@ class Began(msgspec.Struct, frozen=True):
             )
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _ToldFiles(msgspec.Struct, frozen=True):
     """What a lake said of its grace time, and when."""
 
     grace_s: float
     monotonic_s: float
 
 
-_TOLD: Final[WeakKeyDictionary[Lake, _Told]] = WeakKeyDictionary()
+_TOLD: Final[WeakKeyDictionary[Lake, _ToldFiles]] = WeakKeyDictionary()
 
 
 def _grace_s(lake: Lake) -> float:
@@ -69,7 +69,7 @@ def _grace_s(lake: Lake) -> float:
     now_s = time.monotonic()
     told = _TOLD.get(lake)
     if told is None or now_s - told.monotonic_s > ASKED_EVERY_S:
-        told = _TOLD[lake] = _Told(lake.about.data_grace_days * DAY_S, now_s)
+        told = _TOLD[lake] = _ToldFiles(lake.about.data_grace_days * DAY_S, now_s)
     return told.grace_s
 
 

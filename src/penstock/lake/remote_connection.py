@@ -32,7 +32,7 @@ from urllib3.exceptions import (
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.kernel.reachable import Progress
 from penstock.model.decoders import json_decoder
-from penstock.wire.requests import Request
+from penstock.wire.requests import WireRequest
 
 PREFIX: Final = "/api/penstock/v1"
 LINES: Final = "application/x-ndjson"
@@ -116,12 +116,12 @@ class Connection:
     def close(self) -> None:
         self._pool.close()
 
-    def exchange(self, request: Request, timeout_s: float) -> Reply:
+    def exchange(self, request: WireRequest, timeout_s: float) -> Reply:
         """Send a request and wait for its whole answer; ``NotSent`` or ``Lost`` if there is none."""
         with self._losing():
             return _whole(self._open(request, timeout_s, preload=True))
 
-    def follow(self, request: Request, timeout_s: float, progress: Progress) -> Reply:
+    def follow(self, request: WireRequest, timeout_s: float, progress: Progress) -> Reply:
         """As ``exchange``, for long work: tells how far it is; so long the server may say nothing."""
         with self._losing():
             response = self._open(request, timeout_s, preload=False)
@@ -170,7 +170,7 @@ class Connection:
     def _base(self) -> str:
         return (self._address.path or "").rstrip("/").removesuffix(PREFIX)
 
-    def _open(self, request: Request, timeout_s: float, preload: bool) -> urllib3.BaseHTTPResponse:
+    def _open(self, request: WireRequest, timeout_s: float, preload: bool) -> urllib3.BaseHTTPResponse:
         _sent.at_s = None
         response = self._own_pool().urlopen(
             request.method,

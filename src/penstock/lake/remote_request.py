@@ -6,10 +6,10 @@ from typing import Any
 
 from penstock.errors import InvalidRequest
 from penstock.lake.call import Call
-from penstock.wire.requests import Request, request_of
+from penstock.wire.requests import WireRequest, request_of
 
 
-def sound_request(call: Call[Any]) -> Request:
+def sound_request(call: Call[Any]) -> WireRequest:
     """The call as a request; ``InvalidName`` or ``InvalidContent`` if that is why it cannot be sent."""
     try:
         return request_of(call)

@@ -30,7 +30,7 @@ from penstock.lake.remote_connection import Connection, LostAnswer, NotSent, Rep
 from penstock.lake.remote_doubt import holds_for_every_try, recover, unknown
 from penstock.lake.remote_request import sound_request
 from penstock.lake.remote_verdict import DoneVerdict, RefusedVerdict, Unsettled, judge
-from penstock.wire.requests import Request
+from penstock.wire.requests import WireRequest
 
 if TYPE_CHECKING:
     from penstock.lake.remote import Patience
@@ -91,7 +91,9 @@ class Sending:
             if not self._wait(verdict.wait_s):
                 raise verdict.error if self._doubt is None else unknown(call, self._doubt)
 
-    def _heard(self, call: Call[Any], request: Request, progress: Progress) -> Reply | LostAnswer | NotSent:
+    def _heard(
+        self, call: Call[Any], request: WireRequest, progress: Progress
+    ) -> Reply | LostAnswer | NotSent:
         try:
             if call.is_long:
                 return self._connection.follow(request, self._patience.silence_timeout_s, progress)

@@ -34,7 +34,7 @@ from typing import Final, Protocol
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import SweptTable
 from penstock.model.keys import Key
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.fates import Fate, Judged
 from penstock.storage.places import Place
 
@@ -44,7 +44,7 @@ NAMES_MAX: Final = 100
 """How many of the data files that go an answer names."""
 TOLD_EVERY: Final = 1000
 
-Listing = Callable[[Place, str], Iterator[Entry]]
+Listing = Callable[[Place, str], Iterator[BucketEntry]]
 """Lists all files below a folder of a place, in the order of their names."""
 
 
@@ -153,7 +153,7 @@ class SweepEngine:
         if not self._dry_run:
             folder.finish(tally)
 
-    def _entries(self, place: Place, folder: str) -> Iterator[Entry]:
+    def _entries(self, place: Place, folder: str) -> Iterator[BucketEntry]:
         for entry in place.entries(folder):
             self._listed += 1
             if not self._listed % TOLD_EVERY:

@@ -18,7 +18,7 @@ from typing import Final
 from penstock.errors import PenstockError, Throttled, TimedOut, Unavailable, WorkerLost, WorkTooLarge
 from penstock.processes.child import Start
 from penstock.processes.limits import ProcessLimits
-from penstock.processes.line import WaitingLine
+from penstock.processes.line import ProcessLine
 from penstock.processes.process import (
     Answer,
     FunctionFailed,
@@ -62,7 +62,7 @@ class ProcessPool:
         self._idle: list[Process] = []
         self._all: set[Process] = set()
         self._starting = 0
-        self._line = WaitingLine(limits.count)
+        self._line = ProcessLine(limits.count)
         self._failed_starts = 0
         self._problem: PenstockError | None = None
         self._is_closed = False

@@ -37,7 +37,9 @@ class Matching:
     """The routes of all APIs. Of several APIs whose prefix matches, the longest prefix is meant."""
 
     def __init__(self, apis: Iterable[Api]) -> None:
-        self._tables = [_Table(api) for api in sorted(apis, key=lambda api: len(api.prefix), reverse=True)]
+        self._tables = [
+            _RouteTable(api) for api in sorted(apis, key=lambda api: len(api.prefix), reverse=True)
+        ]
 
     def api(self, path: str) -> Api:
         """The API that a path belongs to, and that says what is wrong with a request to it."""
@@ -60,14 +62,14 @@ class Matching:
             f"{path} does not take {method}, but {', '.join(sorted(allowed))}", allowed=tuple(sorted(allowed))
         )
 
-    def _table(self, path: str) -> _Table:
+    def _table(self, path: str) -> _RouteTable:
         for table in self._tables:
             if path.startswith(table.prefix):
                 return table
         return self._tables[-1]
 
 
-class _Table:
+class _RouteTable:
     """The routes of one API."""
 
     def __init__(self, api: Api) -> None:

@@ -25,28 +25,28 @@ class Starts:
 
     def __init__(self, threads: Threads) -> None:
         self.threads = threads
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, _StartLine] = {}
 
     def run(self, caller: str, work: Work, ended: Ended) -> asyncio.Future[Any]:
         """As ``Threads.run``, when it is the caller's time. What nobody waits for any more is not begun."""
         line = self._lines.get(caller)
         if line is None:
-            line = self._lines[caller] = _Line()
+            line = self._lines[caller] = _StartLine()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         task = ThreadTask(work, future, ended)
         if len(line.young) < AT_ONCE and not line.waiting:
-            self.threads.start(task, _Reader(self, caller, line))
+            self.threads.start(task, _StartReader(self, caller, line))
         else:
             line.waiting.append(task)
             if line.timer is None:
                 self.go_on(caller, line)
         return future
 
-    def go_on(self, caller: str, line: _Line) -> None:
+    def go_on(self, caller: str, line: _StartLine) -> None:
         """Begin what may begin of a caller's reads. While some wait, a timer looks how old others are."""
         line.forget_old()
         while len(line.young) < AT_ONCE and (task := line.next_task()) is not None:
-            self.threads.start(task, _Reader(self, caller, line))
+            self.threads.start(task, _StartReader(self, caller, line))
         if line.waiting:
             if line.timer is None:
                 oldest_s = min((one.began_s for one in line.young), default=0.0)
@@ -55,16 +55,16 @@ class Starts:
         elif not line.young and self._lines.get(caller) is line:
             del self._lines[caller]
 
-    def _look(self, caller: str, line: _Line) -> None:
+    def _look(self, caller: str, line: _StartLine) -> None:
         line.timer = None
         self.go_on(caller, line)
 
 
-class _Line:
+class _StartLine:
     """The reads of one caller: which have just begun, and which wait to."""
 
     def __init__(self) -> None:
-        self.young: set[_Reader] = set()
+        self.young: set[_StartReader] = set()
         self.waiting: deque[ThreadTask] = deque()
         self.timer: asyncio.TimerHandle | None = None
 
@@ -84,12 +84,12 @@ class _Line:
             self.young.discard(reader)
 
 
-class _Reader:
+class _StartReader:
     """A thread that does reads of one caller, one after the other. It is young while its read is."""
 
     __slots__ = ("_caller", "_line", "_starts", "began_s", "is_old")
 
-    def __init__(self, starts: Starts, caller: str, line: _Line) -> None:
+    def __init__(self, starts: Starts, caller: str, line: _StartLine) -> None:
         self._starts, self._caller, self._line = starts, caller, line
         self.began_s, self.is_old = monotonic(), False
         line.young.add(self)

@@ -44,7 +44,7 @@ class Threads:
         self._count_max = count_max
         self._count = self._busy = 0
         self._waiting: SimpleQueue[tuple[ThreadTask, TaskSeries | None] | None] = SimpleQueue()
-        self._done: deque[_Done] = deque()
+        self._done: deque[_DoneTask] = deque()
         self._lock = Lock()
         self._announced = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -95,10 +95,10 @@ class Threads:
         except BaseException as raised:  # noqa: BLE001 - it is raised where the result is awaited
             error = raised
         following = series.next_task() if series is not None else None
-        self._finish(_Done(task, result, error, following is None, series))
+        self._finish(_DoneTask(task, result, error, following is None, series))
         return following
 
-    def _finish(self, done: _Done) -> None:
+    def _finish(self, done: _DoneTask) -> None:
         assert self._loop is not None
         with self._lock:
             self._done.append(done)
@@ -126,7 +126,7 @@ class Threads:
                 future.set_result(result)
 
 
-class _Done(NamedTuple):
+class _DoneTask(NamedTuple):
     """A task that was done, and what it came to."""
 
     task: ThreadTask

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.model.keys import Key
 from penstock.spark.arguments import check_values
 from penstock.spark.format import ask_format
-from penstock.spark.requests import TableChange, Values, WriteResult
+from penstock.spark.requests import ChangeRequest, Values, WriteResult
 from penstock.spark.sessions import lake_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def delete(
     columns alone removes whole files, and reads none. ``TableConflict`` if others meanwhile changed the same
     files, or put rows there, other than by appending them, that might have been meant.
     """
-    change = TableChange(
+    change = ChangeRequest(
         spark=spark,
         lake=lake_of(spark, lake),
         key=Key.parse(key),
@@ -64,7 +64,7 @@ def update(
     whose partition columns change move. Conditions and conflicts are as in ``delete``.
     """
     check_values(set)
-    change = TableChange(
+    change = ChangeRequest(
         spark=spark,
         lake=lake_of(spark, lake),
         key=Key.parse(key),

@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
-    from penstock.spark.requests import ReadRequest, RowMerge, TableChange, Values, WriteRequest, WriteResult
+    from penstock.spark.requests import (
+        ChangeRequest,
+        ReadRequest,
+        RowMerge,
+        Values,
+        WriteRequest,
+        WriteResult,
+    )
     from penstock.spark.source.options import Options
 
 T = TypeVar("T")
@@ -71,18 +78,18 @@ class SparkFormat:
         format."""
         raise NotImplementedError
 
-    def delete(self, change: TableChange, where: str | Column | None) -> WriteResult | None:  # noqa: ARG002
+    def delete(self, change: ChangeRequest, where: str | Column | None) -> WriteResult | None:  # noqa: ARG002
         raise self._cannot(change.key, "delete rows of")
 
     def update(
         self,
-        change: TableChange,
+        change: ChangeRequest,
         values: Values,  # noqa: ARG002
         where: str | Column | None,  # noqa: ARG002
     ) -> WriteResult | None:
         raise self._cannot(change.key, "update rows of")
 
-    def merge(self, change: TableChange, plan: RowMerge) -> WriteResult | None:  # noqa: ARG002
+    def merge(self, change: ChangeRequest, plan: RowMerge) -> WriteResult | None:  # noqa: ARG002
         raise self._cannot(change.key, "merge rows into")
 
     def changes(self, spark: SparkSession, table: Table, first: int, last: int | None) -> DataFrame:  # noqa: ARG002

@@ -14,9 +14,9 @@ from penstock.spark.requests import (
     NOT_MATCHED,
     NOT_MATCHED_BY_SOURCE,
     UPDATE,
+    ChangeRequest,
     MergeClause,
     RowMerge,
-    TableChange,
     Values,
     WriteResult,
 )
@@ -46,7 +46,7 @@ def merge(
     the first applies whose condition is true; only the last may be without one.
     """
     check_frame(source)
-    change = TableChange(
+    change = ChangeRequest(
         spark=source.sparkSession,
         lake=lake_of(source.sparkSession, lake),
         key=Key.parse(key),
@@ -61,7 +61,7 @@ def merge(
 class MergeBuilder(NamedTuple):
     """A merge that is being described. Each step gives a new one; nothing is read before ``commit``."""
 
-    change: TableChange
+    change: ChangeRequest
     plan: RowMerge
 
     def when_matched_update(self, set: Values, condition: str | Column | None = None) -> MergeBuilder:  # noqa: A002

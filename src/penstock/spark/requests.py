@@ -134,7 +134,7 @@ class ReadRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableChange:
+class ChangeRequest:
     """A change of rows of a table: what a deletion, an update and a merge have in common."""
 
     spark: SparkSession

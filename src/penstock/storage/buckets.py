@@ -21,34 +21,34 @@ LEAVE_MAX_S: Final = 5.0
 """How long closing waits for requests that are under way."""
 
 
-class Tag(NamedTuple):
+class EntityTag(NamedTuple):
     """Tells one state of a key from every other: the entity tag, and the version where there are such."""
 
     etag: str | None
     version: str | None = None
 
 
-class Content(NamedTuple):
+class TaggedContent(NamedTuple):
     """What a key holds, and the tag of that state."""
 
     data: bytes
-    tag: Tag
+    tag: EntityTag
 
 
-class Entry(NamedTuple):
+class BucketEntry(NamedTuple):
     """A key as it is listed. The time is the storage's own, not this machine's."""
 
     key: str
     size: int
     modified_us: int
-    tag: Tag
+    tag: EntityTag
 
 
-Condition: TypeAlias = Tag | Literal["absent"] | None
+Condition: TypeAlias = EntityTag | Literal["absent"] | None
 """Under which a key is written: that it is in this state, that there is none, or always."""
 
 
-class Refused(Exception):
+class WriteRefused(Exception):
     """The condition of a write did not hold. Nothing was written, by this very request."""
 
 
@@ -77,11 +77,11 @@ class Bucket(ABC):
         return False
 
     @abstractmethod
-    async def get(self, key: str) -> Content | None:
+    async def get(self, key: str) -> TaggedContent | None:
         """What a key holds now, ``None`` if there is none. ``Unavailable`` if there is no answer."""
 
     @abstractmethod
-    async def head(self, key: str) -> Entry | None:
+    async def head(self, key: str) -> BucketEntry | None:
         """A key without its bytes, ``None`` if there is none. ``Unavailable`` if there is no answer."""
 
     async def size(self, key: str) -> int | None:
@@ -94,7 +94,7 @@ class Bucket(ABC):
         """Some of the bytes that a key holds, fewer where they end; ``None`` if there is no such key."""
 
     @abstractmethod
-    async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
+    async def put(self, key: str, data: bytes, condition: Condition = None) -> EntityTag:
         """Write a key durably, if the condition holds, and give its tag. It is sent once, never again.
 
         ``Refused`` if the condition does not hold, ``Unanswered`` if it cannot be said what happened, any
@@ -110,7 +110,7 @@ class Bucket(ABC):
         for count, (key, data) in enumerate(items):
             try:
                 await self.put(key, data, "absent")
-            except Refused:
+            except WriteRefused:
                 return count
         return len(items)
 
@@ -127,7 +127,7 @@ class Bucket(ABC):
         """Delete keys; those that do not exist are no mistake. ``Unanswered`` if it cannot be said."""
 
     @abstractmethod
-    def list(self, folder: str, after: str = "") -> AsyncIterator[Entry]:
+    def list(self, folder: str, after: str = "") -> AsyncIterator[BucketEntry]:
         """All keys below a folder that come after a key, in the order of their bytes, as they are now."""
 
     async def tidy(self, before_us: int) -> int:  # noqa: ARG002 - most leave nothing behind

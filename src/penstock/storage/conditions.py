@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from penstock.errors import PenstockError, Unavailable
-from penstock.storage.buckets import Bucket, Condition, Refused, Tag, Unanswered
+from penstock.storage.buckets import Bucket, Condition, EntityTag, Unanswered, WriteRefused
 
 RACERS: Final = 4
 ROUNDS: Final = 3
@@ -56,11 +56,11 @@ async def _probe(bucket: Bucket, folder: str) -> AsyncIterator[str]:
             await bucket.delete([key])
 
 
-async def _write(bucket: Bucket, key: str, condition: Condition) -> Tag | None:
+async def _write(bucket: Bucket, key: str, condition: Condition) -> EntityTag | None:
     """The new tag, ``None`` if the write was refused."""
     try:
         return await bucket.put(key, secrets.token_bytes(16), condition)
-    except Refused:
+    except WriteRefused:
         return None
     except Unanswered as problem:
         raise Unavailable(str(problem), url=bucket.url) from None

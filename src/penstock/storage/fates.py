@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import NamedTuple
 
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 
 
 class Fate(Enum):
@@ -30,5 +30,5 @@ class Fate(Enum):
 class Judged(NamedTuple):
     """A file whose fate is known."""
 
-    entry: Entry
+    entry: BucketEntry
     fate: Fate

@@ -24,7 +24,15 @@ from typing import Final, ParamSpec, TypeVar
 from zlib import crc32
 
 from penstock.errors import InvalidRequest, PenstockError, StorageRefused, Unavailable
-from penstock.storage.buckets import Bucket, Condition, Content, Entry, Refused, Tag, Unanswered
+from penstock.storage.buckets import (
+    Bucket,
+    BucketEntry,
+    Condition,
+    EntityTag,
+    TaggedContent,
+    Unanswered,
+    WriteRefused,
+)
 from penstock.storage.room import NO_ROOM, storage_full
 
 LOCKS: Final = 64
@@ -91,10 +99,10 @@ class LocalBucket(Bucket):
     def is_read_only(self) -> bool:
         return self._root.is_dir() and not os.access(self._root, os.W_OK)
 
-    async def get(self, key: str) -> Content | None:
+    async def get(self, key: str) -> TaggedContent | None:
         return await self._do(self._read, key)
 
-    async def head(self, key: str) -> Entry | None:
+    async def head(self, key: str) -> BucketEntry | None:
         return await self._do(self._look, key)
 
     async def size(self, key: str) -> int | None:
@@ -103,7 +111,7 @@ class LocalBucket(Bucket):
     async def get_range(self, key: str, start: int, length: int) -> bytes | None:
         return await self._do(self._read_range, key, start, length)
 
-    async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
+    async def put(self, key: str, data: bytes, condition: Condition = None) -> EntityTag:
         return await self._do(self._again, partial(self._write, key, data, condition))
 
     async def put_all(self, items: Sequence[tuple[str, bytes]]) -> int:
@@ -135,7 +143,7 @@ class LocalBucket(Bucket):
         work = [partial(self._remove, keys[start::few]) for start in range(few)]
         await asyncio.gather(*(self._do(self._again, one) for one in work))
 
-    async def list(self, folder: str, after: str = "") -> AsyncIterator[Entry]:
+    async def list(self, folder: str, after: str = "") -> AsyncIterator[BucketEntry]:
         found = self._walk(self._root / folder, f"{folder}/" if folder else "", after)
         while page := await self._do(lambda: list(islice(found, PAGE))):
             for entry in page:
@@ -243,9 +251,9 @@ class LocalBucket(Bucket):
             )
         return Unavailable(why, path=str(self._root), **self._part)
 
-    def _read(self, key: str) -> Content | None:
+    def _read(self, key: str) -> TaggedContent | None:
         data = self._data(key)
-        return None if data is None else Content(data, _tag(data))
+        return None if data is None else TaggedContent(data, _tag(data))
 
     def _data(self, key: str) -> bytes | None:
         try:
@@ -255,14 +263,14 @@ class LocalBucket(Bucket):
         except NO_FILE:
             return None
 
-    def _look(self, key: str) -> Entry | None:
+    def _look(self, key: str) -> BucketEntry | None:
         try:
             with (self._root / key).open("rb") as file:
                 status = os.fstat(file.fileno())
                 data = file.read()
         except NO_FILE:
             return None
-        return Entry(key, len(data), status.st_mtime_ns // 1000, _tag(data))
+        return BucketEntry(key, len(data), status.st_mtime_ns // 1000, _tag(data))
 
     def _measure(self, key: str) -> int | None:
         try:
@@ -278,7 +286,7 @@ class LocalBucket(Bucket):
         except NO_FILE:
             return None
 
-    def _write(self, key: str, data: bytes, condition: Condition) -> Tag:
+    def _write(self, key: str, data: bytes, condition: Condition) -> EntityTag:
         path, unfinished = self._root / key, list[Path]()
         try:
             self._write_unfinished([data], unfinished)
@@ -286,7 +294,7 @@ class LocalBucket(Bucket):
             if condition != "absent":
                 self._rename(unfinished[0], path, key, condition)
             elif not self._link_all([key], unfinished):
-                raise Refused
+                raise WriteRefused
         finally:
             _unlink(unfinished)
         return _tag(data)
@@ -353,7 +361,7 @@ class LocalBucket(Bucket):
             if condition is not None:
                 found = self._read(key)
                 if found is None or found.tag != condition:
-                    raise Refused
+                    raise WriteRefused
             unfinished.rename(path)
             self._settle(path.parent)
 
@@ -402,7 +410,7 @@ class LocalBucket(Bucket):
                 self._made.clear()
             self._made.add(one)
 
-    def _walk(self, folder: Path, start: str, after: str) -> Iterator[Entry]:
+    def _walk(self, folder: Path, start: str, after: str) -> Iterator[BucketEntry]:
         """Keys in the order of their bytes: a folder stands where its name with a slash does."""
         try:
             with os.scandir(folder) as entries:
@@ -420,7 +428,7 @@ class LocalBucket(Bucket):
                 if _may_follow(key, after):
                     yield from self._walk(folder / name, key, after)
             elif key > after and (status := _status(folder / name)) is not None:
-                yield Entry(key, status.st_size, status.st_mtime_ns // 1000, Tag(None))
+                yield BucketEntry(key, status.st_size, status.st_mtime_ns // 1000, EntityTag(None))
 
     def _folders(self) -> Sequence[str]:
         try:
@@ -479,8 +487,8 @@ def _status(path: Path) -> os.stat_result | None:
     return None if stat.S_ISDIR(status.st_mode) else status
 
 
-def _tag(data: bytes) -> Tag:
-    return Tag(blake2b(data, digest_size=16).hexdigest())
+def _tag(data: bytes) -> EntityTag:
+    return EntityTag(blake2b(data, digest_size=16).hexdigest())
 
 
 def _synchronise(folder: Path) -> None:

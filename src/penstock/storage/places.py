@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from penstock.errors import InvalidRequest, OutcomeUnknown, PenstockError, Unavailable
-from penstock.storage.buckets import Bucket, Entry, Loop, Refused, Tag, Unanswered
+from penstock.storage.buckets import Bucket, BucketEntry, EntityTag, Loop, Unanswered, WriteRefused
 from penstock.storage.conditions import keeps_conditions
 from penstock.storage.hosts import check_host
 from penstock.storage.local import THREADS_MAX, LocalBucket
@@ -205,17 +205,17 @@ class Place:
         between = self.list("", first[:-1], last + "\0")
         return {entry.key: entry.size for entry in between if entry.key in wanted}
 
-    def look(self, name: str) -> Entry | None:
+    def look(self, name: str) -> BucketEntry | None:
         """A file's size, time and tag, ``None`` if there is none."""
         found = self._loop.run(self._bucket.head(self._folder + name))
         return None if found is None else found._replace(key=name)
 
-    def list(self, folder: str, after: str = "", before: str = "") -> Sequence[Entry]:
+    def list(self, folder: str, after: str = "", before: str = "") -> Sequence[BucketEntry]:
         """All files below a folder whose names come after one text and before another, in the order of
         their bytes."""
         return self._loop.run(self._list(folder.rstrip("/"), after, before))
 
-    def entries(self, folder: str = "") -> Iterator[Entry]:
+    def entries(self, folder: str = "") -> Iterator[BucketEntry]:
         """All files below a folder in the order of their bytes, of which a page at a time is in memory."""
         cut = len(self._folder)
         found = aiter(self._bucket.list((self._folder + folder).rstrip("/")))
@@ -286,8 +286,8 @@ class Place:
     def require_writable(self, name: str) -> None:
         """Raise why nothing can be written here, without writing: by a write on a condition that no file of
         that name meets, which storage refuses for that alone to whoever has the right to write."""
-        with suppress(Refused, Unanswered):
-            self._loop.run(self._bucket.put(self._folder + name, b"", Tag(etag="none")))
+        with suppress(WriteRefused, Unanswered):
+            self._loop.run(self._bucket.put(self._folder + name, b"", EntityTag(etag="none")))
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file durably, whatever is there. ``OutcomeUnknown`` if it may have been."""
@@ -353,7 +353,7 @@ class Place:
         found = await _each(self._bucket.get(self._folder + name) for name in names)
         return [None if one is None else one.data for one in found]
 
-    async def _list(self, folder: str, after: str, before: str) -> Sequence[Entry]:
+    async def _list(self, folder: str, after: str, before: str) -> Sequence[BucketEntry]:
         cut, found = len(self._folder), []
         start = self._folder + after if after else ""
         async for entry in self._bucket.list((self._folder + folder).rstrip("/"), start):
@@ -381,7 +381,7 @@ class Place:
             await self._bucket.put(key, b"")
             try:
                 await self._bucket.put(key, b"", "absent")
-            except Refused:
+            except WriteRefused:
                 return False
             except (Unanswered, Unavailable):
                 return True
@@ -393,9 +393,9 @@ class Place:
                 await self._bucket.delete([key])
 
 
-async def _some(items: AsyncIterator[Entry], count: int) -> Sequence[Entry]:
+async def _some(items: AsyncIterator[BucketEntry], count: int) -> Sequence[BucketEntry]:
     """The next few of them."""
-    found: list[Entry] = []
+    found: list[BucketEntry] = []
     async for one in items:
         found.append(one)
         if len(found) == count:

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from penstock.errors import InvalidRequest, LakeNotFound, PenstockError, StorageRefused, Unavailable
-from penstock.storage.buckets import Bucket, Condition, Content, Entry, Refused, Tag, Unanswered
+from penstock.storage.buckets import (
+    Bucket,
+    BucketEntry,
+    Condition,
+    EntityTag,
+    TaggedContent,
+    Unanswered,
+    WriteRefused,
+)
 from penstock.storage.room import storage_full
 
 if TYPE_CHECKING:
@@ -106,7 +114,7 @@ class RemoteBucket(Bucket):
                 f"{self.url} cannot be opened with these options and this environment"
             ) from None
 
-    async def get(self, key: str) -> Content | None:
+    async def get(self, key: str) -> TaggedContent | None:
         async with self._slots:
             try:
                 answer = await self._obstore.get_async(self._reads, key)
@@ -116,9 +124,9 @@ class RemoteBucket(Bucket):
                 return None
             except self._errors.BaseError as problem:
                 raise self._explain(problem, "read") from None
-            return Content(data.to_bytes(), _tag(answer.meta))
+            return TaggedContent(data.to_bytes(), _tag(answer.meta))
 
-    async def head(self, key: str) -> Entry | None:
+    async def head(self, key: str) -> BucketEntry | None:
         async with self._slots:
             try:
                 return _entry(await self._obstore.head_async(self._reads, key))
@@ -142,17 +150,17 @@ class RemoteBucket(Bucket):
                 raise self._explain(problem, "read") from None
             return bytes(found)
 
-    async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
+    async def put(self, key: str, data: bytes, condition: Condition = None) -> EntityTag:
         async with self._slots:
             try:
                 done = await self._obstore.put_async(
                     self._writes, key, data, mode=_mode(condition), use_multipart=False
                 )
             except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
-                raise Refused from None
+                raise WriteRefused from None
             except FileNotFoundError as problem:
                 self._check_bucket(problem, "write")
-                raise Refused from None  # what was to be replaced is gone
+                raise WriteRefused from None  # what was to be replaced is gone
             except self._errors.BaseError as problem:
                 raise self._doubt(problem, "write") from None
         return _tag(done)
@@ -190,7 +198,7 @@ class RemoteBucket(Bucket):
             except self._errors.BaseError as problem:
                 raise self._doubt(problem, "delete") from None
 
-    async def list(self, folder: str, after: str = "") -> AsyncIterator[Entry]:
+    async def list(self, folder: str, after: str = "") -> AsyncIterator[BucketEntry]:
         pages = self._obstore.list(self._reads, folder or None, offset=after or None, chunk_size=DELETE_PAGE)
         while True:
             try:
@@ -302,16 +310,16 @@ def _mode(condition: Condition) -> PutMode:
         return "overwrite"
     if condition == "absent":
         return "create"
-    assert isinstance(condition, Tag)
+    assert isinstance(condition, EntityTag)
     return {name: value for name, value in zip(("e_tag", "version"), condition, strict=True) if value}  # type: ignore[return-value]
 
 
-def _tag(found: Any) -> Tag:
-    return Tag(found["e_tag"], found["version"])
+def _tag(found: Any) -> EntityTag:
+    return EntityTag(found["e_tag"], found["version"])
 
 
-def _entry(found: ObjectMeta) -> Entry:
+def _entry(found: ObjectMeta) -> BucketEntry:
     # Listings are finer than single answers on some servers; whole seconds are what all agree on.
-    return Entry(
+    return BucketEntry(
         found["path"], found["size"], int(found["last_modified"].timestamp()) * SECOND_US, _tag(found)
     )

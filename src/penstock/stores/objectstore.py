@@ -46,7 +46,16 @@ from penstock.model.clock import Clock, now_us
 from penstock.model.decoders import json_decoder, msgpack_decoder
 from penstock.model.encoding import ObjectId
 from penstock.storage.announcements import Announcements, AnnouncementView, elapsed_s
-from penstock.storage.buckets import Bucket, Condition, Content, Entry, Loop, Refused, Tag, Unanswered
+from penstock.storage.buckets import (
+    Bucket,
+    BucketEntry,
+    Condition,
+    EntityTag,
+    Loop,
+    TaggedContent,
+    Unanswered,
+    WriteRefused,
+)
 from penstock.storage.conditions import keeps_conditions, race
 from penstock.storage.local import LocalBucket
 from penstock.storage.remote import SCHEMES, RemoteBucket
@@ -100,7 +109,7 @@ class _State(NamedTuple):
     """What is known about a row: its content, and what a swap has to compare."""
 
     row: Row | None
-    tag: Tag | None
+    tag: EntityTag | None
     mark: str | None
 
 
@@ -156,9 +165,9 @@ class ObjectStore(Store):
             raise self._unsafe()
         return self._read_description(found).announce_wait_s
 
-    async def _describe(self, data: bytes) -> Content:
+    async def _describe(self, data: bytes) -> TaggedContent:
         for pause_s in _pauses():
-            with suppress(Refused, Unanswered):
+            with suppress(WriteRefused, Unanswered):
                 await self._bucket.put(_DESCRIPTION, data, "absent")
             found = await self._bucket.get(_DESCRIPTION)
             if found is not None:
@@ -166,7 +175,7 @@ class ObjectStore(Store):
             await asyncio.sleep(pause_s)
         raise Unavailable(f"{self.url} does not answer", url=self.url)
 
-    def _read_description(self, found: Content) -> _Description:
+    def _read_description(self, found: TaggedContent) -> _Description:
         try:
             version = json_decoder(dict[str, Any]).decode(found.data)["penstock"]
             if version <= LAYOUT_VERSION:
@@ -190,11 +199,11 @@ class ObjectStore(Store):
                 )
             return
 
-    async def _is_written_over(self, found: Content) -> bool:
+    async def _is_written_over(self, found: TaggedContent) -> bool:
         """Whether a write goes through that must be refused; it would change nothing."""
         try:
             await self._bucket.put(_DESCRIPTION, found.data, "absent")
-        except (Refused, Unanswered, Denied):  # who may only read cannot do harm
+        except (WriteRefused, Unanswered, Denied):  # who may only read cannot do harm
             return False
         return True
 
@@ -240,7 +249,7 @@ class ObjectStore(Store):
             if content is not None
         }
 
-    def _object(self, one: ObjectId, content: Content) -> tuple[bytes, bytes]:
+    def _object(self, one: ObjectId, content: TaggedContent) -> tuple[bytes, bytes]:
         """An object's header and its bytes."""
         if len(content.data) < _HEADER_BYTES or content.data[0] != LAYOUT_VERSION:
             raise Damaged(f"{_object_key(one)} in {self.url} cannot be read", object=one.hex())
@@ -251,7 +260,7 @@ class ObjectStore(Store):
 
     async def _store(self, objects: Mapping[ObjectId, bytes]) -> None:
         if objects:
-            writing = _Writing(self, objects, frozenset())
+            writing = _ObjectWriting(self, objects, frozenset())
             await writing.store()
 
     def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
@@ -281,7 +290,7 @@ class ObjectStore(Store):
 
         return await self._announcements.remove(list(tags), unchanged)
 
-    async def _heads(self, keys: Collection[str]) -> dict[str, Entry]:
+    async def _heads(self, keys: Collection[str]) -> dict[str, BucketEntry]:
         found = await asyncio.gather(*map(self._bucket.head, keys))
         return {key: entry for key, entry in zip(keys, found, strict=True) if entry is not None}
 
@@ -321,7 +330,7 @@ class ObjectStore(Store):
         found = await self._bucket.get(_row_key(name))
         return _ABSENT if found is None else self._decode_row(name, found)[1]
 
-    def _decode_row(self, name: str, found: Content) -> tuple[bytes, _State]:
+    def _decode_row(self, name: str, found: TaggedContent) -> tuple[bytes, _State]:
         """Who wrote a row, and what it is."""
         try:
             body = msgpack_decoder(_RowBody).decode(found.data)
@@ -398,7 +407,7 @@ class ObjectStore(Store):
                 removed += len(orphaned)
         return removed
 
-    async def _needless(self, marks: Sequence[str]) -> tuple[list[str], dict[str, Tag]]:
+    async def _needless(self, marks: Sequence[str]) -> tuple[list[str], dict[str, EntityTag]]:
         """Of some marks, those that their rows do not name; and the rows that say they were removed."""
         states = await asyncio.gather(*(self._state(_marked_name(mark)) for mark in marks))
         unnamed = [mark for mark, state in zip(marks, states, strict=True) if state.mark != mark]
@@ -437,7 +446,7 @@ class _ObjectTurn(Turn):
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
     ) -> Advanced:
-        store, writing = self._store, _Writing(self._store, objects, frozenset(fresh))
+        store, writing = self._store, _ObjectWriting(self._store, objects, frozenset(fresh))
         present = store._run(writing.write(self._name, self.row, self._state, row))
         if present:
             return Advanced(False, present)
@@ -445,7 +454,7 @@ class _ObjectTurn(Turn):
         return Advanced(store._run(writing.replace(self._name, self.row, self._state, row)))
 
 
-class _Writing:
+class _ObjectWriting:
     """One call that writes: some objects, and perhaps a row. All it writes carries its id."""
 
     def __init__(
@@ -527,7 +536,7 @@ class _Writing:
             except Unanswered:
                 await asyncio.sleep(pause_s)
                 continue
-            except Refused:
+            except WriteRefused:
                 found = await self._bucket.get(key)
             if found is None:
                 continue
@@ -539,7 +548,7 @@ class _Writing:
             if last == stamp or (seen is not None and last != seen):
                 return  # stored by this very call, or by another that came in between
             seen = last
-            with suppress(Refused, Unanswered):
+            with suppress(WriteRefused, Unanswered):
                 await self._bucket.put(key, _header(maker, stamp) + known, found.tag)
                 return
         raise Unavailable(f"{self._store.url} does not answer", url=self._store.url)
@@ -600,7 +609,7 @@ class _Writing:
             with suppress(Unanswered, PenstockError):
                 await self._bucket.delete([mark])
 
-    async def _swap(self, name: str, state: _State, row: Row | None) -> Tag | None:
+    async def _swap(self, name: str, state: _State, row: Row | None) -> EntityTag | None:
         """Replace the row and give its new tag, ``None`` if another was faster."""
         key = _row_key(name)
         condition: Condition = "absent" if state.tag is None else state.tag
@@ -617,7 +626,7 @@ class _Writing:
                 try:
                     async with asyncio.timeout(view.taken_s + self._wait_s - elapsed_s()):
                         return await self._bucket.put(key, self._body(row), condition)
-                except Refused:
+                except WriteRefused:
                     return await self._look_who(name, in_doubt)
                 except (Unanswered, TimeoutError):
                     in_doubt = True
@@ -645,7 +654,7 @@ class _Writing:
         self._marked_s = elapsed_s()
         await self._put(self._new_mark, b"")
 
-    async def _look_who(self, name: str, in_doubt: bool) -> Tag | None:
+    async def _look_who(self, name: str, in_doubt: bool) -> EntityTag | None:
         """After a refusal: the row may be ours, sent before and never acknowledged."""
         found = await self._bucket.get(_row_key(name))
         if found is not None and self._store._decode_row(name, found)[0] == self._id:

@@ -47,7 +47,14 @@ from penstock.stores.postgres_sql import (
     integer,
     integer_array,
 )
-from penstock.stores.postgres_wire import ConnectionLost, Place, Pool, Result, Session, StatementRefused
+from penstock.stores.postgres_wire import (
+    ConnectionLost,
+    Pool,
+    PostgresPlace,
+    Result,
+    Session,
+    StatementRefused,
+)
 
 CREATE_TIMEOUT_S: Final = 20.0
 
@@ -70,7 +77,7 @@ class PostgresStore(Store):
     """
 
     def __init__(self, url: str, *, create: bool = True, clock: Clock = now_us) -> None:
-        place = Place(url)
+        place = PostgresPlace(url)
         self.url = place.shown
         self._clock = clock
         self._process = os.getpid()

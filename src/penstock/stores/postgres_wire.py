@@ -90,7 +90,7 @@ class ConnectionLost(Exception):
     state = ""
 
 
-class Place:
+class PostgresPlace:
     """A database and a schema in it. The password is kept where no representation shows it."""
 
     def __init__(self, url: str) -> None:
@@ -270,7 +270,7 @@ class Pool:
     waited for too long, and never why.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: PostgresPlace) -> None:
         self._place = place
         self._slots = _Slots(place.pool_max)
         self._idle: deque[Session] = deque()

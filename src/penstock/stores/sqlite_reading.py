@@ -25,7 +25,7 @@ SETTLED_NS: Final = 50_000_000
 """How old a change must be so that a later one has another time: clocks of file systems are coarse."""
 
 
-class _State(NamedTuple):
+class _ReadState(NamedTuple):
     """What tells one state of the file from another."""
 
     device: int
@@ -41,7 +41,7 @@ class ReadOnlyFile:
 
     def __init__(self, path: Path, timeout_s: float) -> None:
         self._path, self._timeout_s = path, timeout_s
-        self._idle: list[tuple[_State | None, sqlite3.Connection]] = []
+        self._idle: list[tuple[_ReadState | None, sqlite3.Connection]] = []
         """Connections, and of those that read the file as it is, the state that they have read."""
         self._is_closed = False
 
@@ -66,7 +66,7 @@ class ReadOnlyFile:
             connection.close()
         raise Unavailable(f"{self._path} changes all the time, and only its writers' log would tell how")
 
-    def _state(self) -> _State:
+    def _state(self) -> _ReadState:
         """The file as it is. One that was changed just now may change again without another time."""
         found = self._path.stat()
         for _ in range(TRIES_MAX):
@@ -74,7 +74,7 @@ class ReadOnlyFile:
                 break
             time.sleep(SETTLED_NS / 1e9)
             found = self._path.stat()
-        return _State(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, self._has_log())
+        return _ReadState(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, self._has_log())
 
     def _has_log(self) -> bool:
         log, index = (self._path.with_name(f"{self._path.name}-{part}") for part in ("wal", "shm"))
@@ -83,7 +83,7 @@ class ReadOnlyFile:
         except OSError:
             return False
 
-    def _connection(self, state: _State) -> sqlite3.Connection:
+    def _connection(self, state: _ReadState) -> sqlite3.Connection:
         wanted = None if state.is_shared else state
         while self._idle:
             known, connection = self._idle.pop()
@@ -96,7 +96,7 @@ class ReadOnlyFile:
             uri, uri=True, timeout=self._timeout_s, isolation_level=None, check_same_thread=False
         )
 
-    def _keep(self, state: _State, connection: sqlite3.Connection) -> None:
+    def _keep(self, state: _ReadState, connection: sqlite3.Connection) -> None:
         self._idle.append((None if state.is_shared else state, connection))
         if self._is_closed:
             self.close()

@@ -113,10 +113,10 @@ class Recorder:
         writes: Mapping[str, str | None],
         reads: Mapping[str, str | None],
         base: str | None = None,
-    ) -> Iterator[_Open]:
+    ) -> Iterator[_OpenAttempt]:
         """Record a call and, by how the block ends, its answer. Errors go on to the caller."""
         number = self._next()
-        opened = _Open()
+        opened = _OpenAttempt()
         self._write(
             Call(
                 client=self.client,
@@ -174,7 +174,7 @@ class Recorder:
                 os.write(self._file, msgspec.json.encode(event) + b"\n")
 
 
-class _Open:
+class _OpenAttempt:
     """A call that is being made; the commit it led to is noted here."""
 
     commit: str | None = None

@@ -49,7 +49,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     """Whether those are the query; they are the body if not."""
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request, as far as it does not depend on the server."""
 
     method: str
@@ -76,7 +76,7 @@ def form_of(kind: type[Travels]) -> Form:
     )
 
 
-def request_of(call: Any) -> Request:
+def request_of(call: Any) -> WireRequest:
     """A call as a request; ``InvalidRequest`` if it holds something that cannot be sent."""
     try:
         return _request(call)
@@ -103,7 +103,7 @@ def _unquoted(header: str) -> str:
         raise InvalidRequest(f"{KEY_HEADER}: an idempotency key is percent-encoded UTF-8") from None
 
 
-def _request(call: Any) -> Request:
+def _request(call: Any) -> WireRequest:
     kind: type[Travels] = type(call)
     form = form_of(kind)
     key = getattr(call, KEY_FIELD, None)
@@ -113,9 +113,9 @@ def _request(call: Any) -> Request:
     if form.is_query:
         query = urlencode(list(_texts(sent)))
         target = f"{path}?{query}" if query else path
-        return Request(method=kind.method, target=target, headers=headers, body=None)
+        return WireRequest(method=kind.method, target=target, headers=headers, body=None)
     headers["Content-Type"] = "application/json"
-    return Request(method=kind.method, target=path, headers=headers, body=msgspec.json.encode(sent))
+    return WireRequest(method=kind.method, target=path, headers=headers, body=msgspec.json.encode(sent))
 
 
 def _struct(kind: type[Travels], others: tuple[FieldInfo, ...]) -> type[msgspec.Struct]:

@@ -15,12 +15,12 @@ from deltalake import write_deltalake
 
 from penstock.errors import ReferenceExists
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.intents import Commit, change
+from penstock.formats.delta.branch_log.intents import CommitIntent, change
 from penstock.formats.delta.branch_log.line import Line, line_of
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity
 from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.log.files import PlaceFiles
-from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.ownership.handover import Handover
 from penstock.formats.delta.ownership.owner import DeltaOwner, OwnerRatifiedTable
 from penstock.formats.delta.ownership.recovery import Recovery
@@ -122,7 +122,7 @@ def opened(store: Store, lake_id: str = "lake-1", **how: Any) -> Iterator[DeltaL
 def appended(key: str, *adds: Add, uuid: UUID | None = None, **more: Any) -> Change:
     """A blind append of files, or whatever ``more`` makes of it."""
     files = adds or (add(f"{uuid4()}.parquet"),)
-    return change(key, Commit(actions=write_commit(files), uuid=uuid or uuid4(), **more))
+    return change(key, CommitIntent(actions=write_commit(files), uuid=uuid or uuid4(), **more))
 
 
 def data_file(root: Path, *ids: int) -> Add:
@@ -192,7 +192,7 @@ def doing_before_the_put(action: Callable[[], object]) -> type[Handover]:
     return Interrupted
 
 
-def published_snapshot(lake: DeltaLake, root: Path) -> Snapshot:
+def published_snapshot(lake: DeltaLake, root: Path) -> LogSnapshot:
     return load_snapshot(PlaceFiles(lake.places.at(str(root))))
 
 
@@ -204,7 +204,7 @@ def create(lake: DeltaLake, warehouse: Path, key: str = "t", branch: str = "main
 def versioned(key: str, version: int, *paths: str) -> Change:
     """A writer's own version, with its ``commitInfo``."""
     return change(
-        key, Commit(actions=write_commit([add(one) for one in paths]), uuid=uuid4(), version=version)
+        key, CommitIntent(actions=write_commit([add(one) for one in paths]), uuid=uuid4(), version=version)
     )
 
 

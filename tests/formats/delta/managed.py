@@ -11,12 +11,12 @@ import msgspec
 
 from penstock.errors import ReferenceExists
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.intents import Commit, Create, FileBody, Intent, change
+from penstock.formats.delta.branch_log.intents import CommitIntent, CreateIntent, FileBody, Intent, change
 from penstock.formats.delta.branch_log.line import Line, Tip, line_of
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity, first_commit
 from penstock.formats.delta.format import UNPUBLISHED_MAX, DeltaFormat
 from penstock.formats.delta.log.files import PlaceFiles
-from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -107,7 +107,9 @@ class Owner:
         )
         first = first_commit(new, self.identity, identity, uuid, self.clock() // 1000)
         location = str(self.directory / identity.hex)
-        intent = Create(id=identity, location=location, actions=write_commit([*first, *actions]), uuid=uuid)
+        intent = CreateIntent(
+            id=identity, location=location, actions=write_commit([*first, *actions]), uuid=uuid
+        )
         self.ask(intent, key=key, branch=branch)
         return self.content(key, branch)
 
@@ -142,7 +144,7 @@ class Owner:
         if now is not None:
             reads = reads or DeltaReads()
             read_version = line_of(now).latest if read_version is None else read_version
-        intent = Commit(
+        intent = CommitIntent(
             actions=given,
             uuid=uuid or uuid4(),
             version=version,
@@ -181,13 +183,13 @@ class Owner:
         assert isinstance(first, CommitInfo)
         return first
 
-    def snapshot(self, key: str = KEY, branch: str = "main") -> Snapshot:
+    def snapshot(self, key: str = KEY, branch: str = "main") -> LogSnapshot:
         return self.commits.snapshot(self.content(key, branch), self.read)
 
     def paths(self, key: str = KEY, branch: str = "main") -> set[str]:
         return {add.path for add in self.snapshot(key, branch).files()}
 
-    def published(self, key: str = KEY) -> Snapshot:
+    def published(self, key: str = KEY) -> LogSnapshot:
         """The table as a reader sees it that knows nothing of Penstock, after everything is published."""
         content = self.content(key)
         self.publisher.publish(content)

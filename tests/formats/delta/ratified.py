@@ -12,10 +12,10 @@ import msgspec
 from penstock.errors import Damaged
 from penstock.formats.delta.branch_log.line import (
     Declared,
-    Entry,
     Held,
     Line,
-    Phase,
+    LineEntry,
+    OwnershipPhase,
     keep,
     uuid_of,
     with_line,
@@ -47,7 +47,11 @@ class Ratified:
         self.bytes: dict[int, bytes] = {}
         declared = self._keep(Declared(b"{}", b"{}"))
         line = Line(
-            phase=Phase.OWNED, published=published, latest=published, timestamp_ms=TIME_MS, declared=declared
+            phase=OwnershipPhase.OWNED,
+            published=published,
+            latest=published,
+            timestamp_ms=TIME_MS,
+            declared=declared,
         )
         self.content = with_line(DeltaTable(id=id, location=location), line)
         self.line = line
@@ -87,7 +91,7 @@ class Ratified:
         """As the lake forgets what it knows to be published."""
         return self._become(self.line.published_to(version))
 
-    def become(self, phase: Phase) -> DeltaTable:
+    def become(self, phase: OwnershipPhase) -> DeltaTable:
         """The table in another phase."""
         return self._become(msgspec.structs.replace(self.line, phase=phase))
 
@@ -114,7 +118,7 @@ class Ratified:
     ) -> DeltaTable:
         version = self.line.latest + 1
         uuid = uuid or uuid5(ID, f"{version} {data.hex()}").bytes
-        entry = Entry(uuid, len(data), TIME_MS + version, line, held, body)
+        entry = LineEntry(uuid, len(data), TIME_MS + version, line, held, body)
         self.bytes[version] = data
         followed, blobs = self.line.followed_by(entry)
         self.objects |= blobs

@@ -32,7 +32,7 @@ from penstock.formats.delta.log.checkpoint_writing import (
     write_hint,
 )
 from penstock.formats.delta.log.checksum import json_checksum
-from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.protocol.actions import Action, Add, DeletionVector, DomainMetadata, Remove, Txn
 from penstock.formats.delta.protocol.durations import DAY_MS
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, SIDECARS, ClassicName, CommitName
@@ -59,7 +59,7 @@ def written(table: Table, version: int | None = None) -> Written:
     return made
 
 
-def from_checkpoint(table: Table, version: int) -> Snapshot:
+def from_checkpoint(table: Table, version: int) -> LogSnapshot:
     """The version read from its checkpoint alone."""
     for older in range(version):
         (table.root / str(CommitName(older))).unlink(missing_ok=True)
@@ -69,7 +69,7 @@ def from_checkpoint(table: Table, version: int) -> Snapshot:
     return found
 
 
-def state_of(snapshot: Snapshot) -> dict[str, Any]:
+def state_of(snapshot: LogSnapshot) -> dict[str, Any]:
     return {
         "protocol": snapshot.protocol,
         "metadata": snapshot.metadata,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog, LogGap
 from penstock.formats.delta.log.compaction import compact
-from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.protocol.actions import Action, DomainMetadata, Txn
 from penstock.formats.delta.protocol.names import CommitName, CompactionName
 from penstock.storage.places import Places
@@ -27,7 +27,7 @@ def lines(table: Table, first: int, last: int) -> list[str]:
     return (table.root / str(CompactionName(first, last))).read_text().splitlines()
 
 
-def state_of(snapshot: Snapshot) -> object:
+def state_of(snapshot: LogSnapshot) -> object:
     return (
         snapshot.protocol,
         snapshot.metadata,

@@ -21,7 +21,7 @@ from penstock.errors import (
     TableNotFound,
     UnsupportedFeature,
 )
-from penstock.formats.delta.branch_log.line import Phase
+from penstock.formats.delta.branch_log.line import OwnershipPhase
 from penstock.formats.delta.branch_log.ownership import owner_of
 from penstock.formats.delta.ownership.handover import Handover
 from penstock.formats.delta.ownership.tables import AskedTable
@@ -77,7 +77,7 @@ def test_r26_an_adopted_table_is_the_lakes_from_the_version_after_its_last(
 ) -> None:
     made = lake.owner.adopt(str(root))
     assert (made.key, made.version, made.location) == (ORDERS, 2, str(root))
-    assert lake.line("orders").phase is Phase.OWNED
+    assert lake.line("orders").phase is OwnershipPhase.OWNED
     snapshot = published_snapshot(lake, root)
     owner = owner_of(snapshot.protocol, snapshot.metadata)
     assert owner is not None
@@ -190,7 +190,7 @@ def test_r28_whoever_opens_the_lake_after_a_crash_finishes_the_adoption(
         lake.owner.adopt(str(root))
     with opened(SqliteStore(url)) as lake:
         lake.owner.catch_up()
-        assert lake.line("orders").phase is Phase.OWNED
+        assert lake.line("orders").phase is OwnershipPhase.OWNED
         assert lake.append("orders", data_file(root, 4)).version == 3
         lake.catch_up()
     assert foreign_ids(root) == [1, 2, 3, 4]
@@ -215,7 +215,7 @@ def test_a_promise_that_was_interrupted_is_forgotten_if_the_file_system_was_fast
         lake.owner.adopt(str(root))
     foreign_append(root, 4)
     with opened(store) as lake:
-        assert lake.line("orders").phase is Phase.ADOPTING
+        assert lake.line("orders").phase is OwnershipPhase.ADOPTING
         lake.owner.catch_up()
         assert not lake.has("orders")
         with pytest.raises(CommitConflict):
@@ -248,7 +248,7 @@ def test_adopting_again_after_a_crash_finishes_the_first_adoption(store: MemoryS
     with opened(store) as lake:
         made = lake.owner.adopt(str(root))
         assert (made.id, made.version) == (promised, 2)
-        assert lake.line("orders").phase is Phase.OWNED
+        assert lake.line("orders").phase is OwnershipPhase.OWNED
 
 
 def test_a_conversion_that_is_too_large_for_the_kernel_is_put_whole(lake: DeltaLake, tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ class _NeverSure(_Unsure):
 def test_r6_the_file_is_the_success_whatever_became_of_the_answer(store: MemoryStore, root: Path) -> None:
     with opened(store, handover=_Unsure) as lake:
         lake.owner.adopt(str(root))
-        assert lake.line("orders").phase is Phase.OWNED
+        assert lake.line("orders").phase is OwnershipPhase.OWNED
 
 
 def test_an_adoption_whose_outcome_is_not_known_says_so_and_is_finished_by_the_next(
@@ -324,7 +324,7 @@ def test_an_adoption_whose_outcome_is_not_known_says_so_and_is_finished_by_the_n
         lake.owner.adopt(str(root))
     with opened(store) as lake:
         lake.owner.catch_up()
-        assert lake.line("orders").phase is Phase.OWNED
+        assert lake.line("orders").phase is OwnershipPhase.OWNED
 
 
 def test_two_lakes_that_adopt_one_table_at_once_have_one_winner(root: Path) -> None:
@@ -339,7 +339,7 @@ def test_two_lakes_that_adopt_one_table_at_once_have_one_winner(root: Path) -> N
             except TableConflict:
                 assert not lake.has("orders")
                 return False
-            return lake.line("orders").phase is Phase.OWNED
+            return lake.line("orders").phase is OwnershipPhase.OWNED
 
     with ThreadPoolExecutor(2) as threads:
         won = dict(zip(stores, threads.map(adopt, stores), strict=True))
@@ -378,7 +378,7 @@ def test_many_who_resolve_one_promise_at_once_agree(store: MemoryStore, root: Pa
     count = 4
     together = Barrier(count, timeout=20)
 
-    def resolve(_: int) -> Phase:
+    def resolve(_: int) -> OwnershipPhase:
         with opened(store) as lake:
             content = lake.content("orders")
             together.wait()
@@ -387,7 +387,7 @@ def test_many_who_resolve_one_promise_at_once_agree(store: MemoryStore, root: Pa
             return lake.line("orders").phase
 
     with ThreadPoolExecutor(count) as threads:
-        assert set(threads.map(resolve, range(count))) == {Phase.OWNED}
+        assert set(threads.map(resolve, range(count))) == {OwnershipPhase.OWNED}
 
 
 def test_a_stale_view_of_a_promise_takes_nothing_back(lake: DeltaLake, root: Path) -> None:
@@ -403,7 +403,7 @@ def test_a_stale_view_of_a_promise_takes_nothing_back(lake: DeltaLake, root: Pat
     (root / str(CommitName(2))).unlink()  # as after a clean-up
     for content in stale:
         assert lake.owner.resolve(ORDERS, content) is not None
-    assert lake.line("orders").phase is Phase.OWNED
+    assert lake.line("orders").phase is OwnershipPhase.OWNED
     assert log_bytes(root, 2) is None
 
 
@@ -421,7 +421,7 @@ def test_a_stale_view_of_a_promise_does_not_end_a_release(store: MemoryStore, ro
         (root / str(CommitName(3))).write_bytes(b"")
         lake.use(Handover)
         lake.owner.resolve(ORDERS, stale)
-        assert lake.line("orders").phase is Phase.RELEASED
+        assert lake.line("orders").phase is OwnershipPhase.RELEASED
 
 
 def test_a_promise_that_was_kept_counts_though_its_commit_was_cleaned_up(
@@ -435,7 +435,7 @@ def test_a_promise_that_was_kept_counts_though_its_commit_was_cleaned_up(
             (root / str(CommitName(version))).unlink()
         lake.use(Handover)
         assert lake.owner.resolve(ORDERS, lake.content("orders")) is not None
-        assert lake.line("orders").phase is Phase.OWNED
+        assert lake.line("orders").phase is OwnershipPhase.OWNED
 
 
 def test_a_promise_that_came_too_late_is_forgotten_though_the_winner_was_cleaned_up(
@@ -504,5 +504,5 @@ def test_a_copy_of_the_lake_leaves_promises_of_the_other_one_alone(store: Memory
     with opened(store, "lake-2") as copy:
         assert copy.owner.catch_up() == 0
         copy.owner.resolve(ORDERS, copy.content("orders"))
-        assert copy.line("orders").phase is Phase.ADOPTING
+        assert copy.line("orders").phase is OwnershipPhase.ADOPTING
     assert log_bytes(root, 2) is None

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.delta.publishing.leftovers import DeltaNeeds, is_needed, judge
-from penstock.storage.buckets import Entry, Tag
+from penstock.storage.buckets import BucketEntry, EntityTag
 from penstock.storage.fates import Fate, Judged
 
 DATA_US, SCRATCH_US = 100, 200
@@ -84,11 +84,11 @@ def needs(named: Collection[str] = (), beside: Collection[str] = (), published: 
     return DeltaNeeds(named=named, beside=beside, published=published, data_us=DATA_US, scratch_us=SCRATCH_US)
 
 
-def entry(name: str, modified_us: int = OLD_US) -> Entry:
-    return Entry(name, 1, modified_us, Tag(None))
+def entry(name: str, modified_us: int = OLD_US) -> BucketEntry:
+    return BucketEntry(name, 1, modified_us, EntityTag(None))
 
 
-def fates(*entries: Entry, **needed: object) -> dict[str, Fate]:
+def fates(*entries: BucketEntry, **needed: object) -> dict[str, Fate]:
     listed = sorted(entries, key=lambda one: one.key.encode())
     return {one.entry.key: one.fate for one in judge(listed, needs(**needed))}  # type: ignore[arg-type]
 

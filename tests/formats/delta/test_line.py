@@ -12,10 +12,10 @@ from penstock.formats.delta.branch_log.line import (
     RUN_MAX,
     Blobs,
     Declared,
-    Entry,
     Held,
     Line,
-    Phase,
+    LineEntry,
+    OwnershipPhase,
     Terms,
     Tip,
     declared_of,
@@ -29,7 +29,7 @@ from penstock.model.nessie import DeltaTable
 from penstock.model.objects import Blob, decode_object
 
 DECLARED, _PACKED = keep(Declared(b"p", b"m"))
-EMPTY = Line(phase=Phase.OWNED, published=-1, latest=-1, timestamp_ms=-1, declared=DECLARED)
+EMPTY = Line(phase=OwnershipPhase.OWNED, published=-1, latest=-1, timestamp_ms=-1, declared=DECLARED)
 
 
 class Store:
@@ -55,11 +55,11 @@ class Store:
         self.blobs = kept
 
 
-def entry(number: int, line: bytes = b"", held: ObjectId | None = None) -> Entry:
-    return Entry(uuid=number.to_bytes(16, "big"), size=number, timestamp_ms=number, line=line, held=held)
+def entry(number: int, line: bytes = b"", held: ObjectId | None = None) -> LineEntry:
+    return LineEntry(uuid=number.to_bytes(16, "big"), size=number, timestamp_ms=number, line=line, held=held)
 
 
-def extended(store: Store, line: Line, one: Entry) -> Line:
+def extended(store: Store, line: Line, one: LineEntry) -> Line:
     after, blobs = line.followed_by(one)
     store.blobs |= blobs
     return after
@@ -67,7 +67,7 @@ def extended(store: Store, line: Line, one: Entry) -> Line:
 
 @given(st.lists(st.one_of(st.integers(1, 40), st.tuples(st.floats(0, 1))), min_size=1, max_size=12))
 def test_a_line_holds_what_a_plain_list_would(steps: list[int | tuple[float]]) -> None:
-    store, line, all_entries = Store(), EMPTY, list[Entry]()
+    store, line, all_entries = Store(), EMPTY, list[LineEntry]()
     for step in steps:
         if isinstance(step, int):
             for _ in range(step):

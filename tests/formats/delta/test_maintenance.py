@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from penstock.errors import LogGap, VersionNotFound
-from penstock.formats.delta.branch_log.line import Declared, Line, Phase, keep, with_line
+from penstock.formats.delta.branch_log.line import Declared, Line, OwnershipPhase, keep, with_line
 from penstock.formats.delta.log.checkpoint_writing import Written
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import write_action
@@ -41,7 +41,7 @@ def content_of(
     """A managed table as its line says it, with these properties."""
     one, data = keep(Declared(write_action(protocol()), write_action(metadata(**(properties or {})))))
     objects[one] = decode_object(data).data
-    line = Line(phase=Phase.OWNED, published=0, latest=0, timestamp_ms=0, declared=one)
+    line = Line(phase=OwnershipPhase.OWNED, published=0, latest=0, timestamp_ms=0, declared=one)
     return with_line(DeltaTable(id=IDS[number], location=str(table.root)), line)
 
 

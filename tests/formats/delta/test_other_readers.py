@@ -14,7 +14,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, TableFeatures, Transaction, write_deltalake
 
 from penstock.formats.delta.log.files import PlaceFiles
-from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.protocol.actions import (
     Action,
     CheckpointMetadata,
@@ -186,7 +186,7 @@ def test_a_table_in_a_bucket_is_what_deltalake_says(
         assert files_of(ours) == files_of_deltalake(DeltaTable(url, version=4, storage_options=options))
 
 
-def assert_same(ours: Snapshot, theirs: DeltaTable) -> None:
+def assert_same(ours: LogSnapshot, theirs: DeltaTable) -> None:
     assert ours.version == theirs.version()
     assert files_of(ours) == files_of_deltalake(theirs)
     protocol, metadata = theirs.protocol(), theirs.metadata()
@@ -203,7 +203,7 @@ def assert_same(ours: Snapshot, theirs: DeltaTable) -> None:
     assert rows_of(ours, Path(theirs.table_uri.removeprefix("file://"))) == rows_of_deltalake(theirs)
 
 
-def files_of(ours: Snapshot) -> dict[str, tuple[Any, ...]]:
+def files_of(ours: LogSnapshot) -> dict[str, tuple[Any, ...]]:
     return {
         decode_path(one.path): (
             one.size,
@@ -228,7 +228,7 @@ def files_of_deltalake(theirs: DeltaTable) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def rows_of(ours: Snapshot, root: Path) -> Rows:
+def rows_of(ours: LogSnapshot, root: Path) -> Rows:
     """The rows that the files hold, with the values of their partitions."""
     found: Rows = Counter()
     for file in ours.files():
@@ -244,7 +244,7 @@ def rows_of_deltalake(theirs: DeltaTable) -> Rows:
     return Counter((row["id"], row["kind"] or None if is_partition else row["kind"]) for row in scanned)
 
 
-def reshape(table: Table, state: Snapshot, shape: str, extension: str) -> None:
+def reshape(table: Table, state: LogSnapshot, shape: str, extension: str) -> None:
     """Write the checkpoint of a version in another shape."""
     files: list[Action] = [*state.files(), *state.tombstones()]
     rest: list[Action] = [state.protocol, state.metadata, *state.transactions.values()]

@@ -12,7 +12,7 @@ from penstock.errors import (
     CommitConflict,
     TableConflict,
 )
-from penstock.formats.delta.branch_log.intents import Commit, change
+from penstock.formats.delta.branch_log.intents import CommitIntent, change
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_commit, write_commit
 from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.model.keys import Key
@@ -134,7 +134,7 @@ def test_r10_a_writer_who_read_what_others_removed_gets_the_commits_since(
     def rewrite(name: str) -> Change:
         actions = write_commit([remove("old.parquet"), add(name)])
         reads = DeltaReads(files=frozenset({"old.parquet"}))
-        return change("t", Commit(actions=actions, uuid=uuid4(), read_version=1, reads=reads))
+        return change("t", CommitIntent(actions=actions, uuid=uuid4(), read_version=1, reads=reads))
 
     lake.owner.commit("main", [rewrite("new.parquet")])
     with pytest.raises(TableConflict) as caught:

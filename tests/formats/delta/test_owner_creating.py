@@ -17,7 +17,7 @@ from penstock.errors import (
     LocationRefused,
     TableConflict,
 )
-from penstock.formats.delta.branch_log.line import Phase
+from penstock.formats.delta.branch_log.line import OwnershipPhase
 from penstock.formats.delta.branch_log.ownership import NewTable
 from penstock.formats.delta.ownership.tables import AskedTable
 from penstock.formats.delta.protocol.actions import write_commit
@@ -58,7 +58,7 @@ def test_a_table_without_a_location_gets_one_that_nobody_else_knows(lake: DeltaL
     second = lake.owner.create("main", Key("b"), NEW, warehouse=str(tmp_path))
     assert first.location == f"{tmp_path}/{first.id}"
     assert first.location != second.location
-    assert (first.version, lake.line("a").phase) == (0, Phase.OWNED)
+    assert (first.version, lake.line("a").phase) == (0, OwnershipPhase.OWNED)
     assert lake.owner.backfill("main", Key("a")) == 0
     assert foreign_version(Path(first.location)) == 0
 
@@ -145,7 +145,7 @@ def test_r24_of_many_who_create_at_one_place_exactly_one_wins_and_the_others_for
             except TableConflict:
                 assert not lake.has("t")
                 return None
-            assert lake.line("t").phase is Phase.OWNED
+            assert lake.line("t").phase is OwnershipPhase.OWNED
             return lake_id
 
     def create_in_the_file_system() -> str | None:

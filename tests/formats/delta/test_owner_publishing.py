@@ -13,7 +13,7 @@ from penstock.errors import (
     NotManaged,
     OutcomeUnknown,
 )
-from penstock.formats.delta.branch_log.line import Phase, with_line
+from penstock.formats.delta.branch_log.line import OwnershipPhase, with_line
 from penstock.formats.delta.ownership.handover import Handover
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_commit
 from penstock.formats.delta.protocol.names import LOG, CommitName
@@ -185,7 +185,7 @@ def test_one_table_that_cannot_go_on_keeps_no_other_from_it(
             create(lake, tmp_path, key)
         caplog.clear()
         assert lake.owner.catch_up() == 2
-        assert lake.owner.status()[0].phase is Phase.ADOPTING
+        assert lake.owner.status()[0].phase is OwnershipPhase.ADOPTING
     assert "'a' at" in caplog.text
     assert "no answer" in caplog.text
 
@@ -257,7 +257,7 @@ def test_a_promise_to_adopt_is_not_counted_as_published(store: MemoryStore, tmp_
         with pytest.raises(Died):
             lake.owner.adopt(str(tmp_path / "a"))
         (status,) = lake.owner.status()
-    assert (status.phase, status.latest_version, status.published) == (Phase.ADOPTING, 1, 0)
+    assert (status.phase, status.latest_version, status.published) == (OwnershipPhase.ADOPTING, 1, 0)
 
 
 def test_the_status_tells_what_stands_against_publishing(lake: DeltaLake, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from penstock.formats.delta.branch_log.line import Phase
+from penstock.formats.delta.branch_log.line import OwnershipPhase
 from penstock.formats.delta.errors import ForeignCommit, InvalidLog
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.backfill import BATCH_MAX
@@ -316,7 +316,7 @@ def test_a_table_that_is_being_adopted_is_published_by_its_adopter_alone(
     on_disk: Ratified, places: Places
 ) -> None:
     on_disk.held()
-    content = on_disk.become(Phase.ADOPTING)
+    content = on_disk.become(OwnershipPhase.ADOPTING)
     publisher = publishing(on_disk, places, background=True)
     publisher.told(KEY, content, is_default=True)
     publisher.close(WAIT_S)
@@ -330,7 +330,7 @@ def test_a_table_that_is_being_adopted_is_published_by_its_adopter_alone(
 def test_a_table_that_is_released_is_published_to_its_end(on_disk: Ratified, places: Places) -> None:
     ratify(on_disk, 3)
     publisher = publishing(on_disk, places, background=True)
-    publisher.told(KEY, released := on_disk.become(Phase.RELEASED), is_default=True)
+    publisher.told(KEY, released := on_disk.become(OwnershipPhase.RELEASED), is_default=True)
     assert publisher.wait(ID, 2, WAIT_S)
     on_disk.place.create(str(CommitName(3)), b"of its next owner")
     publisher.publish(released)

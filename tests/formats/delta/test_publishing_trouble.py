@@ -20,7 +20,7 @@ from penstock.kernel.leases import Leases
 from penstock.metrics import table as metrics
 from penstock.metrics.memory import Metrics
 from penstock.model.nessie import DeltaTable
-from penstock.storage.buckets import Bucket, Condition, Tag, Unanswered
+from penstock.storage.buckets import Bucket, Condition, EntityTag, Unanswered
 from penstock.storage.local import LocalBucket
 from penstock.storage.places import Places
 from penstock.stores.memory import MemoryStore
@@ -303,7 +303,7 @@ class Careless(Disk):
 
     overwritten: list[str]
 
-    async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
+    async def put(self, key: str, data: bytes, condition: Condition = None) -> EntityTag:
         if LOG in key and await self.size(key) is not None:
             Careless.overwritten.append(key)
         self.at(f"put {key}")
@@ -382,7 +382,7 @@ class Unknowing(Disk):
 
     is_away = False
 
-    async def put(self, key: str, data: bytes, condition: Condition = None) -> Tag:
+    async def put(self, key: str, data: bytes, condition: Condition = None) -> EntityTag:
         if condition is not None or Unknowing.is_away:
             raise Unanswered("the server answered 501 NotImplemented")
         return await super().put(key, data)

@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 
 from penstock.errors import InvalidRequest, ManagedElsewhere, NotManaged, TableConflict
-from penstock.formats.delta.branch_log.intents import Commit, change
-from penstock.formats.delta.branch_log.line import Phase
+from penstock.formats.delta.branch_log.intents import CommitIntent, change
+from penstock.formats.delta.branch_log.line import OwnershipPhase
 from penstock.formats.delta.branch_log.ownership import owner_of
 from penstock.formats.delta.errors import ForeignCommit
 from penstock.formats.delta.log.files import PlaceFiles
@@ -60,7 +60,7 @@ def lake() -> Iterator[DeltaLake]:
 
 def stage(lake: DeltaLake, version: int, path: str) -> str:
     """Ratify a version whose file is staged, and not published."""
-    intent = Commit(actions=write_commit([add(path)]), uuid=uuid4(), version=version)
+    intent = CommitIntent(actions=write_commit([add(path)]), uuid=uuid4(), version=version)
     (table,) = lake.owner.commit("main", [change("orders", intent)]).tables
     return table.name
 
@@ -71,7 +71,7 @@ def test_a_new_lake_takes_a_table_back_from_its_published_log(
     recovered = lake.owner.recover(str(root), lost="lost")
     assert (recovered.published, recovered.made.version, recovered.doubtful) == (2, 3, ())
     assert recovered.lost.lake == "lost"
-    assert lake.line("orders").phase is Phase.OWNED
+    assert lake.line("orders").phase is OwnershipPhase.OWNED
     snapshot = load_snapshot(PlaceFiles(lake.places.at(str(root))))
     owner = owner_of(snapshot.protocol, snapshot.metadata)
     assert owner is not None
@@ -160,7 +160,7 @@ def test_a_lake_takes_a_table_back_that_it_had_dropped(lost: DeltaLake, root: Pa
     with pytest.raises(InvalidRequest, match="was dropped from it"):
         lost.owner.adopt(str(root))
     assert lost.owner.recover(str(root), lost="lost").made.version == 3
-    assert lost.line("orders").phase is Phase.OWNED
+    assert lost.line("orders").phase is OwnershipPhase.OWNED
 
 
 def test_a_recovery_that_meets_a_last_sign_of_life_takes_nothing(lost: DeltaLake, root: Path) -> None:

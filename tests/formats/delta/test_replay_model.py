@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.formats.delta.errors import LogGap, TableNotFound, VersionNotFound
-from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -167,7 +167,7 @@ def is_there(script: Script, version: int) -> bool:
     return version in reached
 
 
-def assert_same(found: Snapshot, state: State) -> None:
+def assert_same(found: LogSnapshot, state: State) -> None:
     def of(kind: type[Kind]) -> list[Kind]:
         return [one for one in state.values() if isinstance(one, kind)]
 
@@ -183,7 +183,7 @@ def assert_same(found: Snapshot, state: State) -> None:
     assert by_key(found.domains.values()) == by_key(live)
 
 
-def assert_live(found: Snapshot, live: list[FileKey], gone: list[FileKey]) -> None:
+def assert_live(found: LogSnapshot, live: list[FileKey], gone: list[FileKey]) -> None:
     """Every other file is asked for, and some that are gone."""
     asked = {key.path for key in (*live[::2], *gone)}
     answer = found.live(asked)

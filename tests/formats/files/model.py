@@ -16,7 +16,7 @@ from penstock.formats.files import trees
 from penstock.formats.files.changing import carry_out
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import File, FilesState, state_of, with_state
-from penstock.formats.files.intents import When, Write, encode_write, shortened
+from penstock.formats.files.intents import When, WriteIntent, encode_write, shortened
 from penstock.kernel.format import Applied, Crossed, Refused, Table
 from penstock.kernel.objects import Objects
 from penstock.model.keys import Key
@@ -41,7 +41,7 @@ def file(content: int, attempt: int = 0) -> File:
     return File(f"{SLICE}{attempt:032x}/", content, 0, f"sha256:{content}" if content % 3 else "")
 
 
-def carried_out(files: Files, write: Write) -> Files | None:
+def carried_out(files: Files, write: WriteIntent) -> Files | None:
     """A table after a write, ``None`` if nothing is to happen."""
     if write.when is not When.ALWAYS and files:
         if write.when is When.IGNORE:
@@ -115,9 +115,9 @@ class Shelf:
 
     def state(self, files: Files) -> FilesState:
         """A table with these files, which is written at once."""
-        return self.write(FilesState(), Write(put=tuple(files.items())))[0]
+        return self.write(FilesState(), WriteIntent(put=tuple(files.items())))[0]
 
-    def write(self, state: FilesState, write: Write) -> tuple[FilesState, bool]:
+    def write(self, state: FilesState, write: WriteIntent) -> tuple[FilesState, bool]:
         """A table after a write, and whether anything happened."""
         done = carry_out(self.objects, state, write)
         if done is None:
@@ -166,7 +166,7 @@ class Shelf:
         )
 
 
-def intents(writes: Sequence[Write]) -> list[bytes]:
+def intents(writes: Sequence[WriteIntent]) -> list[bytes]:
     """What commits keep of some writes."""
     return [encode_write(shortened(write)) for write in writes]
 
@@ -202,11 +202,11 @@ strategies = st.dictionaries(prefixes, st.sampled_from(list(MergeMode)), max_siz
 
 
 @st.composite
-def writes(draw: st.DrawFn, whens: Sequence[When] = (When.ALWAYS,)) -> Write:
+def writes(draw: st.DrawFn, whens: Sequence[When] = (When.ALWAYS,)) -> WriteIntent:
     coming = draw(st.dictionaries(paths, contents, max_size=6))
     added = {path: one for path, one in coming.items() if draw(st.booleans())}
     removed = draw(st.lists(paths.filter(lambda path: path not in coming), unique=True, max_size=2))
-    return Write(
+    return WriteIntent(
         replaced=tuple(draw(st.lists(prefixes, unique=True, max_size=2)) if draw(st.booleans()) else ()),
         removed=tuple(removed),
         added=tuple(added.items()),
@@ -215,7 +215,7 @@ def writes(draw: st.DrawFn, whens: Sequence[When] = (When.ALWAYS,)) -> Write:
     )
 
 
-def random_write(random: Random, attempt: int, files: Collection[str] = ()) -> Write:
+def random_write(random: Random, attempt: int, files: Collection[str] = ()) -> WriteIntent:
     """A write like those of jobs: mostly new files under names of its own, now and then single paths."""
     folder = random.choice(FOLDERS)
     new = {
@@ -224,7 +224,7 @@ def random_write(random: Random, attempt: int, files: Collection[str] = ()) -> W
     }
     kind = random.choice(("append", "append", "overwrite", "folder", "put", "remove"))
     known = sorted(files)
-    return Write(
+    return WriteIntent(
         replaced={"overwrite": ("",), "folder": (folder,)}.get(kind, ()),
         removed=(random.choice(known),) if kind == "remove" and known else (),
         added=tuple(new.items()) if kind not in ("put", "remove") else (),

@@ -12,7 +12,7 @@ from penstock.formats.files import merging, trees
 from penstock.formats.files.changing import carry_out
 from penstock.formats.files.files import FilesState
 from penstock.formats.files.format import FilesFormat
-from penstock.formats.files.intents import When, Write
+from penstock.formats.files.intents import When, WriteIntent
 from penstock.kernel.format import Applied, Since
 from penstock.kernel.objects import Objects
 from penstock.model.merges import MergeMode
@@ -66,7 +66,7 @@ def test_two_trees_differ_where_the_dictionaries_do(one: Files, other: Files, pr
 
 @quick
 @given(st.lists(writes(list(When)), max_size=8))
-def test_writes_do_what_they_do_to_a_dictionary(requests: list[Write]) -> None:
+def test_writes_do_what_they_do_to_a_dictionary(requests: list[WriteIntent]) -> None:
     """Whatever is refused names the paths that it is refused for, and leaves nothing behind."""
     shelf, files = Shelf(), Files()
     for write in requests:
@@ -79,7 +79,7 @@ def test_writes_do_what_they_do_to_a_dictionary(requests: list[Write]) -> None:
         files = files if isinstance(expected, Clashed) else expected
 
 
-def _written(shelf: Shelf, state: FilesState, write: Write) -> Applied:
+def _written(shelf: Shelf, state: FilesState, write: WriteIntent) -> Applied:
     done = carry_out(shelf.objects, state, write)
     assert done is not None
     return Applied(shelf.content(done[0]), done[1])
@@ -91,8 +91,8 @@ def test_a_write_that_expects_a_file_is_refused_if_there_is_another(files: Files
     shelf = Shelf()
     state = shelf.state(files)
     there = files[path].at(path) if path in files else None
-    assert shelf.write(state, Write(expected=((path, there),))) == (state, True)
-    other = Write(expected=((path, f"{there}-else"),))
+    assert shelf.write(state, WriteIntent(expected=((path, there),))) == (state, True)
+    other = WriteIntent(expected=((path, f"{there}-else"),))
     assert shelf.asked(lambda: _written(shelf, state, other)) == Clashed([path])
 
 
@@ -109,7 +109,7 @@ def test_a_merge_is_what_a_look_at_every_path_says(
 @settings(quick, max_examples=examples(200))
 @given(tables, st.lists(writes(), max_size=4), st.lists(writes(), max_size=4), strategies)
 def test_a_merge_of_sides_that_wrote_is_what_a_look_at_every_path_says(
-    origin: Files, source: list[Write], target: list[Write], modes: dict[str, MergeMode]
+    origin: Files, source: list[WriteIntent], target: list[WriteIntent], modes: dict[str, MergeMode]
 ) -> None:
     theirs, written = _after(origin, source)
     ours, _ = _after(origin, target)
@@ -121,7 +121,7 @@ def _check_merge(
 ) -> None:
     shelf = Shelf()
     base, source, target = (shelf.content(shelf.state(one)) for one in (origin, theirs, ours))
-    told = intents([Write(replaced=tuple(replaced))])
+    told = intents([WriteIntent(replaced=tuple(replaced))])
     expected = asked(lambda: merged(origin, theirs, ours, [] if target == base else replaced, modes))
     table = shelf.table(target, modes)
     assert shelf.asked(lambda: FilesFormat().merge(table, base, source, told)) == expected
@@ -149,9 +149,9 @@ def test_k2_a_merge_is_the_sources_writes_carried_out_on_the_target() -> None:
     assert compared > 250
 
 
-def _after(files: Files, requests: list[Write]) -> tuple[Files, list[Write]]:
+def _after(files: Files, requests: list[WriteIntent]) -> tuple[Files, list[WriteIntent]]:
     """A table after those of some writes that are not refused."""
-    done: list[Write] = []
+    done: list[WriteIntent] = []
     for write in requests:
         found = asked(partial(carried_out, files, write))
         if isinstance(found, dict):

@@ -20,7 +20,7 @@ import penstock
 from penstock import Lake
 from penstock.errors import CommitConflict, KeyNotFound, MergeConflict
 from penstock.formats.files.files import new_folder
-from penstock.formats.files.intents import When, Write
+from penstock.formats.files.intents import When, WriteIntent
 from penstock.formats.files.lake.calls import ListFiles, NewFile, WriteFiles
 from penstock.model.clock import now_us
 from penstock.model.keys import Key
@@ -44,7 +44,7 @@ class Writers:
         self.lakes = processes
         self.keys = KEYS[: random.randint(1, 3)]
         self.branches = ("main", "dev", "fix")[: random.randint(1, 3)]
-        self.done: dict[str, tuple[str, Write]] = {}
+        self.done: dict[str, tuple[str, WriteIntent]] = {}
         """Per commit of a write the table and the write."""
         self.counts: Counter[str] = Counter()
         self._seed = seed
@@ -78,7 +78,7 @@ class Writers:
         write = random_write(random, attempt, _listed(lake, branch, key))
         if random.random() < 0.2:
             new = tuple((f"first-{attempt}-{n}", file(n, attempt)) for n in range(2))
-            write = Write(added=new, when=random.choice((When.EMPTY, When.IGNORE)))
+            write = WriteIntent(added=new, when=random.choice((When.EMPTY, When.IGNORE)))
         try:
             written = lake.do(_call(lake, key, branch, attempt, write))
         except CommitConflict:
@@ -89,7 +89,7 @@ class Writers:
             self.done[written.commit.id] = key, write
 
 
-def _call(lake: Lake, key: str, branch: str, attempt: int, write: Write) -> WriteFiles:
+def _call(lake: Lake, key: str, branch: str, attempt: int, write: WriteIntent) -> WriteFiles:
     return WriteFiles(
         key=Key.parse(key),
         branch=branch,
@@ -175,7 +175,7 @@ class Serial:
         writes = [
             (one, write)
             for one in self._above[source] - self._above[target]
-            for written, write in [self._writers.done.get(one, ("", Write()))]
+            for written, write in [self._writers.done.get(one, ("", WriteIntent()))]
             if written == key
         ]
         if len(writes) == 1 and writes[0][1].when is When.IGNORE and ours:
@@ -190,7 +190,7 @@ class Serial:
         return found
 
     @staticmethod
-    def _clears(writes: list[tuple[str, Write]]) -> bool:
+    def _clears(writes: list[tuple[str, WriteIntent]]) -> bool:
         return any("" in write.replaced for _, write in writes)
 
     def _bases(self, one: str, other: str) -> list[str]:

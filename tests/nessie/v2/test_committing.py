@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from penstock.formats.files.files import File
-from penstock.formats.files.intents import NAME, Write, encode_write
+from penstock.formats.files.intents import NAME, WriteIntent, encode_write
 from penstock.formats.lance.intents import Declare, Placed, Steps, encode_steps
 from penstock.formats.lance.lake.calls import AlterLance, CommitLance
 from penstock.formats.lance.state import NAME as LANCE
@@ -67,7 +67,7 @@ def test_a_managed_table_is_renamed_as_it_is_and_never_changed(
         declare(lake, "events", tmp_path)
     else:
         clicks = File(f"20261101-{'0' * 12}/{'1' * 32}/", 3, 0)
-        made = encode_write(Write(put=(("day=1/clicks.csv", clicks),), creates=True))
+        made = encode_write(WriteIntent(put=(("day=1/clicks.csv", clicks),), creates=True))
         lake.kernel.commit("main", [Change(Key("events"), NAME, made)])
     stored = lake.table("events").content
     shown = nessie.content("main", "events")

@@ -14,8 +14,15 @@ from penstock.formats.delta.branch_log import change_summary, merging
 from penstock.formats.delta.branch_log.attempt import CommitAttempt, attempt, is_ratified, ratify_attempt
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.custody import Custody, apply_custody, prepare_custody
-from penstock.formats.delta.branch_log.intents import NAME, Commit, Create, Release, Settle, decode_intent
-from penstock.formats.delta.branch_log.line import Line, Phase, line_of, with_line
+from penstock.formats.delta.branch_log.intents import (
+    NAME,
+    CommitIntent,
+    CreateIntent,
+    Release,
+    Settle,
+    decode_intent,
+)
+from penstock.formats.delta.branch_log.line import Line, OwnershipPhase, line_of, with_line
 from penstock.formats.delta.branch_log.ownership import Owner, OwnerIdentity, owner_of
 from penstock.formats.delta.branch_log.proposal import DeltaProposal
 from penstock.formats.delta.branch_log.ratifying import CheckedProposal, bring, check, known, ratify
@@ -70,12 +77,12 @@ class DeltaFormat(Format):
     def prepare(self, table: Table, change: Change) -> Any:
         intent = decode_intent(change.intent)
         now_ms = self._now_ms()
-        if not isinstance(intent, Commit):
+        if not isinstance(intent, CommitIntent):
             self._check_custody(table, intent)
             if isinstance(intent, Release) and isinstance(table.content, DeltaTable) and table.content.state:
                 self._require_in_sync(table, table.content)
             prepare_custody(table, self.commits, intent, self._owner)
-            if isinstance(intent, Create) and table.content is None and self._log_check is not None:
+            if isinstance(intent, CreateIntent) and table.content is None and self._log_check is not None:
                 self._log_check.note_new(intent.id)
             return None
         content = self._writable(table)
@@ -149,7 +156,7 @@ class DeltaFormat(Format):
         content = table.content
         if not isinstance(intent, Settle | Release) or not isinstance(content, DeltaTable):
             return
-        if content.state and (line := line_of(content)).phase is not Phase.RELEASED:
+        if content.state and (line := line_of(content)).phase is not OwnershipPhase.RELEASED:
             self._check_owner(table, line)
 
     # -- at its turn -----------------------------------------------------------------------------------
@@ -157,7 +164,7 @@ class DeltaFormat(Format):
     def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
         if prepared is None:
             intent = decode_intent(change.intent)
-            if isinstance(intent, Commit):
+            if isinstance(intent, CommitIntent):
                 raise InvalidRequest(f"a commit to '{table.key}' was not prepared")
             self._check_custody(table, intent)
             return apply_custody(table, self.commits, intent)
@@ -291,7 +298,7 @@ class DeltaFormat(Format):
         if not table.may_read:
             raise PrepareAgain
         line = line_of(content)
-        if line.phase is Phase.OWNED and self._owner.owns(_owner_named(table, line)):
+        if line.phase is OwnershipPhase.OWNED and self._owner.owns(_owner_named(table, line)):
             try:
                 check.require_in_sync(table.key, content, is_default=True)
             except OutOfSync:
@@ -306,9 +313,9 @@ class DeltaFormat(Format):
         # Elsewhere nobody is told how it ends, and nothing but the key goes.
         if isinstance(table.content, DeltaTable) and table.content.state and table.is_default:
             line = line_of(table.content)
-            if line.phase is Phase.ADOPTING and self._owner.owns(_owner_named(table, line)):
+            if line.phase is OwnershipPhase.ADOPTING and self._owner.owns(_owner_named(table, line)):
                 raise Refused("is being adopted; see how that ends first: penstock delta status")
-            if line.phase is Phase.RELEASED:
+            if line.phase is OwnershipPhase.RELEASED:
                 raise Refused("is being released, and goes by itself once its log is complete")
         self._check_drop(table)
 
@@ -362,9 +369,9 @@ class DeltaFormat(Format):
 
 def check_phase(line: Line) -> None:
     """Refuse commits to a table that is on its way in or out."""
-    if line.phase is Phase.RELEASED:
+    if line.phase is OwnershipPhase.RELEASED:
         raise Refused("was handed back to the file system: commit to its log, or adopt it again")
-    if line.phase is Phase.ADOPTING:
+    if line.phase is OwnershipPhase.ADOPTING:
         raise Refused("is being adopted, and it is not known yet whether that came about: try again")
 
 
@@ -401,6 +408,6 @@ def _owned(content: AnyContent | None) -> DeltaTable | None:
     return content if isinstance(content, DeltaTable) and content.state else None
 
 
-def _short(intent: Commit) -> bytes:
+def _short(intent: CommitIntent) -> bytes:
     """What is stored of an intent: the line has all the rest."""
     return encode(msgspec.structs.replace(intent, actions=b"", reads=None, replaces=None))

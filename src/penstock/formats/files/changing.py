@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.formats.files import trees
 from penstock.formats.files.files import MARKER, File, FilesState, Layout
-from penstock.formats.files.intents import When, Write
+from penstock.formats.files.intents import When, WriteIntent
 from penstock.formats.files.layouts import mixes, united, with_partition_columns
 from penstock.kernel.format import PathClash, Refused
 from penstock.kernel.objects import Objects
@@ -21,7 +21,7 @@ NO_FILE: Final = "no file"
 THERE_ALREADY: Final = "has a file of that name already"
 
 
-def carry_out(objects: Objects, state: FilesState, write: Write) -> tuple[FilesState, Blobs] | None:
+def carry_out(objects: Objects, state: FilesState, write: WriteIntent) -> tuple[FilesState, Blobs] | None:
     """The table after a write, and the new nodes of its tree; ``None`` if nothing is to happen.
 
     Raises ``Refused`` if the table is not as the write wants it.
@@ -89,7 +89,7 @@ def _replaced(objects: Objects, state: FilesState, prefixes: Iterable[str]) -> d
     return found
 
 
-def _check_expected(objects: Objects, state: FilesState, write: Write) -> None:
+def _check_expected(objects: Objects, state: FilesState, write: WriteIntent) -> None:
     found = trees.find(objects, state.root, [path for path, _ in write.expected])
     clashes = [
         PathClash(path, wanted or NO_FILE, there.at(path) if there is not None else NO_FILE)
@@ -118,7 +118,7 @@ def _check_added(added: Iterable[tuple[str, File]], there: dict[str, File], gone
         raise Refused(THERE_ALREADY, clashes=clashes)
 
 
-def _layout(known: Layout, write: Write, left: int) -> Layout:
+def _layout(known: Layout, write: WriteIntent, left: int) -> Layout:
     """How the files are to be read afterwards, beside those that are left.
 
     Files of two layouts under one table could not be read as one, so a job that would mix them is refused.

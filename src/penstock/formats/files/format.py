@@ -19,7 +19,7 @@ from penstock.formats.files.files import FilesState, check_prefix, is_managed, s
 from penstock.formats.files.intents import (
     NAME,
     Mark,
-    Write,
+    WriteIntent,
     check,
     decode_asked,
     decode_write,
@@ -67,7 +67,7 @@ class _Answered(NamedTuple):
 class _Prepared(NamedTuple):
     """A write, and what it made of the table as that was before the queue."""
 
-    write: Write
+    write: WriteIntent
     content: FilesTable | None
     applied: Applied
 
@@ -187,7 +187,9 @@ def _marked(content: FilesTable | None, mark: Mark) -> Applied:
         raise Refused("does not exist")
     state = state_of(content)
     marked = msgspec.structs.replace(state, mark=max(state.mark, mark.number))
-    return Applied(with_state(content, marked), intent=encode_write(Write()))  # nothing for a merge to replay
+    return Applied(
+        with_state(content, marked), intent=encode_write(WriteIntent())
+    )  # nothing for a merge to replay
 
 
 def _answer(table: Table, asked: _Asked, work: Callable[[], merging.Merged]) -> Applied:
@@ -224,7 +226,7 @@ def _state(content: AnyContent | None) -> bytes | None:
     return None if content is None else _table(content).state
 
 
-def _carried_out(table: Table, content: FilesTable | None, write: Write) -> Applied:
+def _carried_out(table: Table, content: FilesTable | None, write: WriteIntent) -> Applied:
     if content is None:
         if not write.creates:
             raise Refused("does not exist")
@@ -233,7 +235,7 @@ def _carried_out(table: Table, content: FilesTable | None, write: Write) -> Appl
         state = state_of(content)
     done = carry_out(_objects(table), state, write)
     if done is None:
-        return Applied(table.content, intent=encode_write(Write()))  # nothing for a merge to replay
+        return Applied(table.content, intent=encode_write(WriteIntent()))  # nothing for a merge to replay
     return Applied(with_state(content, done[0]), done[1], encode_write(shortened(write)))
 
 

@@ -25,7 +25,7 @@ class When(StrEnum):
     """Nothing happens if the table has any file."""
 
 
-class Write(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="write"):
+class WriteIntent(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="write"):
     """A change to the files of a table, carried out on the table as it is at its turn.
 
     First whatever lies below ``replaced`` goes, then ``removed``; then ``added`` and ``put`` come. What is
@@ -60,42 +60,42 @@ class Mark(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="mark
     number: int
 
 
-_decode = decoder(Write).decode
-_decode_asked = decoder(Write | Mark).decode
+_decode = decoder(WriteIntent).decode
+_decode_asked = decoder(WriteIntent | Mark).decode
 
 
 def encode_mark(mark: Mark) -> bytes:
     return encode(mark)
 
 
-def decode_asked(data: bytes) -> Write | Mark:
+def decode_asked(data: bytes) -> WriteIntent | Mark:
     """What is asked of a table; ``Damaged`` if nothing is. A commit keeps writes only."""
     try:
-        found: Write | Mark = _decode_asked(data)
+        found: WriteIntent | Mark = _decode_asked(data)
     except msgspec.MsgspecError as problem:
         raise Damaged(f"an intent of a table of files cannot be read: {problem}") from None
     return found
 
 
-def encode_write(write: Write) -> bytes:
+def encode_write(write: WriteIntent) -> bytes:
     return encode(write)
 
 
-def decode_write(data: bytes) -> Write:
+def decode_write(data: bytes) -> WriteIntent:
     """The intent in some bytes; ``Damaged`` if there is none."""
     try:
-        found: Write = _decode(data)
+        found: WriteIntent = _decode(data)
     except msgspec.MsgspecError as problem:
         raise Damaged(f"an intent of a table of files cannot be read: {problem}") from None
     return found
 
 
-def shortened(write: Write) -> Write:
+def shortened(write: WriteIntent) -> WriteIntent:
     """What a merge needs to know of a write."""
-    return Write(replaced=write.replaced, when=write.when)
+    return WriteIntent(replaced=write.replaced, when=write.when)
 
 
-def check(write: Write) -> Write:
+def check(write: WriteIntent) -> WriteIntent:
     """Return ``write`` if it can be carried out on some table; ``InvalidRequest`` if on none."""
     seen: set[str] = set()
     for path, file in (*write.added, *write.put):

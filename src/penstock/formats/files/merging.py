@@ -21,7 +21,7 @@ from penstock.formats.files import trees
 from penstock.formats.files.changing import after, files_left
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import MARKER, File, FilesState, Layout, is_managed, state_of, with_state
-from penstock.formats.files.intents import When, Write, decode_write, encode_write
+from penstock.formats.files.intents import When, WriteIntent, decode_write, encode_write
 from penstock.formats.files.layouts import mixes, united
 from penstock.kernel.format import Applied, LaterCommit, PathClash, Refused, Since, Table
 from penstock.kernel.objects import Objects
@@ -122,10 +122,10 @@ def _remembered(paths: Mapping[str, MergeMode], intents: Sequence[bytes] | None)
         for prefix in write.replaced or ("",)
         for other in others
     )
-    return encode_write(Write(replaced=tuple(taken))), is_within or is_left
+    return encode_write(WriteIntent(replaced=tuple(taken))), is_within or is_left
 
 
-def asks_for_more(write: Write) -> bool:
+def asks_for_more(write: WriteIntent) -> bool:
     """Whether a write means more than the files that it brought and took."""
     return bool(write.replaced) or write.when is not When.ALWAYS
 
@@ -328,7 +328,7 @@ def _bring_paths(
     return len(news)
 
 
-def _is_ignored(writes: Sequence[Write], state: FilesState) -> bool:
+def _is_ignored(writes: Sequence[WriteIntent], state: FilesState) -> bool:
     """Whether nothing is to happen, since a write was only for an empty table and it is not; else ``Refused``
     if it was."""
     is_empty = state.files == 0

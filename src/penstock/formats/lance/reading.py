@@ -25,7 +25,7 @@ PARSED_MAX_BYTES: Final = 64 * 1024
 each is the next one's predecessor."""
 
 
-class _Kept(NamedTuple):
+class _KeptManifest(NamedTuple):
     data: bytes
     manifest: Manifest | None
 
@@ -40,7 +40,7 @@ class Manifests:
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._kept: OrderedDict[bytes, _KeptManifest] = OrderedDict()
         self._size, self._lock = 0, Lock()
 
     def known(self, version: Version) -> bytes | None:
@@ -103,7 +103,7 @@ class Manifests:
         """
         if not version.sha256:
             return
-        kept = _Kept(data, manifest if len(data) <= PARSED_MAX_BYTES else None)
+        kept = _KeptManifest(data, manifest if len(data) <= PARSED_MAX_BYTES else None)
         with self._lock:
             if version.sha256 in self._kept:
                 return
@@ -111,7 +111,7 @@ class Manifests:
             while self._size > KEPT_MAX_BYTES and len(self._kept) > 1:
                 self._size -= self._kept.popitem(last=False)[1].size
 
-    def _look(self, version: Version) -> _Kept | None:
+    def _look(self, version: Version) -> _KeptManifest | None:
         with self._lock:
             return self._kept.get(version.sha256)
 

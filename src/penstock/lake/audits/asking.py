@@ -77,7 +77,7 @@ def _ask(
 ) -> FoundRows | None:
     import duckdb
 
-    read = [_Watched(rows[key]) for key in query.tables]
+    read = [_WatchedQuery(rows[key]) for key in query.tables]
     with (
         tempfile.TemporaryDirectory(prefix="penstock-sql-") as spilled,
         duckdb.connect(":memory:", config={**CLOSED, **_bounds(spilled, memory_max_bytes)}) as connection,
@@ -105,7 +105,7 @@ def _ask(
             raise _raised(problem, read) from None
 
 
-def _raised(problem: RuntimeError, read: Sequence[_Watched]) -> BaseException:
+def _raised(problem: RuntimeError, read: Sequence[_WatchedQuery]) -> BaseException:
     """What the handler of a signal has raised. DuckDB 2.0 does not tell."""
     raised = next((one.problem for one in read if one.problem is not None), problem.__cause__)
     if raised is None and str(problem) == "Query interrupted":
@@ -158,7 +158,7 @@ class _Text(str):
     __repr__ = str.__str__
 
 
-def _name(connection: Any, key: Key, rows: _Watched) -> None:
+def _name(connection: Any, key: Key, rows: _WatchedQuery) -> None:
     """Let DuckDB know rows by the key of their table: as elements, and as one quoted name.
 
     They are registered by a name that nobody can guess: what is registered comes before tables of its name.
@@ -210,7 +210,7 @@ class _Deadline:
             self._connection.interrupt()
 
 
-class _Watched:
+class _WatchedQuery:
     """Rows of which it is known afterwards why they could not be read: DuckDB only tells that they cannot.
 
     It asks for columns more than once before it reads, for which nothing is begun anew.

@@ -82,7 +82,7 @@ class TokenGate(Gate):
         """Tokens that there are, or were lately, by id."""
         self._unknown: dict[str, _Lookup] = {}
         self._lock = Lock()
-        self._lookups: dict[str, _Turn] = {}
+        self._lookups: dict[str, _GateTurn] = {}
         """Those that go on now, by id."""
         self._strangers = Semaphore(STRANGERS_MAX)
 
@@ -121,7 +121,7 @@ class TokenGate(Gate):
     def _look_up(self, token_id: str, asked_s: float) -> Token | None:
         """Ask the store for a token, once for all who ask for it at the same time."""
         with self._lock:
-            turn = self._lookups.setdefault(token_id, _Turn())
+            turn = self._lookups.setdefault(token_id, _GateTurn())
             turn.users += 1
         try:
             with turn.lock:  # whoever waited for another's reading, which began later, need not read again
@@ -154,7 +154,7 @@ class _Lookup(NamedTuple):
     began_s: float
 
 
-class _Turn:
+class _GateTurn:
     """The threads that want to look up one token at the same time."""
 
     def __init__(self) -> None:

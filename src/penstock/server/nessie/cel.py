@@ -91,7 +91,7 @@ def filter_for(kind: FilterKind, expression: str) -> Callable[[Mapping[str, Any]
     return keep
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class CelPart(msgspec.Struct, frozen=True, kw_only=True):
     """An expression, or one loop of it, that was read and found fit."""
 
     text: str
@@ -113,8 +113,8 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     """An expression in parts. Evaluating it changes nothing, so that threads share it."""
 
     expression: str
-    main: Part
-    loops: tuple[Part, ...]
+    main: CelPart
+    loops: tuple[CelPart, ...]
     """Loops over operations, which the main part calls by their number."""
 
     def holds_for(self, item: Mapping[str, Any]) -> bool:
@@ -160,14 +160,14 @@ def _script(kind: FilterKind, expression: str) -> Script:
     return Script(expression=expression, main=parts[0], loops=tuple(parts[1:]))
 
 
-def _part(kind: FilterKind, expression: str, tokens: Sequence[CelToken]) -> Part:
+def _part(kind: FilterKind, expression: str, tokens: Sequence[CelToken]) -> CelPart:
     shape = shape_of(tokens)
     program = _compiled("".join(mended(tokens)), expression)
     names = VARIABLES[kind].keys() & set(program.variables())
     if not names <= {name for name, _ in shape.mentions}:
         raise _refused(expression, "it is written in a way that cannot be followed")
     text = "".join(token.text for token in tokens)
-    return Part(text=text, program=program, shape=shape, names=tuple(names))
+    return CelPart(text=text, program=program, shape=shape, names=tuple(names))
 
 
 def _compiled(text: str, expression: str) -> Any:

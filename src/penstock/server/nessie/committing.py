@@ -76,7 +76,7 @@ def commit_operations(
     keys = _keys(operations)
     read = catalogue.do(calls.GetContents(at=target.commit, via=target.name, key=keys))
     held = {entry.key: entry.content for entry in read}
-    planned = _Plan(held, operations)
+    planned = _CommitPlan(held, operations)
     wanted = tuple(map(planned.operation, operations, keys))
     made = catalogue.do(
         calls.CommitOperations(
@@ -90,7 +90,7 @@ def commit_operations(
     return made, _added(catalogue, target, made, planned.added)
 
 
-class _Plan:
+class _CommitPlan:
     """What each operation of a commit means, given what its keys held."""
 
     def __init__(self, held: dict[Key, AnyContent], operations: Iterable[shapes.AnyOperation]) -> None:

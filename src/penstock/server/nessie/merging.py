@@ -49,7 +49,7 @@ def merge(ask: Ask) -> shapes.MergeResponse:
     refuse(
         null(ask.body, "mergeRefIntoBranch.merge"), bad_path(ask.path["branch"], "mergeRefIntoBranch.branch")
     )
-    body: shapes.MergeRequest = ask.body
+    body: shapes.NessieMerge = ask.body
     revision = parse_path(ask.path["branch"], ask.catalogue, "mergeRefIntoBranch.branch")
     said(body.commit_meta, ask.headers)
     from_ = parse_body(body.from_ref_name, body.from_hash)
@@ -72,7 +72,7 @@ def merge(ask: Ask) -> shapes.MergeResponse:
 def transplant(ask: Ask) -> shapes.MergeResponse:
     path = bad_path(ask.path["branch"], "transplantCommitsIntoBranch.branch")
     refuse(*transplant_violations(ask.body), path)
-    body: shapes.TransplantRequest = required(ask.body, "transplantCommitsIntoBranch.transplant")
+    body: shapes.NessieTransplant = required(ask.body, "transplantCommitsIntoBranch.transplant")
     revision = parse_path(ask.path["branch"], ask.catalogue, "transplantCommitsIntoBranch.branch")
     hashes = body.hashes_to_transplant or ()
     if len(hashes) > ask.limits.operations_max:
@@ -97,7 +97,7 @@ def transplant(ask: Ask) -> shapes.MergeResponse:
 
 
 def transplant_violations(
-    body: shapes.TransplantRequest | v1_shapes.V1TransplantRequest | None,
+    body: shapes.NessieTransplant | v1_shapes.V1TransplantRequest | None,
 ) -> tuple[str | None, ...]:
     """What is wrong with the body of a transplant, if there is one."""
     if body is None:
@@ -169,9 +169,7 @@ def _require_contiguous(catalogue: Catalogue, sources: list[RevisionPlace]) -> N
         before = source.commit
 
 
-def _key_merges(
-    catalogue: Catalogue, target: RevisionPlace, body: shapes.BringRequest
-) -> dict[str, KeyMerge]:
+def _key_merges(catalogue: Catalogue, target: RevisionPlace, body: shapes.NessieBring) -> dict[str, KeyMerge]:
     """How single keys are to be merged. What the client expects or gives is compared with the branch."""
     behaviors: dict[Key, shapes.MergeKeyBehavior] = {}
     for behavior in body.key_merge_modes or ():
@@ -213,15 +211,15 @@ def _check_behavior(key: Key, behavior: shapes.MergeKeyBehavior) -> None:
         )
 
 
-def _is_trial(body: shapes.BringRequest) -> bool:
+def _is_trial(body: shapes.NessieBring) -> bool:
     return bool(body.is_dry_run or body.dry_run)
 
 
-def _is_told_conflicts(body: shapes.BringRequest) -> bool:
+def _is_told_conflicts(body: shapes.NessieBring) -> bool:
     return bool(body.is_return_conflict_as_result or body.return_conflict_as_result)
 
 
-def _idempotency_key(ask: Ask, body: shapes.BringRequest) -> str | None:
+def _idempotency_key(ask: Ask, body: shapes.NessieBring) -> str | None:
     return None if _is_trial(body) else ask.headers.get("idempotency-key")
 
 

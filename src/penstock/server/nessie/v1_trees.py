@@ -267,7 +267,7 @@ def merge(ask: Ask) -> v1_shapes.V1MergeResponse:
         raise InvalidRequest(
             "The parameter 'keepIndividualCommits' is deprecated. Merge operations only support squashed now."
         )
-    wanted = shapes.MergeRequest(**_bring(body), from_hash=body.from_hash)
+    wanted = shapes.NessieMerge(**_bring(body), from_hash=body.from_hash)
     return merge_view(merging.merge(_asked(ask, path, body=wanted)))
 
 
@@ -280,7 +280,7 @@ def transplant(ask: Ask) -> v1_shapes.V1MergeResponse:
             "Transplant operations only support unsquashed now."
         )
     told = _bring(body) | {"message": ask.query.message}
-    wanted = shapes.TransplantRequest(**told, hashes_to_transplant=body.hashes_to_transplant)
+    wanted = shapes.NessieTransplant(**told, hashes_to_transplant=body.hashes_to_transplant)
     return merge_view(merging.transplant(_asked(ask, path, body=wanted)))
 
 
@@ -328,8 +328,8 @@ def _diff_path(text: str) -> str:
     return f"{name}@{spec}" if spec else name
 
 
-def _bring(body: shapes.BringRequest) -> dict[str, Any]:
-    return {field: getattr(body, field) for field in shapes.BringRequest.__struct_fields__}
+def _bring(body: shapes.NessieBring) -> dict[str, Any]:
+    return {field: getattr(body, field) for field in shapes.NessieBring.__struct_fields__}
 
 
 def _collected(

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from penstock.errors import CommitConflict
-from penstock.formats.delta.branch_log.intents import Commit, change
+from penstock.formats.delta.branch_log.intents import CommitIntent, change
 from penstock.formats.delta.protocol.actions import CommitInfo, write_commit
 from penstock.stores.port import Store
 from penstock.testing.threads import at_once
@@ -83,8 +83,8 @@ def test_many_appenders_at_once_all_land_and_nobody_conflicts(owner: Owner) -> N
 def test_several_tables_are_ratified_in_one_commit_or_none_is(owner: Owner) -> None:
     owner.create("a")
     owner.create("b")
-    good = Commit(actions=write_commit([add("x")]), uuid=uuid4())
-    bad = Commit(actions=write_commit([add("x")]), uuid=uuid4(), version=1)
+    good = CommitIntent(actions=write_commit([add("x")]), uuid=uuid4())
+    bad = CommitIntent(actions=write_commit([add("x")]), uuid=uuid4(), version=1)
     owner.commit([add("y")], key="b")
     with pytest.raises(CommitConflict):
         owner.kernel.commit("main", [change("a", good), change("b", bad)])

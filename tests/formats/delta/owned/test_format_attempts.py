@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from penstock.errors import CommitConflict, InvalidContent, InvalidRequest
-from penstock.formats.delta.branch_log.intents import Commit, change
+from penstock.formats.delta.branch_log.intents import CommitIntent, change
 from penstock.formats.delta.protocol.actions import CommitInfo, write_commit
 from penstock.stores.port import Store
 from penstock.testing.threads import at_once
@@ -149,7 +149,8 @@ def test_one_attempt_may_be_a_version_of_several_tables(owner: Owner) -> None:
     owner.create("a")
     owner.create("b")
     both = [
-        change(key, Commit(actions=write_commit([add(f"for-{key}")]), uuid=uuid, version=1)) for key in "ab"
+        change(key, CommitIntent(actions=write_commit([add(f"for-{key}")]), uuid=uuid, version=1))
+        for key in "ab"
     ]
     owner.kernel.commit("main", both)
     assert owner.paths("a") == {"for-a"}

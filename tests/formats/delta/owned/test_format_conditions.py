@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest, MergeConflict
-from penstock.formats.delta.branch_log.intents import Create
+from penstock.formats.delta.branch_log.intents import CreateIntent
 from penstock.formats.delta.branch_log.line import held_of
 from penstock.formats.delta.branch_log.ownership import NewTable, first_commit
 from penstock.formats.delta.protocol.actions import Action, CommitInfo, Metadata, write_commit
@@ -144,7 +144,7 @@ def test_a_file_of_which_nobody_can_tell_is_neither_taken_nor_left(owner: Owner)
     new = NewTable(schema_string=dated, partition_columns=("day",))
     first = first_commit(new, owner.identity, identity, uuid, owner.clock() // 1000)
     location = str(owner.directory / "dated")
-    owner.ask(Create(id=identity, location=location, actions=write_commit(first), uuid=uuid))
+    owner.ask(CreateIntent(id=identity, location=location, actions=write_commit(first), uuid=uuid))
     owner.commit([add("a", "2026-11-01")])
     textual = msgspec.structs.replace(owner.snapshot().metadata, schema_string=SCHEMA)
     assert isinstance(textual, Metadata)

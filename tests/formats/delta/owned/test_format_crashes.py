@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.formats.delta.branch_log.intents import Commit
+from penstock.formats.delta.branch_log.intents import CommitIntent
 from penstock.formats.delta.protocol.actions import Action
 from penstock.stores.memory import MemoryStore
 from penstock.testing.faults import FaultyStore, Point
@@ -90,7 +90,7 @@ def test_the_same_request_under_its_key_is_answered_once(
     owner: Owner, store: FaultyStore, tmp_path: Path, version: int | None
 ) -> None:
     owner.create()
-    intent = Commit(actions=b'{"txn":{"appId":"a","version":1}}\n', uuid=uuid4(), version=version)
+    intent = CommitIntent(actions=b'{"txn":{"appId":"a","version":1}}\n', uuid=uuid4(), version=version)
     store.at(Point.AFTER_SWAP, die, name="main")
     with pytest.raises(Died):
         owner.ask(intent, once="my key")

@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest
-from penstock.formats.delta.branch_log.intents import Adopt, Create, Release, Settle
-from penstock.formats.delta.branch_log.line import Phase
+from penstock.formats.delta.branch_log.intents import Adopt, CreateIntent, Release, Settle
+from penstock.formats.delta.branch_log.line import OwnershipPhase
 from penstock.formats.delta.branch_log.ownership import Before, conversion, release
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.model.keys import Key
@@ -20,10 +20,10 @@ from tests.formats.delta.managed import KEY, Owner, add
 def test_the_same_creation_twice_is_one(owner: Owner) -> None:
     content = owner.create()
     assert content.id is not None
-    again = Create(id=content.id, location=content.location, actions=owner.data(0), uuid=uuid4())
+    again = CreateIntent(id=content.id, location=content.location, actions=owner.data(0), uuid=uuid4())
     owner.ask(again)
     assert owner.content() == content
-    other = Create(id=uuid4(), location=content.location, actions=owner.data(0), uuid=uuid4())
+    other = CreateIntent(id=uuid4(), location=content.location, actions=owner.data(0), uuid=uuid4())
     with pytest.raises(CommitConflict, match="exists already"):
         owner.ask(other)
 
@@ -31,7 +31,7 @@ def test_the_same_creation_twice_is_one(owner: Owner) -> None:
 def test_a_creation_that_is_repeated_after_the_table_was_dropped_does_not_begin_it_anew(owner: Owner) -> None:
     content = owner.create()
     assert content.id is not None
-    again = Create(id=content.id, location=content.location, actions=owner.data(0), uuid=uuid4())
+    again = CreateIntent(id=content.id, location=content.location, actions=owner.data(0), uuid=uuid4())
     owner.commit([add("a")])
     owner.published()
     owner.kernel.commit("main", [Delete(Key.parse(KEY))])
@@ -62,7 +62,7 @@ def test_a_table_that_is_being_adopted_takes_no_commits_until_that_is_settled(
     intent = _adoption(owner, tmp_path)
     owner.ask(intent)
     line = owner.line()
-    assert (line.phase, line.published, line.latest) == (Phase.ADOPTING, 4, 5)
+    assert (line.phase, line.published, line.latest) == (OwnershipPhase.ADOPTING, 4, 5)
     assert owner.data(5) == intent.actions
     with pytest.raises(CommitConflict, match="is being adopted"):
         owner.commit([add("a")])
@@ -71,9 +71,9 @@ def test_a_table_that_is_being_adopted_takes_no_commits_until_that_is_settled(
     owner.ask(intent)
     assert owner.line() == line
     owner.ask(Settle(id=intent.id, owned=True))
-    assert (owner.line().phase, owner.line().published) == (Phase.OWNED, 5)
+    assert (owner.line().phase, owner.line().published) == (OwnershipPhase.OWNED, 5)
     owner.ask(Settle(id=intent.id, owned=False))
-    assert owner.line().phase is Phase.OWNED
+    assert owner.line().phase is OwnershipPhase.OWNED
     assert owner.commit([add("a")]) == 6
 
 
@@ -84,7 +84,7 @@ def test_an_adoption_that_lost_leaves_nothing(owner: Owner, tmp_path: Path) -> N
     with pytest.raises(AssertionError):
         owner.content()
     owner.ask(intent)
-    assert owner.line().phase is Phase.ADOPTING
+    assert owner.line().phase is OwnershipPhase.ADOPTING
 
 
 def test_a_table_is_adopted_on_the_default_branch_alone(owner: Owner, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_released_table_takes_no_more_commits(owner: Owner) -> None:
     with pytest.raises(CommitConflict, match="committed to while"):
         owner.ask(late)
     owner.ask(last)
-    assert (owner.line().phase, owner.line().latest) == (Phase.RELEASED, 2)
+    assert (owner.line().phase, owner.line().latest) == (OwnershipPhase.RELEASED, 2)
     owner.ask(last)
     assert owner.line().latest == 2
     for version in (None, 3):

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest, TableConflict
-from penstock.formats.delta.branch_log.intents import Commit, change, decode_intent
+from penstock.formats.delta.branch_log.intents import CommitIntent, change, decode_intent
 from penstock.formats.delta.branch_log.line import Tip
 from penstock.formats.delta.protocol.actions import Action, Txn, write_commit
 from penstock.formats.delta.protocol.transaction import DeltaReads
@@ -89,7 +89,7 @@ WAYS = [created_anew, created_anew_with_its_own, set_to_another, set_back, merge
 
 def commit(owner: Owner, tip: Tip | None, *actions: Action, branch: str = "dev", **more: Any) -> Outcome:
     how: dict[str, Any] = {"read_version": 3, "reads": DeltaReads(), "uuid": uuid4()} | more
-    intent = Commit(actions=write_commit(actions), read_tip=tip, **how)
+    intent = CommitIntent(actions=write_commit(actions), read_tip=tip, **how)
     return owner.kernel.commit(branch, [change(KEY, intent)])
 
 
@@ -221,7 +221,7 @@ def test_who_does_not_tell_is_checked_by_the_number_alone(owner: Owner) -> None:
 
 
 def test_intents_of_before_are_read() -> None:
-    now = Commit(actions=b"", uuid=UUID(int=7), read_version=3)
+    now = CommitIntent(actions=b"", uuid=UUID(int=7), read_version=3)
     encoded = encode(now)
     assert encoded[-1:] == encode(None)
     before = bytes([encoded[0] - 1]) + encoded[1:-1]

@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest, MergeConflict, NotManaged
-from penstock.formats.delta.branch_log.intents import Adopt, Create, Release, Settle
-from penstock.formats.delta.branch_log.line import Phase
+from penstock.formats.delta.branch_log.intents import Adopt, CreateIntent, Release, Settle
+from penstock.formats.delta.branch_log.line import OwnershipPhase
 from penstock.formats.delta.branch_log.ownership import Before, conversion, release
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
 from penstock.kernel.bring import MergeOptions
@@ -125,10 +125,10 @@ def test_a_table_that_would_name_another_owner_does_not_come(
     owner: Owner, store: Store, tmp_path: Path, kind: str
 ) -> None:
     copy = Owner(store, tmp_path, lake="a-copy")
-    intent: Adopt | Create = adoption(copy, tmp_path / "there")
+    intent: Adopt | CreateIntent = adoption(copy, tmp_path / "there")
     if kind == "create":
         location = copy.create(OTHER).location + "-2"
-        intent = Create(id=uuid4(), location=location, actions=copy.data(0, OTHER), uuid=uuid4())
+        intent = CreateIntent(id=uuid4(), location=location, actions=copy.data(0, OTHER), uuid=uuid4())
     with pytest.raises(InvalidRequest, match="does not name this lake"):
         owner.ask(intent)
     copy.close()
@@ -182,7 +182,7 @@ def test_a_branch_that_left_during_an_adoption_learns_by_a_merge_how_it_ended(
         owner.commit([add("d1")], branch="dev")
     merge(owner, "main", "dev", MergeOptions({Key.parse(KEY): KeyMerge(mode=mode)}))
     if is_owned:
-        assert owner.line(branch="dev").phase is Phase.OWNED
+        assert owner.line(branch="dev").phase is OwnershipPhase.OWNED
         assert owner.commit([add("d1")], branch="dev") == 6
     else:
         with pytest.raises(AssertionError):
@@ -194,7 +194,7 @@ def test_a_branch_that_left_during_an_adoption_can_drop_the_table(owner: Owner, 
     owner.ask(intent)
     owner.branch("dev")
     drop(owner, branch="dev")
-    assert owner.line().phase is Phase.ADOPTING
+    assert owner.line().phase is OwnershipPhase.ADOPTING
     owner.ask(Settle(id=intent.id, owned=True))
     owner.commit([add("a")])
     merge(owner, "main", "dev", FORCE)
@@ -274,4 +274,4 @@ def test_the_default_branch_does_not_go_back_into_an_adoption(owner: Owner, tmp_
     owner.ask(Settle(id=intent.id, owned=True))
     with pytest.raises(InvalidRequest, match="is owned, and would be adopting again"):
         owner.kernel.references.assign("main", promised, expected=head(owner))
-    assert owner.line().phase is Phase.OWNED
+    assert owner.line().phase is OwnershipPhase.OWNED

@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 
 from penstock.errors import CommitConflict, InvalidContent, InvalidLog, InvalidRequest
-from penstock.formats.delta.branch_log.intents import Commit, FileBody, Release, Settle, change
+from penstock.formats.delta.branch_log.intents import CommitIntent, FileBody, Release, Settle, change
 from penstock.formats.delta.branch_log.ownership import Before, release
 from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Remove, Txn, write_commit
@@ -215,7 +215,7 @@ def test_what_is_appended_to_a_large_replacement_may_be_too_much_to_be_held_besi
 
 
 def test_the_same_large_commit_to_two_tables_is_staged_in_both(owner: Owner) -> None:
-    intent = Commit(actions=write_commit(large("big", "x")), uuid=uuid4())
+    intent = CommitIntent(actions=write_commit(large("big", "x")), uuid=uuid4())
     for key in "ab":
         owner.create(key, partition_by=["day"])
     owner.kernel.commit("main", [change(key, intent) for key in "ab"])
@@ -265,7 +265,7 @@ def test_a_table_that_was_created_anew_while_a_request_went_round_is_not_taken_f
     owner.create("a")
     owner.create("b")
     new = owner.create("c")
-    both = [change(key, Commit(actions=write_commit([add("f")]), uuid=uuid4())) for key in "ab"]
+    both = [change(key, CommitIntent(actions=write_commit([add("f")]), uuid=uuid4())) for key in "ab"]
 
     def meanwhile() -> None:
         assert GoesRound.arrived.wait(30)
@@ -321,10 +321,10 @@ def test_a_batch_that_is_found_done_in_the_same_swap_is_answered_with_the_head_a
     def stream(name: str) -> Outcome:
         assert Holds.arrived.wait(30)
         data = write_commit([add(name), Txn(app_id="stream", version=1)])
-        return owner.ask(Commit(actions=data, uuid=uuid4()))
+        return owner.ask(CommitIntent(actions=data, uuid=uuid4()))
 
     def held() -> Outcome:
-        return owner.ask(Commit(actions=write_commit([add("h")]), uuid=uuid4()), key="held")
+        return owner.ask(CommitIntent(actions=write_commit([add("h")]), uuid=uuid4()), key="held")
 
     def let_go() -> Outcome:
         assert Holds.arrived.wait(30)

@@ -11,7 +11,7 @@ from penstock.lake.answers import SweptFiles
 from penstock.lake.calls import ListEntries
 from penstock.lake.embedded import Embedded
 from penstock.model.content import AnyContent
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.places import Place
 from penstock_journal.calls import SweepJournals
 from penstock_journal.lines import CONTENT_TYPE, read_lines, state_of
@@ -55,7 +55,7 @@ class JournalTexts:
         needed = {name_text(content) for _, content in self.newest()}
         before_us = self._lake.kernel.clock() - self._lake.kernel.graces.of_the_past().data_us
         kept = waiting = 0
-        old: list[Entry] = []
+        old: list[BucketEntry] = []
         try:
             for number, entry in enumerate(self.place.entries()):
                 progress("texts of journals", number)

@@ -18,9 +18,9 @@ from penstock.formats.delta.branch_log.composing import bounded, first_line, lin
 from penstock.formats.delta.branch_log.histories import check_history
 from penstock.formats.delta.branch_log.line import (
     Blobs,
-    Entry,
     Held,
     Line,
+    LineEntry,
     Terms,
     Tip,
     keep,
@@ -45,7 +45,7 @@ class CommitAttempt(msgspec.Struct, frozen=True):
     version: int
     tip: Tip
     declared: ObjectId
-    entry: Entry | None
+    entry: LineEntry | None
     """``None``: it is in the table already."""
     blobs: Blobs = msgspec.field(default_factory=Blobs)
     is_append: bool = False
@@ -141,7 +141,7 @@ def _staged(
         blobs[held] = packed
     place = commits.places.at(content.location)
     for uuid in _names(begun.proposal.intent.uuid, data):
-        entry = Entry(uuid, len(data), time_ms, line_id(table, content.id), held)
+        entry = LineEntry(uuid, len(data), time_ms, line_id(table, content.id), held)
         if stage(place, entry.name(begun.version), data):
             commits.remember(content.location, begun.version, entry, data)
             return msgspec.structs.replace(begun, entry=entry, blobs=blobs)

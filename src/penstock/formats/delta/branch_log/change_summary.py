@@ -17,7 +17,7 @@ from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.line import Line, Tip, line_of
 from penstock.formats.delta.branch_log.shifts import shifts_between
 from penstock.formats.delta.branch_log.standing import live_at, steps
-from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Add, DeletionVector, FileKey, Remove, decode_path
 from penstock.formats.delta.rows.vectors import vector_file
 from penstock.kernel.format import PrepareAgain, Table
@@ -66,7 +66,7 @@ def _net_changes(table: Table, commits: Commits, after: DeltaTable, was: Line) -
     return FileChanges(added, {one.before.key: one.before for one in shifts if one.before is not None})
 
 
-def _only_in(one: Snapshot, other: Snapshot) -> Iterator[Add]:
+def _only_in(one: LogSnapshot, other: LogSnapshot) -> Iterator[Add]:
     there = {key.digest for key in other.file_keys()}
     return (add for add in one.files() if add.key.digest not in there)
 

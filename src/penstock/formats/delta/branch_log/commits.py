@@ -15,11 +15,19 @@ from uuid import UUID
 
 import msgspec
 
-from penstock.formats.delta.branch_log.line import Entry, Line, Read, Terms, held_of, is_named_after, line_of
+from penstock.formats.delta.branch_log.line import (
+    Line,
+    LineEntry,
+    Read,
+    Terms,
+    held_of,
+    is_named_after,
+    line_of,
+)
 from penstock.formats.delta.branch_log.live import LiveFiles
 from penstock.formats.delta.branch_log.snapshots import Snapshots
 from penstock.formats.delta.errors import InvalidLog, MalformedAction, VersionNotFound
-from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Action, CommitInfo, parse_action, parse_commit
 from penstock.formats.delta.protocol.lint_files import Lookup
 from penstock.formats.delta.protocol.names import CommitName
@@ -57,7 +65,7 @@ class Commits:
         self._snapshots = Snapshots(places, self.tail)
         self._live = LiveFiles(self.snapshot, self._versions)
 
-    def data(self, table: Table, location: str, version: int, entry: Entry | None) -> bytes:
+    def data(self, table: Table, location: str, version: int, entry: LineEntry | None) -> bytes:
         """The bytes of a version: of an entry of a line, or without one of the published version.
 
         ``PrepareAgain`` if storage would have to be read and may not be, ``VersionNotFound`` if the log no
@@ -65,14 +73,16 @@ class Commits:
         """
         return self._kept(table, location, version, entry).data
 
-    def actions(self, table: Table, location: str, version: int, entry: Entry | None) -> tuple[Action, ...]:
+    def actions(
+        self, table: Table, location: str, version: int, entry: LineEntry | None
+    ) -> tuple[Action, ...]:
         """The actions of a version. As ``data``, and ``InvalidLog`` if they cannot be understood."""
         kept = self._kept(table, location, version, entry)
         if kept.actions is None:
             kept.actions = _parse(location, version, entry, kept.data)
         return kept.actions
 
-    def info(self, table: Table, location: str, version: int, entry: Entry | None) -> CommitInfo | None:
+    def info(self, table: Table, location: str, version: int, entry: LineEntry | None) -> CommitInfo | None:
         """The ``commitInfo`` of a version, if it begins with one. Raises as ``actions``."""
         kept = self._kept(table, location, version, entry)
         if kept.first is None:
@@ -83,7 +93,7 @@ class Commits:
         (first,) = kept.first
         return first if isinstance(first, CommitInfo) else None
 
-    def terms(self, table: Table, location: str, version: int, entry: Entry | None) -> Terms | None:
+    def terms(self, table: Table, location: str, version: int, entry: LineEntry | None) -> Terms | None:
         """On what a version rests. Of one that is published and forgotten, its ``commitInfo`` has to tell;
         ``None`` if it does not."""
         if entry is not None:
@@ -105,7 +115,7 @@ class Commits:
             name = str(CommitName(version)) if entry is None else entry.name(version)
             yield name, self.data(table, content.location, version, entry)
 
-    def snapshot(self, content: DeltaTable, read: Read, version: int | None = None) -> Snapshot:
+    def snapshot(self, content: DeltaTable, read: Read, version: int | None = None) -> LogSnapshot:
         """The newest version of a line, or an older one. Reads from storage what is not known.
 
         Raises what ``load_snapshot`` does.
@@ -116,7 +126,7 @@ class Commits:
         """Tells which paths are files of a line's newest version. What is not known is read right here."""
         return self._live.of(content, read)
 
-    def remember(self, location: str, version: int, entry: Entry, data: bytes) -> None:
+    def remember(self, location: str, version: int, entry: LineEntry, data: bytes) -> None:
         """Keep the bytes of a commit that was staged, or is about to be ratified, here."""
         self._memory.put((location, version, entry.uuid, entry.line), _Kept(data))
 
@@ -134,7 +144,7 @@ class Commits:
     ) -> Iterator[tuple[int, tuple[Action, ...]]]:
         return self.versions(Table(_NOBODY, content, read), content, after)
 
-    def _kept(self, table: Table, location: str, version: int, entry: Entry | None) -> _Kept:
+    def _kept(self, table: Table, location: str, version: int, entry: LineEntry | None) -> _Kept:
         identity = None if table.content is None else table.content.id
         key: _Key = (identity or location, version, b"", b"")
         if entry is not None:
@@ -145,7 +155,7 @@ class Commits:
             self._memory.put(key, kept)
         return kept
 
-    def _found(self, table: Table, location: str, version: int, entry: Entry | None) -> bytes:
+    def _found(self, table: Table, location: str, version: int, entry: LineEntry | None) -> bytes:
         held = None if entry is None else held_of(entry, table.read)
         if held is not None and held.head is not None and entry is not None and not entry.body:
             return held.head
@@ -266,21 +276,21 @@ def told_terms(info: CommitInfo | None) -> Terms | None:
     return Terms() if (info.operation or "").upper() in PICKING else None
 
 
-def _every(line: Line, after: int, read: Read) -> Iterator[tuple[int, Entry | None]]:
+def _every(line: Line, after: int, read: Read) -> Iterator[tuple[int, LineEntry | None]]:
     """All versions after one: published ones without an entry, then those of the line."""
     for version in range(after + 1, line.published + 1):
         yield version, None
     yield from line.since(after, read)
 
 
-def _parse(location: str, version: int, entry: Entry | None, data: bytes) -> tuple[Action, ...]:
+def _parse(location: str, version: int, entry: LineEntry | None, data: bytes) -> tuple[Action, ...]:
     try:
         return tuple(line.action for line in parse_commit(data))
     except MalformedAction as problem:
         raise _unreadable(location, version, entry, problem) from None
 
 
-def _unreadable(location: str, version: int, entry: Entry | None, problem: MalformedAction) -> InvalidLog:
+def _unreadable(location: str, version: int, entry: LineEntry | None, problem: MalformedAction) -> InvalidLog:
     name = str(CommitName(version)) if entry is None else entry.name(version)
     return InvalidLog(
         f"{name} of the table {location} cannot be understood: {problem}",

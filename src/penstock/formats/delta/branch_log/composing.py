@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.errors import InvalidContent, OutcomeUnknown, Unavailable
 from penstock.formats.delta.branch_log.commits import REPLACES, Commits, Replaces
-from penstock.formats.delta.branch_log.line import FOLDER, Blobs, Entry, Held, Line, Terms, keep, uuid_of
+from penstock.formats.delta.branch_log.line import FOLDER, Blobs, Held, Line, LineEntry, Terms, keep, uuid_of
 from penstock.formats.delta.protocol.actions import CommitInfo, write_action
 from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.kernel.format import DRY_RUN, PrepareAgain, Table
@@ -34,7 +34,7 @@ BODIES: Final = FOLDER + "bodies/"
 class Composed(NamedTuple):
     """A commit that can be ratified: its entry, and the kernel objects that this takes."""
 
-    entry: Entry
+    entry: LineEntry
     blobs: Blobs
     data: bytes | None
     """All of its bytes; ``None`` if the most of them are in a body."""
@@ -154,7 +154,7 @@ def _composed(
     assert content.id is not None
     assert held.head is not None
     one, data = keep(held)
-    entry = Entry(
+    entry = LineEntry(
         uuid=uuid_of(name),
         size=len(held.head) + (0 if body is None else body.size),
         timestamp_ms=time_ms,

@@ -14,14 +14,14 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.composing import HELD_MAX_BYTES, line_id, stage_body
-from penstock.formats.delta.branch_log.intents import Adopt, Create, Release, Resync, Settle
+from penstock.formats.delta.branch_log.intents import Adopt, CreateIntent, Release, ResyncIntent, Settle
 from penstock.formats.delta.branch_log.line import (
     Blobs,
     Declared,
-    Entry,
     Held,
     Line,
-    Phase,
+    LineEntry,
+    OwnershipPhase,
     Terms,
     declared_of,
     keep,
@@ -41,7 +41,7 @@ from penstock.kernel.format import Applied, Refused, Table
 from penstock.model.encoding import encode
 from penstock.model.nessie import DeltaTable
 
-Custody: TypeAlias = Create | Adopt | Settle | Release | Resync
+Custody: TypeAlias = CreateIntent | Adopt | Settle | Release | ResyncIntent
 
 
 def prepare_custody(table: Table, commits: Commits, intent: Custody, owner: OwnerIdentity) -> None:
@@ -51,19 +51,19 @@ def prepare_custody(table: Table, commits: Commits, intent: Custody, owner: Owne
     """
     if isinstance(intent, Settle):
         return
-    if isinstance(intent, Resync):
+    if isinstance(intent, ResyncIntent):
         _check_own(table, intent, owner)
         if intent.replaced is not None:
             _check_named(table, intent, owner)
             _ratified(table, commits, _new(intent), intent.actions)
         return
-    if isinstance(intent, Create | Adopt):
+    if isinstance(intent, CreateIntent | Adopt):
         _check_named(table, intent, owner)
-    if isinstance(intent, Create):
+    if isinstance(intent, CreateIntent):
         _lint(table, intent.actions, LintState(), LintRules())
         if table.content is None:
             _check_unused(commits, intent)
-    if isinstance(intent, Create | Adopt):
+    if isinstance(intent, CreateIntent | Adopt):
         _ratified(table, commits, _new(intent), intent.actions)
     elif isinstance(table.content, DeltaTable) and table.content.state:
         _ratified(table, commits, table.content, intent.actions)
@@ -71,9 +71,9 @@ def prepare_custody(table: Table, commits: Commits, intent: Custody, owner: Owne
 
 def apply_custody(table: Table, commits: Commits, intent: Custody) -> Applied:
     """The table after such a change. The same one a second time changes nothing."""
-    if isinstance(intent, Create | Adopt):
+    if isinstance(intent, CreateIntent | Adopt):
         return _begin(table, commits, intent)
-    if isinstance(intent, Resync):
+    if isinstance(intent, ResyncIntent):
         return _resync(table, commits, intent)
     content = table.content
     if not isinstance(content, DeltaTable) or not content.state:
@@ -85,7 +85,7 @@ def apply_custody(table: Table, commits: Commits, intent: Custody) -> Applied:
     return _release(table, commits, content, intent)
 
 
-def _check_named(table: Table, intent: Create | Adopt | Resync, owner: OwnerIdentity) -> None:
+def _check_named(table: Table, intent: CreateIntent | Adopt | ResyncIntent, owner: OwnerIdentity) -> None:
     actions = [line.action for line in parse_commit(intent.actions)]
     protocol, metadata = last(actions, Protocol), last(actions, Metadata)
     if protocol is None or metadata is None:
@@ -96,7 +96,7 @@ def _check_named(table: Table, intent: Create | Adopt | Resync, owner: OwnerIden
         raise InvalidRequest(f"the first commit to '{table.key}' does not name this lake as its owner")
 
 
-def _check_own(table: Table, intent: Resync, owner: OwnerIdentity) -> None:
+def _check_own(table: Table, intent: ResyncIntent, owner: OwnerIdentity) -> None:
     protocol, metadata = parse_action(intent.protocol), parse_action(intent.metadata)
     if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
         raise InvalidRequest(f"the log of '{table.key}' tells neither protocol nor metadata")
@@ -105,21 +105,21 @@ def _check_own(table: Table, intent: Resync, owner: OwnerIdentity) -> None:
         raise InvalidRequest(f"the log of '{table.key}' does not name this lake and table as its owner")
 
 
-def _check_unused(commits: Commits, intent: Create) -> None:
+def _check_unused(commits: Commits, intent: CreateIntent) -> None:
     """Refuse a location that has a log: of a table that this very request created, and that is dropped."""
     first, second = commits.places.at(intent.location).read([str(CommitName(0)), str(CommitName(1))])
     if second is not None or (first is not None and first != intent.actions):
         raise Refused(f"cannot be created: there is a log at {intent.location} already")
 
 
-def _begin(table: Table, commits: Commits, intent: Create | Adopt) -> Applied:
+def _begin(table: Table, commits: Commits, intent: CreateIntent | Adopt) -> Applied:
     if table.content is not None:
         if _is_repeated(table, commits, intent):
             return Applied(table.content)
         raise Refused("exists already")
-    phase, before = Phase.OWNED, -1
+    phase, before = OwnershipPhase.OWNED, -1
     if isinstance(intent, Adopt):
-        phase, before = Phase.ADOPTING, intent.version - 1
+        phase, before = OwnershipPhase.ADOPTING, intent.version - 1
         if not table.is_default:
             raise Refused("can be adopted on the default branch only")
     content = _new(intent)
@@ -132,7 +132,7 @@ def _begin(table: Table, commits: Commits, intent: Create | Adopt) -> Applied:
     return Applied(with_line(content, line), {declared: packed, **first.blobs, **runs}, _short(intent))
 
 
-def _is_repeated(table: Table, commits: Commits, intent: Create | Adopt) -> bool:
+def _is_repeated(table: Table, commits: Commits, intent: CreateIntent | Adopt) -> bool:
     """Whether the table that is there is the one of this very request."""
     content = table.content
     if not isinstance(content, DeltaTable) or content.id != intent.id:
@@ -145,17 +145,17 @@ def _is_repeated(table: Table, commits: Commits, intent: Create | Adopt) -> bool
 
 def _settle(content: DeltaTable, intent: Settle) -> Applied:
     line = line_of(content)
-    if content.id != intent.id or line.phase is Phase.OWNED:
+    if content.id != intent.id or line.phase is OwnershipPhase.OWNED:
         return Applied(content)
     if not intent.owned:
         return Applied(None)
-    if line.phase is Phase.RELEASED:
+    if line.phase is OwnershipPhase.RELEASED:
         raise Refused("was released, and cannot be kept")
-    owned = msgspec.structs.replace(line.published_to(line.latest), phase=Phase.OWNED)
+    owned = msgspec.structs.replace(line.published_to(line.latest), phase=OwnershipPhase.OWNED)
     return Applied(with_line(content, owned))
 
 
-def _resync(table: Table, commits: Commits, intent: Resync) -> Applied:
+def _resync(table: Table, commits: Commits, intent: ResyncIntent) -> Applied:
     if not table.is_default:
         raise Refused("can be resynced on the default branch only")
     content, known = table.content, -1
@@ -165,7 +165,7 @@ def _resync(table: Table, commits: Commits, intent: Resync) -> Applied:
             raise Refused("is another table now")
         line = line_of(content)
         known = line.latest
-        if line.phase is not Phase.OWNED:
+        if line.phase is not OwnershipPhase.OWNED:
             raise Refused(f"cannot be resynced while it is {line.phase}")
     if known != intent.known:
         raise Refused(
@@ -175,7 +175,7 @@ def _resync(table: Table, commits: Commits, intent: Resync) -> Applied:
         )
     declared, packed = keep(Declared(intent.protocol, intent.metadata))
     line = Line(
-        phase=Phase.OWNED,
+        phase=OwnershipPhase.OWNED,
         published=intent.version,
         latest=intent.version,
         timestamp_ms=intent.timestamp_ms,
@@ -197,9 +197,9 @@ def _release(table: Table, commits: Commits, content: DeltaTable, intent: Releas
     line = line_of(content)
     if not table.is_default:
         raise Refused("can be released on the default branch only")
-    if line.phase is Phase.RELEASED and line.latest == intent.version:
+    if line.phase is OwnershipPhase.RELEASED and line.latest == intent.version:
         return Applied(content)
-    if line.phase is not Phase.OWNED:
+    if line.phase is not OwnershipPhase.OWNED:
         raise Refused(f"cannot be released while it is {line.phase}")
     if intent.version != line.latest + 1:
         raise Refused(
@@ -213,14 +213,14 @@ def _release(table: Table, commits: Commits, content: DeltaTable, intent: Releas
     was = declared_of(line, table.read)
     declared, packed = keep(Declared(final.protocol or was.protocol, final.metadata or was.metadata))
     after, runs = line.followed_by(final.entry, declared)
-    released = msgspec.structs.replace(after, phase=Phase.RELEASED)
+    released = msgspec.structs.replace(after, phase=OwnershipPhase.RELEASED)
     return Applied(with_line(content, released), {declared: packed, **final.blobs, **runs}, _short(intent))
 
 
 class _Whole(NamedTuple):
     """A commit whose bytes are given, as an entry that the kernel holds."""
 
-    entry: Entry
+    entry: LineEntry
     blobs: Blobs
     protocol: bytes | None
     metadata: bytes | None
@@ -248,7 +248,7 @@ def _read(table: Table, commits: Commits, content: DeltaTable, data: bytes) -> _
         cut = data.find(b"\n") + 1
         head, body = data[:cut], stage_body(table, commits, content.location, data[cut:])
     held, packed = keep(Held(Terms(), head))
-    entry = Entry(
+    entry = LineEntry(
         uuid=uuid_of(hashlib.sha256(data).digest()),
         size=len(data),
         timestamp_ms=info.in_commit_timestamp,
@@ -265,10 +265,10 @@ def _lint(table: Table, data: bytes, before: LintState, rules: LintRules) -> Non
         raise refused(table.key, problems)
 
 
-def _new(intent: Create | Adopt | Resync) -> DeltaTable:
+def _new(intent: CreateIntent | Adopt | ResyncIntent) -> DeltaTable:
     return DeltaTable(id=intent.id, location=intent.location)
 
 
-def _short(intent: Create | Adopt | Release) -> bytes:
+def _short(intent: CreateIntent | Adopt | Release) -> bytes:
     """What is stored of an intent: the line has all the rest."""
     return encode(msgspec.structs.replace(intent, actions=b""))

@@ -14,7 +14,7 @@ import msgspec
 from penstock.formats.delta.branch_log.line import Terms
 from penstock.formats.delta.branch_log.net import FileActionT, Net
 from penstock.formats.delta.branch_log.replacing import removal
-from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -51,7 +51,7 @@ class LineDifference(msgspec.Struct, frozen=True, kw_only=True):
     adds: dict[FileKey, Add]
 
     @classmethod
-    def between(cls, before: Snapshot, after: Snapshot, now_ms: int) -> LineDifference:
+    def between(cls, before: LogSnapshot, after: LogSnapshot, now_ms: int) -> LineDifference:
         """What leads from one version to another, which may be an older one.
 
         The files of both are gone through; in memory are those that differ, and short hashes of the others.
@@ -145,7 +145,7 @@ def union(one: Protocol, other: Protocol) -> Protocol:
     )
 
 
-def _only_in(one: Snapshot, other: Snapshot) -> Iterator[Add]:
+def _only_in(one: LogSnapshot, other: LogSnapshot) -> Iterator[Add]:
     there = {key.digest for key in other.file_keys()}
     return (add for add in one.files() if add.key.digest not in there)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from penstock.errors import InvalidRequest, TableConflict
-from penstock.formats.delta.branch_log.intents import Commit
+from penstock.formats.delta.branch_log.intents import CommitIntent
 from penstock.formats.delta.branch_log.line import Line
 from penstock.kernel.format import Table
 from penstock.model.conflicts import Conflict, ConflictKind
 
 
-def check_history(table: Table, line: Line, intent: Commit) -> None:
+def check_history(table: Table, line: Line, intent: CommitIntent) -> None:
     """``TableConflict`` if a commit tells which version it read, and the line does not have it any more.
 
     What landed since cannot be told then: the versions after that number came after other ones. So no winners

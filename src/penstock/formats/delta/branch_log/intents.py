@@ -30,7 +30,7 @@ class FileBody(msgspec.Struct, frozen=True, array_like=True):
     sha256: bytes
 
 
-class Commit(msgspec.Struct, frozen=True, array_like=True, tag="commit", kw_only=True):
+class CommitIntent(msgspec.Struct, frozen=True, array_like=True, tag="commit", kw_only=True):
     """Ratify actions as a version of a table.
 
     With ``version``, as exactly this one or not at all, as the file ``<version>.<uuid>.json``. Without, as
@@ -57,7 +57,7 @@ class Commit(msgspec.Struct, frozen=True, array_like=True, tag="commit", kw_only
     ``None``: whichever has the number."""
 
 
-class Create(msgspec.Struct, frozen=True, array_like=True, tag="create", kw_only=True):
+class CreateIntent(msgspec.Struct, frozen=True, array_like=True, tag="create", kw_only=True):
     """Let a new table begin, at a location that nobody else knows, with these actions as version 0."""
 
     id: UUID
@@ -96,7 +96,7 @@ class Release(msgspec.Struct, frozen=True, array_like=True, tag="release", kw_on
     uuid: UUID
 
 
-class Resync(msgspec.Struct, frozen=True, array_like=True, tag="resync", kw_only=True):
+class ResyncIntent(msgspec.Struct, frozen=True, array_like=True, tag="resync", kw_only=True):
     """Take over the versions that the table's own log has and the lake has not: the table goes on from them.
 
     The log names the lake as the table's owner, and had them before, as a lake knows that is older than its
@@ -120,7 +120,7 @@ class Resync(msgspec.Struct, frozen=True, array_like=True, tag="resync", kw_only
     actions: bytes = b""
 
 
-Intent: TypeAlias = Commit | Create | Adopt | Settle | Release | Resync
+Intent: TypeAlias = CommitIntent | CreateIntent | Adopt | Settle | Release | ResyncIntent
 
 decode_intent = decoder(Intent).decode
 

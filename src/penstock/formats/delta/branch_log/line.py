@@ -41,7 +41,7 @@ Read = Callable[[ObjectId], bytes]
 Blobs = dict[ObjectId, bytes]
 
 
-class Phase(StrEnum):
+class OwnershipPhase(StrEnum):
     """Whose table it is."""
 
     ADOPTING = "adopting"
@@ -70,7 +70,7 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
     the file, and nothing is held but the terms."""
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class LineEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A ratified commit. Its version follows from its place in the line."""
 
     uuid: bytes
@@ -140,7 +140,7 @@ class Declared(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """A Delta table on a branch."""
 
-    phase: Phase
+    phase: OwnershipPhase
     published: int
     """Versions up to this one are read from the log. It may be more by now: publishing changes no content."""
     latest: int
@@ -150,7 +150,7 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """The object with its ``Declared``."""
     tail: int | None = None
     """The first version that is not the default branch's; ``None`` if all are."""
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LineEntry, ...] = ()
     """The newest; the last of them is the latest version."""
     runs: tuple[Run, ...] = ()
     """Those before them, oldest first."""
@@ -176,7 +176,7 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
     def followed_by(
         self,
-        entry: Entry,
+        entry: LineEntry,
         declared: ObjectId | None = None,
         *,
         is_append: bool = False,
@@ -220,7 +220,7 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             runs=tuple(run for run in self.runs if run.last > published),
         )
 
-    def since(self, version: int, read: Read) -> Iterator[tuple[int, Entry]]:
+    def since(self, version: int, read: Read) -> Iterator[tuple[int, LineEntry]]:
         """The entries after a version with their versions, oldest first; published ones are left out."""
         after = max(version, self.published)
         for run in self.runs:
@@ -252,7 +252,7 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         listed = () if self.repeats is None else self.repeats.between(max(after, unknown), last, read)
         return {*range(after + 1, unknown + 1), *listed}
 
-    def at(self, version: int, read: Read) -> Entry | None:
+    def at(self, version: int, read: Read) -> LineEntry | None:
         """The entry of a version; ``None`` if the line has none, as where it is published."""
         first = self.latest - len(self.entries) + 1
         if version >= first:
@@ -314,7 +314,7 @@ def uuid_of(hashed: bytes) -> bytes:
     return UUID(bytes=hashed[:16], version=5).bytes
 
 
-def is_named_after(version: int, entry: Entry, head: bytes, body: bytes) -> bool:
+def is_named_after(version: int, entry: LineEntry, head: bytes, body: bytes) -> bool:
     """Whether an entry got its name from these very bytes, as every one does that has a body."""
     composed = digest("delta", version.to_bytes(8, "big"), head, hashlib.sha256(body).digest())
     whole = hashlib.sha256(head)  # of a commit that was given as a whole, and only kept in two parts
@@ -341,7 +341,7 @@ def with_line(content: DeltaTable, line: Line) -> DeltaTable:
     return msgspec.structs.replace(content, state=encode(line), held=line.held)
 
 
-def held_of(entry: Entry, read: Read) -> Held:
+def held_of(entry: LineEntry, read: Read) -> Held:
     """What the kernel holds of a commit."""
     if entry.held is None:
         return Held()
@@ -376,7 +376,7 @@ _SHOWN_MAX: Final = 100
 _decode_line = decoder(Line).decode
 _decode_held = decoder(Held).decode
 _decode_declared = decoder(Declared).decode
-_decode_entries = decoder(tuple[Entry, ...]).decode
+_decode_entries = decoder(tuple[LineEntry, ...]).decode
 _decode_runs = decoder(tuple[Run, ...]).decode
 _decode_versions = decoder(tuple[int, ...]).decode
 
@@ -386,7 +386,7 @@ def _run(
     first: int,
     last: int,
     level: int,
-    parts: tuple[Entry | Run | int, ...],
+    parts: tuple[LineEntry | Run | int, ...],
     held: tuple[ObjectId, ...],
 ) -> Run:
     one, data = blob(encode(parts), held)
@@ -405,7 +405,7 @@ def _folded(runs: tuple[Run, ...], blobs: Blobs) -> tuple[Run, ...]:
     return runs
 
 
-def _of_run(run: Run, after: int, read: Read) -> Iterator[tuple[int, Entry]]:
+def _of_run(run: Run, after: int, read: Read) -> Iterator[tuple[int, LineEntry]]:
     if run.last <= after:
         return
     if run.level:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from penstock.formats.delta.branch_log.line import Line, Read, Tip, line_of
 from penstock.formats.delta.errors import VersionNotFound
-from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Action, Add, Remove
 from penstock.formats.delta.protocol.lint_files import Lookup
 from penstock.model.nessie import DeltaTable
@@ -36,7 +36,7 @@ Versions = Callable[[DeltaTable, int, Read], Iterator[tuple[int, tuple[Action, .
 class LiveFiles:
     """Indexes of lines, for ordinary threads."""
 
-    def __init__(self, snapshot: Callable[[DeltaTable, Read], Snapshot], versions: Versions) -> None:
+    def __init__(self, snapshot: Callable[[DeltaTable, Read], LogSnapshot], versions: Versions) -> None:
         self._snapshot, self._versions = snapshot, versions
         self._indexes: OrderedDict[tuple[UUID | None, bytes], _Index] = OrderedDict()
         self._asked: dict[tuple[UUID | None, bytes], None] = {}
@@ -109,7 +109,7 @@ _WHOLE: Final = ""
 class _Index:
     """The files of a line at a version, and what the last commits before it changed."""
 
-    def __init__(self, tip: Tip, snapshot: Snapshot) -> None:
+    def __init__(self, tip: Tip, snapshot: LogSnapshot) -> None:
         self.lock = Lock()
         self.tip = tip
         self._whole: set[bytes] = set()

@@ -23,7 +23,7 @@ from penstock.formats.delta.branch_log.line import (
     Blobs,
     Declared,
     Line,
-    Phase,
+    OwnershipPhase,
     Tip,
     keep,
     line_of,
@@ -616,15 +616,15 @@ def _is_left_behind(table: Table, target: DeltaTable) -> bool:
 
     Nobody can have committed to it there, so that the other side's state, whatever it is, can be taken.
     """
-    return not table.is_default and line_of(target).phase is Phase.ADOPTING
+    return not table.is_default and line_of(target).phase is OwnershipPhase.ADOPTING
 
 
 def _check_phase(content: DeltaTable, where: str = "") -> None:
     phase = line_of(content).phase
-    if phase is Phase.RELEASED:
+    if phase is OwnershipPhase.RELEASED:
         raise Refused(
             f"{where}was handed back to the file system, and changes no more; leave it out with 'drop', and"
             " if the lake is to own it, adopt the table again and append the rows that the other side has"
         )
-    if phase is Phase.ADOPTING:
+    if phase is OwnershipPhase.ADOPTING:
         raise Refused(f"{where}is being adopted, and it is not known yet whether that came about; try again")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from penstock.errors import InvalidContent, InvalidRequest
 from penstock.formats.delta.branch_log.composing import BODIES, CommitBody
-from penstock.formats.delta.branch_log.intents import Commit, FileBody
+from penstock.formats.delta.branch_log.intents import CommitIntent, FileBody
 from penstock.formats.delta.branch_log.line import Terms
 from penstock.formats.delta.branch_log.replacing import check_partitions
 from penstock.formats.delta.protocol.actions import (
@@ -39,7 +39,7 @@ BODY_MAX_BYTES: Final = 1 << 30
 class DeltaProposal:
     """The lines of a commit to a table at a location, read."""
 
-    def __init__(self, key: Key, intent: Commit, places: Places, location: str) -> None:
+    def __init__(self, key: Key, intent: CommitIntent, places: Places, location: str) -> None:
         self.key, self.intent = key, intent
         self.body: CommitBody | None = None
         data = intent.actions

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Action, Add, FileKey, Metadata, Remove, write_commit
 from penstock.formats.delta.protocol.partition_conditions import check_condition
 from penstock.formats.delta.protocol.transaction import Partitions, Region
@@ -23,7 +23,7 @@ class Replaced(msgspec.Struct, frozen=True):
     """The removes, as lines of the commit."""
 
     @classmethod
-    def of(cls, snapshot: Snapshot, partitions: Sequence[Partitions], now_ms: int) -> Replaced:
+    def of(cls, snapshot: LogSnapshot, partitions: Sequence[Partitions], now_ms: int) -> Replaced:
         """All files in some partitions, in the whole table if none are named.
 
         ``InvalidRequest`` if a column is none that the table is partitioned by, or if a file's own values do

@@ -75,7 +75,7 @@ def paths_of(files: Iterable[File]) -> set[str]:
     return {one.key.path for one in files}
 
 
-class _Named(NamedTuple):
+class _NamedFile(NamedTuple):
     """What commits say of a file, first and last."""
 
     first: File
@@ -85,15 +85,15 @@ class _Named(NamedTuple):
     """It was added first, and may have been there before."""
 
 
-def _named(several: Iterable[NetStep]) -> dict[str, _Named]:
-    found: dict[str, _Named] = {}
+def _named(several: Iterable[NetStep]) -> dict[str, _NamedFile]:
+    found: dict[str, _NamedFile] = {}
     for step in several:
         for kind in (Remove, Add):
             for action in step.actions:
                 if isinstance(action, kind):
                     path = action.key.path
                     is_unclear = isinstance(action, Add) and step.may_repeat(action)
-                    was = found.get(path) or _Named(action, None, False, is_unclear)
+                    was = found.get(path) or _NamedFile(action, None, False, is_unclear)
                     found[path] = was._replace(
                         last=action if isinstance(action, Add) else None,
                         data_change=was.data_change or action.data_change,
@@ -101,16 +101,16 @@ def _named(several: Iterable[NetStep]) -> dict[str, _Named]:
     return found
 
 
-def _is_unclear(path: str, *sides: Mapping[str, _Named]) -> bool:
+def _is_unclear(path: str, *sides: Mapping[str, _NamedFile]) -> bool:
     """Whether no side tells if a file was there before."""
     return all(side[path].is_unclear for side in sides if path in side)
 
 
-def _first(path: str, *sides: Mapping[str, _Named]) -> Remove | None:
+def _first(path: str, *sides: Mapping[str, _NamedFile]) -> Remove | None:
     """A file where two lines parted, by what the first commit says that removed it."""
     firsts = (side[path].first for side in sides if path in side)
     return next((one for one in firsts if isinstance(one, Remove)), None)
 
 
-def _added(path: str, *sides: Mapping[str, _Named]) -> File:
+def _added(path: str, *sides: Mapping[str, _NamedFile]) -> File:
     return next(side[path].first for side in sides if path in side)

@@ -13,7 +13,7 @@ from penstock.formats.delta.branch_log.line import Line, Read, Tip, line_of
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.log.files import Overlaid, PlaceFiles
 from penstock.formats.delta.log.segments import LogSegment, find_segment
-from penstock.formats.delta.log.snapshot import Snapshot, replay
+from penstock.formats.delta.log.snapshot import LogSnapshot, replay
 from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Places
 
@@ -29,10 +29,10 @@ class Snapshots:
 
     def __init__(self, places: Places, tail: Tail) -> None:
         self._places, self._tail = places, tail
-        self._kept: OrderedDict[tuple[UUID | None, Tip], Snapshot] = OrderedDict()
+        self._kept: OrderedDict[tuple[UUID | None, Tip], LogSnapshot] = OrderedDict()
         self._lock = Lock()
 
-    def of(self, content: DeltaTable, read: Read, version: int | None = None) -> Snapshot:
+    def of(self, content: DeltaTable, read: Read, version: int | None = None) -> LogSnapshot:
         """The newest version of a line, or an older one, which is not kept."""
         line = line_of(content)
         if version is not None and version != line.latest:
@@ -46,7 +46,7 @@ class Snapshots:
         self._keep(key, kept)
         return kept
 
-    def _moved_on(self, near: Snapshot | None, content: DeltaTable, read: Read) -> Snapshot | None:
+    def _moved_on(self, near: LogSnapshot | None, content: DeltaTable, read: Read) -> LogSnapshot | None:
         if near is None:
             return None
         try:
@@ -54,7 +54,7 @@ class Snapshots:
         except VersionNotFound:
             return None  # the log was cleaned up in between, behind a checkpoint
 
-    def _nearest(self, identity: UUID | None, line: Line, read: Read) -> Snapshot | None:
+    def _nearest(self, identity: UUID | None, line: Line, read: Read) -> LogSnapshot | None:
         """The newest version before the line's end that is kept."""
         found = [
             (tip.version, snapshot)
@@ -63,14 +63,14 @@ class Snapshots:
         ]
         return max(found, key=lambda one: one[0])[1] if found else None
 
-    def _keep(self, key: tuple[UUID | None, Tip], snapshot: Snapshot) -> None:
+    def _keep(self, key: tuple[UUID | None, Tip], snapshot: LogSnapshot) -> None:
         with self._lock:
             self._kept[key] = snapshot
             self._kept.move_to_end(key)
             while len(self._kept) > KEPT_MAX:
                 self._kept.popitem(last=False)
 
-    def _load(self, content: DeltaTable, line: Line, read: Read) -> Snapshot:
+    def _load(self, content: DeltaTable, line: Line, read: Read) -> LogSnapshot:
         files = PlaceFiles(self._places.at(content.location))
         count = line.latest - line.published
         commits = dict(islice(self._tail(content, line.published, read), count))

@@ -15,14 +15,14 @@ import msgspec
 
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.difference import LineDifference, changing_rows
-from penstock.formats.delta.branch_log.line import Entry, Line, Read, Terms, Tip, line_of
+from penstock.formats.delta.branch_log.line import Line, LineEntry, Read, Terms, Tip, line_of
 from penstock.formats.delta.branch_log.net import NetStep
 from penstock.formats.delta.branch_log.ratifying import known
 from penstock.formats.delta.branch_log.replacements import Replacement, in_sum, named_in, undone_in
 from penstock.formats.delta.branch_log.replacing import Replaced, removal
 from penstock.formats.delta.branch_log.shifts import Files, shifts_between
 from penstock.formats.delta.errors import VersionNotFound
-from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -97,7 +97,7 @@ def steps_but_appends(
 
 def _versions_but_appends(
     line: Line, after: int, last: int, read: Read
-) -> Iterator[tuple[int, Entry | None]]:
+) -> Iterator[tuple[int, LineEntry | None]]:
     """The versions of a line that may have done more than to append."""
     changes = line.changes
     unknown = line.latest if changes is None else changes.after
@@ -107,7 +107,7 @@ def _versions_but_appends(
         yield version, None if version <= line.published else line.at(version, read)
 
 
-def versions(line: Line, after: int, last: int, read: Read) -> Iterator[tuple[int, Entry | None]]:
+def versions(line: Line, after: int, last: int, read: Read) -> Iterator[tuple[int, LineEntry | None]]:
     """The versions of a line after one and up to another, with their entries; published ones have none."""
     for version in range(after + 1, min(line.published, last) + 1):
         yield version, None
@@ -118,7 +118,12 @@ def versions(line: Line, after: int, last: int, read: Read) -> Iterator[tuple[in
 
 
 def _noted_step(
-    table: Table, commits: Commits, location: str, version: int, entry: Entry | None, may_repeat_files: bool
+    table: Table,
+    commits: Commits,
+    location: str,
+    version: int,
+    entry: LineEntry | None,
+    may_repeat_files: bool,
 ) -> NetStep:
     named = (b"", b"") if entry is None else (entry.uuid, entry.line)
     key = ("delta step", location, version, *named, may_repeat_files)
@@ -363,7 +368,7 @@ class DeltaStanding:
     def _key(self, what: str) -> tuple[object, ...]:
         return (f"delta {what}", self._content.location, self._tip)
 
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self) -> LogSnapshot:
         if self._from is None:
             # Whoever creates a table and restores another state of it in one request has nothing to look up.
             raise Refused(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.errors import LocationRefused, PenstockError
-from penstock.formats.delta.branch_log.line import Phase, line_of
+from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_tables import KeptTables
 from penstock.kernel.kernel import Kernel
@@ -32,7 +32,7 @@ class DroppedDelta(DroppedErasure):
         super().__init__(lake, key, who, content)
 
     def why_left(self) -> str:
-        return "" if line_of(self.content).phase is Phase.OWNED else "was released"
+        return "" if line_of(self.content).phase is OwnershipPhase.OWNED else "was released"
 
     def sweep(self, progress: Progress) -> SweptTable:
         engine = SweepEngine(

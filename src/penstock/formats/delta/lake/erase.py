@@ -21,7 +21,7 @@ from penstock.formats.delta.lake.table import lines_of, sent
 from penstock.formats.delta.log.cleanup import GRACE_MS
 from penstock.formats.delta.log.erasure import earlier_files, end_log
 from penstock.formats.delta.log.named import DeltaNamedFiles
-from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Remove, parse_commit
 from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
@@ -85,7 +85,7 @@ class DeltaErasure:
         """How many files hold deleted rows beside others."""
         return len(self._to_rewrite(self._snapshot()))
 
-    def _to_rewrite(self, snapshot: Snapshot) -> list[Add]:
+    def _to_rewrite(self, snapshot: LogSnapshot) -> list[Add]:
         """The files of a version that hold what was removed; if history is to begin in the past, those with
         what was removed before."""
         found = self._with_removed(snapshot)
@@ -94,7 +94,7 @@ class DeltaErasure:
         old = {one.key.path for one in self._with_removed(self._snapshot(self._first))}
         return [one for one in found if one.key.path in old]
 
-    def _with_removed(self, snapshot: Snapshot) -> list[Add]:
+    def _with_removed(self, snapshot: LogSnapshot) -> list[Add]:
         """The files of a version that hold rows which are deleted, or columns which were dropped."""
         files = [*snapshot.files()]
         removed = [file for file in files if file.deletion_vector is not None]
@@ -154,7 +154,7 @@ class DeltaErasure:
             key=str(self._key),
         )
 
-    def _rewritten(self, snapshot: Snapshot, old: list[Add]) -> list[Action]:
+    def _rewritten(self, snapshot: LogSnapshot, old: list[Add]) -> list[Action]:
         # Here, since these load the library for Parquet, which takes a while and much memory.
         from penstock.formats.delta.log.scan import batches_of
         from penstock.formats.delta.rows.writing import write_files
@@ -294,7 +294,7 @@ class DeltaErasure:
     def _scratch_us(self) -> int:
         return min(GRACE_MS * 1000, self._kernel.graces.of_sweeps().data_us)
 
-    def _snapshot(self, version: int | None = None) -> Snapshot:
+    def _snapshot(self, version: int | None = None) -> LogSnapshot:
         return self._parts.commits.snapshot(self.content, self._tables.read, version)
 
 

@@ -306,9 +306,9 @@ def _change(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> Cha
         raise InvalidRequest(f"a commit to '{one.key}' cannot be asked for: {problem}") from None
 
 
-def _intent(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> intents.Commit:
+def _intent(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> intents.CommitIntent:
     """What the format is asked to do. The same request comes to the same intent."""
-    return intents.Commit(
+    return intents.CommitIntent(
         actions=_body(one.key, one.actions),
         uuid=one.attempt or _attempt(call, one.key),
         version=one.version,

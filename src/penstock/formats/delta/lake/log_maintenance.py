@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.branch_log.line import Phase, line_of
+from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
 from penstock.formats.delta.lake.answers import CleanedLog, WrittenFile
 from penstock.formats.delta.lake.calls import CheckpointTable, CleanLog, CompactLog
 from penstock.formats.delta.lake.parts import DeltaParts
@@ -81,7 +81,7 @@ class Upkeep:
         """
         content = self._tables.managed(self._tables.head(), key)
         self._publisher.check_owned(content)
-        if line_of(content).phase is Phase.OWNED:
+        if line_of(content).phase is OwnershipPhase.OWNED:
             self._log_check.require_in_sync(key, content, is_default=True, again=True)
         published = self._publisher.look(content)
         if published < 0:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from penstock.errors import Damaged, InvalidLog
-from penstock.formats.delta.branch_log.line import Entry as Ratified
+from penstock.formats.delta.branch_log.line import LineEntry as Ratified
 from penstock.formats.delta.branch_log.line import line_of
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_tables import KeptTables
@@ -32,7 +32,7 @@ from penstock.formats.plugin import NeededFolder
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress
 from penstock.model.nessie import DeltaTable
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.locations import normalise
 
 _UNIQUE: Final = re.compile(UUID_PATTERN)
@@ -113,7 +113,7 @@ class _LogNeeds:
             if missing is not None:
                 raise InvalidLog(f"version {missing} cannot be read from its log any more")
 
-    def files(self) -> Iterator[Entry]:
+    def files(self) -> Iterator[BucketEntry]:
         return (entry for entry in self._place.entries() if self._is_kept(entry.key))
 
     def needs(self, name: str) -> bool:

@@ -10,7 +10,7 @@ from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.line import Tip, line_of
 from penstock.formats.delta.branch_log.snapshots import Snapshots
 from penstock.formats.delta.log.scan import batches
-from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.kernel.objects import Objects
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -35,7 +35,7 @@ def read_in_worker(content: DeltaTable, objects: Objects, places: Places) -> Any
 
 def _snapshot(
     lake: Embedded, commits: Commits, proposal: Proposal, key: Key, content: DeltaTable
-) -> Snapshot:
+) -> LogSnapshot:
     """A version that may never be one. So it is not kept with those that are; what it goes on from is."""
     read, base = _blobs(proposal.objects), lake.content_at(proposal.base, key)
     if not isinstance(base, DeltaTable) or not base.state or base.id != content.id:

@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from penstock.errors import ForeignCommit, InvalidLog, PenstockError
-from penstock.formats.delta.branch_log.line import Entry, line_of
+from penstock.formats.delta.branch_log.line import LineEntry, line_of
 from penstock.formats.delta.branch_log.ownership import Owner
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.log.named import DeltaNamedFiles, LogRead, read_log
@@ -43,7 +43,7 @@ class OwnersWord:
         """How many letters the table's random prefixes have."""
         self._tables, self._read = parts.owner.tables, parts.owner.tables.read
         self._entries = Entries(self._read)
-        self._waiting: list[tuple[int, Entry]] = []
+        self._waiting: list[tuple[int, LineEntry]] = []
         self._problem: PenstockError | None = None
         self._log = LogRead(commits={}, covered=())
         self._rests_on: set[int] = set()

@@ -14,7 +14,7 @@ from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.calls import GetTableVersions
 from penstock.formats.delta.log.files import Overlaid, PlaceFiles, TableFiles
 from penstock.formats.delta.log.segments import LogSegment, find_segment
-from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot, replay
+from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot, replay
 from penstock.formats.delta.protocol.actions import (
     Add,
     CommitInfo,
@@ -75,7 +75,7 @@ class TableSnapshot:
 
     def __init__(
         self,
-        snapshot: Snapshot,
+        snapshot: LogSnapshot,
         place: Place,
         log: TableVersions,
         note: Callable[[str | None], None] | None = None,
@@ -97,11 +97,11 @@ class TableSnapshot:
         self._noted(where)
 
     @property
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self) -> LogSnapshot:
         """The version. In a transaction, this counts as reading the whole table."""
         return self._noted(None)
 
-    def _noted(self, where: str | None) -> Snapshot:
+    def _noted(self, where: str | None) -> LogSnapshot:
         """The same, where only the rows are looked at that a condition holds for, if there is one.
 
         ``InvalidRequest`` if it cannot be understood: then nothing is read.

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from penstock.errors import PenstockError, ReferenceNotFound
-from penstock.formats.delta.branch_log.line import Phase, line_of
+from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_files import OwnersWord
 from penstock.formats.delta.lake.retained_tables import KeptTables
@@ -124,7 +124,7 @@ class DeltaSweep:
         if default != NO_COMMIT:
             holder = self._tables.holder(default, content.location)
             last = (None if holder is None else self._tables.last(default, holder)) or content
-        return line_of(last).phase is Phase.OWNED and line_of(content).phase is Phase.OWNED
+        return line_of(last).phase is OwnershipPhase.OWNED and line_of(content).phase is OwnershipPhase.OWNED
 
     # -- sweeping ------------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ from penstock.kernel.kernel import Kernel
 from penstock.lake.answers import SweptTable
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.model.keys import Key
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.fates import Fate, Judged
 from penstock.storage.locations import own_place, table_of_place
 from penstock.storage.places import Place
@@ -54,7 +54,7 @@ class Unlanded(msgspec.Struct, frozen=True, kw_only=True):
 
     table: UUID
     place: Place
-    entries: tuple[Entry, ...]
+    entries: tuple[BucketEntry, ...]
     is_noted: bool
     """Whether it was to be this lake's."""
 
@@ -80,7 +80,7 @@ class UnlandedTables:
     def sweep(self, most: int, engine: SweepEngine) -> Iterator[SweptTable]:
         """Remove some, or only tell of them."""
         for one in [*islice(self._found(), most)]:
-            folder, tally, problem = _Folder(one, self._known, engine), SweepTally(), ""
+            folder, tally, problem = _UnlandedFolder(one, self._known, engine), SweepTally(), ""
             try:
                 if one.is_noted:
                     engine.sweep(folder, tally)
@@ -116,7 +116,7 @@ class UnlandedTables:
             self._known.look()
         yield from (table for table in given if not self._known.has(table))
 
-    def _judged(self, table: UUID, place: Place, entries: Sequence[Entry]) -> Unlanded | None:
+    def _judged(self, table: UUID, place: Place, entries: Sequence[BucketEntry]) -> Unlanded | None:
         """What lies in a folder, if all of it is of jobs that can only be dead."""
         going = {one.entry.key for one in judge(entries, self._needs) if one.fate.is_to_go}
         is_whole = all(one.key in going and _is_unpublished(one.key) for one in entries)
@@ -131,7 +131,7 @@ class UnlandedTables:
         return Unlanded(table=table, place=place, entries=tuple(ordered), is_noted=bool(notes))
 
 
-class _Folder:
+class _UnlandedFolder:
     """The folder of such a table, as the engine sweeps it: all of it or nothing."""
 
     def __init__(self, unlanded: Unlanded, known: _KnownTables, engine: SweepEngine) -> None:

@@ -145,7 +145,7 @@ class _ParquetFile:
             _add if kind is Add else lambda *values: kind(**dict(zip(names, values, strict=True)))
         )
 
-        def made(rows: _Rows) -> Iterator[FileActionT]:
+        def made(rows: _CheckpointRows) -> Iterator[FileActionT]:
             columns = [rows.columns.get(name, _NOTHING) for name in names]
             counting = rows.counting(newer)
             if counting is not None:
@@ -157,7 +157,7 @@ class _ParquetFile:
     def file_keys(self, newer: Newer = NOTHING_NEWER, among: Set[str] | None = None) -> Iterator[FileKey]:
         fields = {name: column for name, column in self._fields(Add).items() if name in _KEY_FIELDS}
 
-        def made(rows: _Rows) -> Iterator[FileKey]:
+        def made(rows: _CheckpointRows) -> Iterator[FileKey]:
             counting = rows.counting(newer)
             return rows.keys() if counting is None else compress(rows.keys(), counting)
 
@@ -165,7 +165,7 @@ class _ParquetFile:
 
     def _rows(
         self, kind: type[Action], fields: dict[str, str], among: Set[str] | None = None
-    ) -> Iterator[_Rows]:
+    ) -> Iterator[_CheckpointRows]:
         """Batches of the actions of a kind, of each the fields that are given with their columns."""
         if not fields:
             return
@@ -185,7 +185,9 @@ class _ParquetFile:
                     continue
                 if wanted is not None:
                     rows = rows.take(self._arrow.array(wanted))
-                read = _Rows({field: _values(field, rows.field(column)) for field, column in fields.items()})
+                read = _CheckpointRows(
+                    {field: _values(field, rows.field(column)) for field, column in fields.items()}
+                )
             yield read
 
     def _groups_with_paths(self, name: str, column: str, search: _PathSearch) -> list[int]:
@@ -262,7 +264,7 @@ def _columns(schema: Any) -> dict[str, tuple[str, ...]]:
     }
 
 
-class _Rows:
+class _CheckpointRows:
     """Actions of one kind about files, as columns: by the name of a field, what each action has there."""
 
     def __init__(self, columns: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from penstock.formats.delta.errors import InvalidLog
-from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.formats.delta.protocol.mapping import mapping_of
@@ -37,7 +37,7 @@ _STATS: Final = json_decoder(Any, float_hook=str)
 class ParsedColumns:
     """The columns beside the usual ones that the files of a table have in its checkpoints."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: LogSnapshot) -> None:
         properties = snapshot.properties
         self._table, self._version = snapshot.table, snapshot.version
         self.has_json = properties.get(AS_JSON, "true").lower() != "false"
@@ -104,7 +104,7 @@ class ParsedColumns:
         return values
 
 
-def _partitions(snapshot: Snapshot) -> Tree:
+def _partitions(snapshot: LogSnapshot) -> Tree:
     mapping = mapping_of(snapshot.metadata)
     fields = (snapshot.schema.field(name) for name in snapshot.metadata.partition_columns)
     return {
@@ -112,7 +112,7 @@ def _partitions(snapshot: Snapshot) -> Tree:
     }
 
 
-def _indexed(snapshot: Snapshot) -> Tree:
+def _indexed(snapshot: LogSnapshot) -> Tree:
     """The columns that have statistics."""
     tree: Tree = {}
     for leaf in indexed_leaves(snapshot.metadata, clustering_columns(snapshot.domains)):

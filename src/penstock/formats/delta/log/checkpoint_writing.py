@@ -22,7 +22,7 @@ from penstock.formats.delta.log.checkpoint_stats import ParsedColumns
 from penstock.formats.delta.log.checksum import FileTotals, json_checksum
 from penstock.formats.delta.log.files import LogFile, PlaceFiles
 from penstock.formats.delta.log.segments import read_hint, whole_checkpoints
-from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Action, CheckpointMetadata, Remove, Sidecar, Txn
 from penstock.formats.delta.protocol.durations import TOMBSTONE_RETENTION, TRANSACTION_RETENTION, duration_ms
 from penstock.formats.delta.protocol.names import (
@@ -64,7 +64,9 @@ class Written(msgspec.Struct, frozen=True):
     """Of the files that the table consists of."""
 
 
-def write_checkpoint(place: Place, snapshot: Snapshot, now_ms: int, *, anew: bool = False) -> Written | None:
+def write_checkpoint(
+    place: Place, snapshot: LogSnapshot, now_ms: int, *, anew: bool = False
+) -> Written | None:
     """Write a version of the table at a place as a checkpoint; ``None`` if there is one already.
 
     With ``anew`` it is written whether there is one or not, and names no file that was removed: for a table
@@ -102,7 +104,7 @@ def has_checkpoint(place: Place, version: int) -> bool:
     return bool(whole_checkpoints(place.url, (LogFile(one.key, one.size) for one in found)))
 
 
-def has_v2_policy(snapshot: Snapshot) -> bool:
+def has_v2_policy(snapshot: LogSnapshot) -> bool:
     """Whether the table wants checkpoints of the second version, and its readers know them."""
     features = snapshot.protocol.writer_features or ()
     return snapshot.properties.get(POLICY, "").lower() == "v2" and V2_FEATURE in features
@@ -123,7 +125,7 @@ def write_hint(place: Place, last: LastCheckpoint) -> None:
 class _Making:
     """Counts what goes into a checkpoint while it is written, batch by batch."""
 
-    def __init__(self, place: Place, snapshot: Snapshot, now_ms: int, *, anew: bool) -> None:
+    def __init__(self, place: Place, snapshot: LogSnapshot, now_ms: int, *, anew: bool) -> None:
         self._place, self._snapshot, self._now_ms, self._anew = place, snapshot, now_ms, anew
         self._parsed = ParsedColumns(snapshot)
         self.totals = FileTotals()

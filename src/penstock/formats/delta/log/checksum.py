@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
 from penstock.formats.delta.protocol.names import ChecksumName
 from penstock.storage.places import Place
@@ -44,7 +44,7 @@ class FileTotals(msgspec.Struct):
         self.size_bytes += size
 
 
-def count_files(snapshot: Snapshot) -> FileTotals:
+def count_files(snapshot: LogSnapshot) -> FileTotals:
     """One pass over all files of a version."""
     totals = FileTotals()
     for file in snapshot.files():
@@ -52,7 +52,7 @@ def count_files(snapshot: Snapshot) -> FileTotals:
     return totals
 
 
-def sum_up(snapshot: Snapshot, totals: FileTotals) -> Checksum:
+def sum_up(snapshot: LogSnapshot, totals: FileTotals) -> Checksum:
     """What the checksum of a version says, given the totals of its files."""
     return Checksum(
         table_size_bytes=totals.size_bytes,
@@ -67,7 +67,7 @@ def sum_up(snapshot: Snapshot, totals: FileTotals) -> Checksum:
     )
 
 
-def write_checksum(place: Place, snapshot: Snapshot, totals: FileTotals | None = None) -> bool:
+def write_checksum(place: Place, snapshot: LogSnapshot, totals: FileTotals | None = None) -> bool:
     """Write the checksum of a version, unless there is one; say whether this call did."""
     checksum = sum_up(snapshot, count_files(snapshot) if totals is None else totals)
     return place.create(str(ChecksumName(snapshot.version)), msgspec.json.encode(checksum))

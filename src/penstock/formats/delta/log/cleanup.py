@@ -34,7 +34,7 @@ from penstock.formats.delta.protocol.names import (
     sidecar_name,
 )
 from penstock.formats.delta.protocol.properties import PROTECTED_BEFORE
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.places import Place
 
 GRACE_MS: Final = DAY_MS
@@ -97,7 +97,7 @@ def remove(place: Place, names: Sequence[str]) -> None:
 
 
 def _cut(
-    table: str, listed: Sequence[Entry], properties: Mapping[str, str], newest: int, now_ms: int
+    table: str, listed: Sequence[BucketEntry], properties: Mapping[str, str], newest: int, now_ms: int
 ) -> Checkpoint | None:
     """The checkpoint before which all may go; ``None`` without one, or if the table wants to keep all."""
     kept_ms = duration_ms(properties, LOG_RETENTION)
@@ -129,7 +129,7 @@ def _protected_before(properties: Mapping[str, str]) -> float:
     return int(text) if text.isdecimal() else inf
 
 
-def older_files(listed: Sequence[Entry], first: int) -> Iterator[Entry]:
+def older_files(listed: Sequence[BucketEntry], first: int) -> Iterator[BucketEntry]:
     """All of the log that is not needed to read a version, at which there is a checkpoint, and later ones."""
     for entry in listed:
         match parse_name(entry.key):
@@ -142,7 +142,7 @@ def older_files(listed: Sequence[Entry], first: int) -> Iterator[Entry]:
                 yield entry
 
 
-def _superseded(listed: Sequence[Entry], published: int, old_us: int) -> Iterator[Entry]:
+def _superseded(listed: Sequence[BucketEntry], published: int, old_us: int) -> Iterator[BucketEntry]:
     """Staged commits of versions that are published, by whomever."""
     for entry in listed:
         if is_superseded(entry.key, published) and entry.modified_us < old_us:
@@ -155,7 +155,7 @@ def is_superseded(name: str, published: int) -> bool:
     return isinstance(found, StagedName) and found.version <= published
 
 
-def unnamed_sidecars(place: Place, kept: Sequence[Entry], old_us: int) -> Sequence[Entry]:
+def unnamed_sidecars(place: Place, kept: Sequence[BucketEntry], old_us: int) -> Sequence[BucketEntry]:
     """Sidecars that no checkpoint names which stays. If one of these cannot be read, it may name any."""
     sidecars = [entry for entry in kept if entry.key.startswith(SIDECARS) and entry.modified_us < old_us]
     if not sidecars:

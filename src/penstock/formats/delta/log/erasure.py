@@ -28,7 +28,7 @@ from penstock.formats.delta.protocol.names import (
     UuidName,
     parse_name,
 )
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.places import Place
 
 _CHECKPOINTS: Final = (ClassicName, PartName, UuidName)
@@ -38,7 +38,7 @@ class LogEnd(msgspec.Struct, frozen=True, kw_only=True):
     """What was removed of a log, and what is to follow."""
 
     removed: int
-    waiting: tuple[Entry, ...]
+    waiting: tuple[BucketEntry, ...]
     """Sidecars that no checkpoint names and that are too young to go."""
 
 
@@ -50,7 +50,7 @@ def end_log(place: Place, first: int, *, now_ms: int, grace_ms: int) -> LogEnd:
     # Here, since it loads the library for Parquet, which takes a while and much memory.
     from penstock.formats.delta.log.checkpoint_writing import write_checkpoint
 
-    old: list[Entry] = []
+    old: list[BucketEntry] = []
     commit = str(CommitName(first))
     if place.size(commit) is not None:  # or the checkpoint was made, and the commit went
         made = write_checkpoint(place, load_snapshot(PlaceFiles(place), first), now_ms, anew=True)
@@ -74,7 +74,7 @@ def end_log(place: Place, first: int, *, now_ms: int, grace_ms: int) -> LogEnd:
     return LogEnd(removed=len(old) + len(due), waiting=waiting)
 
 
-def earlier_files(place: Place, first: int) -> list[Entry]:
+def earlier_files(place: Place, first: int) -> list[BucketEntry]:
     """All of a log that tells of versions before one."""
     listed = place.list(LOG)
     staged = [one for one in listed if _is_staged_before(one.key, first)]
@@ -86,7 +86,7 @@ def _is_later_checkpoint(name: str, first: int) -> bool:
     return isinstance(found, _CHECKPOINTS) and found.version > first
 
 
-def _own_traces(place: Place, first: int) -> list[Entry]:
+def _own_traces(place: Place, first: int) -> list[BucketEntry]:
     """Remove the commit of the version if it removed files, and whatever was staged for it; what went.
 
     It tells of rows that are gone, and a reader who begins at the checkpoint does not need it. There is a
@@ -107,7 +107,7 @@ def _is_staged_before(name: str, first: int) -> bool:
     return isinstance(found, StagedName) and found.version < first
 
 
-def _own_checkpoints(place: Place, first: int) -> Sequence[Entry]:
+def _own_checkpoints(place: Place, first: int) -> Sequence[BucketEntry]:
     """All that is a checkpoint of the version, or a part of one."""
     found = ((one, parse_name(one.key)) for one in place.list(LOG) if not one.key.startswith(SIDECARS))
     return [one for one, name in found if isinstance(name, _CHECKPOINTS) and name.version == first]

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog
-from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
 from penstock.formats.delta.protocol.outcomes import partition_value
@@ -44,7 +44,7 @@ WHOLE_MAX_BYTES: Final = 4 * 1024 * 1024
 """A file up to this size is fetched at once; of a larger one only the parts that are needed."""
 
 
-def files(snapshot: Snapshot, where: str | None = None) -> Iterator[Add]:
+def files(snapshot: LogSnapshot, where: str | None = None) -> Iterator[Add]:
     """The files of a version that may have rows for which a condition is true; without one, all files.
 
     ``InvalidRequest`` if the condition cannot be understood.
@@ -56,7 +56,7 @@ def files(snapshot: Snapshot, where: str | None = None) -> Iterator[Add]:
 
 
 def to_arrow(
-    snapshot: Snapshot, place: Place, *, columns: Sequence[str] | None = None, where: str | None = None
+    snapshot: LogSnapshot, place: Place, *, columns: Sequence[str] | None = None, where: str | None = None
 ) -> Any:
     """The rows of a version as a ``pyarrow.Table``. Raises as ``batches``."""
     plan = _Plan(snapshot, place, columns, where)
@@ -64,7 +64,7 @@ def to_arrow(
 
 
 def batches(
-    snapshot: Snapshot, place: Place, *, columns: Sequence[str] | None = None, where: str | None = None
+    snapshot: LogSnapshot, place: Place, *, columns: Sequence[str] | None = None, where: str | None = None
 ) -> Any:
     """The rows of a version as a ``pyarrow.RecordBatchReader``, read as they are asked for.
 
@@ -76,13 +76,13 @@ def batches(
     return pa.RecordBatchReader.from_batches(plan.schema, plan.batches(files(snapshot, where)))
 
 
-def batches_of(snapshot: Snapshot, place: Place, found: Iterable[Add]) -> Any:
+def batches_of(snapshot: LogSnapshot, place: Place, found: Iterable[Add]) -> Any:
     """The rows of some files of a version that are not deleted. Raises as ``batches``."""
     plan = _Plan(snapshot, place, None, None)
     return pa.RecordBatchReader.from_batches(plan.schema, plan.batches(iter(found)))
 
 
-def find_further_columns(snapshot: Snapshot, place: Place, found: Iterable[Add]) -> Iterator[Add]:
+def find_further_columns(snapshot: LogSnapshot, place: Place, found: Iterable[Add]) -> Iterator[Add]:
     """The files that hold columns which the version does not have: of a mapped table, some were dropped."""
     plan = _Plan(snapshot, place, None, None)
     return (file for file in found if plan.has_further_columns(file))
@@ -92,7 +92,7 @@ class _Plan:
     """What is read of each file, and how rows come out of it."""
 
     def __init__(
-        self, snapshot: Snapshot, place: Place, columns: Sequence[str] | None, where: str | None
+        self, snapshot: LogSnapshot, place: Place, columns: Sequence[str] | None, where: str | None
     ) -> None:
         schema = StructType(tuple(replace(one, type=loosened(one.type)) for one in snapshot.schema.fields))
         self._table, self._place = snapshot.table, place

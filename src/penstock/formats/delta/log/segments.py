@@ -123,7 +123,7 @@ class _Found(NamedTuple):
     text: str
 
 
-class _Step(NamedTuple):
+class _SegmentStep(NamedTuple):
     """The last file of the shortest way to a version: of how many, where it starts, its name."""
 
     files: int
@@ -191,14 +191,14 @@ class _Listing:
 
     def _chain(self, after: int, last: int) -> tuple[str, ...]:
         """Commits and compactions that lead from one version to another without a gap, in few steps."""
-        steps = {after + 1: _Step(0, after + 1, "")}
+        steps = {after + 1: _SegmentStep(0, after + 1, "")}
         for version in range(after + 1, last + 1):
             if version not in steps:
                 continue
             count = steps[version].files + 1
             for end, name in self._from(version, last):
                 if end + 1 not in steps or steps[end + 1].files > count:
-                    steps[end + 1] = _Step(count, version, name)
+                    steps[end + 1] = _SegmentStep(count, version, name)
         if last + 1 not in steps:
             raise self._missing(max(steps), last, is_first=max(steps) == 0)
         names: list[str] = []

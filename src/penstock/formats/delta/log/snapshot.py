@@ -47,7 +47,7 @@ HELD_MAX_BYTES: Final = 32 * 1024 * 1024
 FileActionT = TypeVar("FileActionT", Add, Remove)
 
 
-def load_snapshot(files: TableFiles, version: int | None = None) -> Snapshot:
+def load_snapshot(files: TableFiles, version: int | None = None) -> LogSnapshot:
     """A version of the table, or the newest one that is published.
 
     Raises what ``find_segment`` does, ``UnsupportedFeature`` if reading the table takes more than this
@@ -56,7 +56,7 @@ def load_snapshot(files: TableFiles, version: int | None = None) -> Snapshot:
     return replay(files, find_segment(files, version))
 
 
-def replay(files: TableFiles, segment: LogSegment) -> Snapshot:
+def replay(files: TableFiles, segment: LogSegment) -> LogSnapshot:
     """The version that a segment of the log comes to. Raises as ``load_snapshot``.
 
     A compaction that says two things of one file, against the protocol, is left out: which of them is the
@@ -67,7 +67,7 @@ def replay(files: TableFiles, segment: LogSegment) -> Snapshot:
     for name, data in zip(names, files.read(names), strict=True):
         if not tail.take(name, _there(segment.table, name, data), is_newest=name == segment.newest):
             return replay(files, segment.without(name))
-    base = _Base(files, segment)
+    base = _SnapshotBase(files, segment)
     for action in base.state():
         tail.take_state(action)
     if tail.protocol is None or tail.metadata is None or not tail.metadata.schema_string:
@@ -78,7 +78,7 @@ def replay(files: TableFiles, segment: LogSegment) -> Snapshot:
             version=segment.version,
         )
     _check_readable(segment.table, tail.protocol, tail.metadata)
-    snapshot = Snapshot(segment, tail.protocol, tail.metadata, (tail,), base)
+    snapshot = LogSnapshot(segment, tail.protocol, tail.metadata, (tail,), base)
     if snapshot.has_in_commit_timestamps and segment.newest not in segment.names:
         # A checkpoint or a compaction stands in for the commit, and neither keeps its time.
         (data,) = files.read([segment.newest])
@@ -86,7 +86,7 @@ def replay(files: TableFiles, segment: LogSegment) -> Snapshot:
     return snapshot
 
 
-class Snapshot:
+class LogSnapshot:
     """A version of a table. It does not change; its files are read as they are asked for."""
 
     def __init__(
@@ -95,14 +95,14 @@ class Snapshot:
         protocol: Protocol,
         metadata: Metadata,
         tails: tuple[_Tail, ...],
-        base: _Base,
+        base: _SnapshotBase,
     ) -> None:
         self.table, self.version = segment.table, segment.version
         self.segment = segment
         self.protocol, self.metadata = protocol, metadata
         self._tails, self._base = tails, base
 
-    def followed_by(self, commits: Sequence[tuple[str, bytes]]) -> Snapshot:
+    def followed_by(self, commits: Sequence[tuple[str, bytes]]) -> LogSnapshot:
         """The version after further commits, given by name and bytes, oldest first.
 
         It costs what they hold, and what this version holds only now and then. Raises as ``load_snapshot``.
@@ -119,7 +119,7 @@ class Snapshot:
         while tails and tails[0].size < 2 * tail.size:
             tail, tails = tail.over(tails[0]), tails[1:]
         segment = self.segment.followed_by([name for name, _ in commits])
-        return Snapshot(segment, protocol, metadata, (tail, *tails), self._base)
+        return LogSnapshot(segment, protocol, metadata, (tail, *tails), self._base)
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -298,7 +298,7 @@ class _Tail:
         return self._lines[kind].actions()
 
 
-class _Base:
+class _SnapshotBase:
     """The checkpoint under the commits, if there is one."""
 
     def __init__(self, files: TableFiles, segment: LogSegment) -> None:

@@ -14,14 +14,14 @@ from typing import NamedTuple, NoReturn
 from penstock.formats.delta.errors import InvalidLog, MalformedAction, TableNotFound, VersionNotFound
 from penstock.formats.delta.log.files import TableFiles
 from penstock.formats.delta.log.segments import find_versions
-from penstock.formats.delta.log.snapshot import Snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_commit
 from penstock.formats.delta.protocol.lint import ENABLED_TIMESTAMP, ENABLED_VERSION
 from penstock.formats.delta.protocol.names import CommitName, parse_name
 
 
 def version_at(
-    files: TableFiles, tip: Snapshot, timestamp_ms: int, ratified: Mapping[int, int] | None = None
+    files: TableFiles, tip: LogSnapshot, timestamp_ms: int, ratified: Mapping[int, int] | None = None
 ) -> int:
     """The newest version that was not made after a time; ``tip`` is the newest one of all.
 
@@ -47,7 +47,7 @@ class _Start(NamedTuple):
 
 
 class _Times:
-    def __init__(self, files: TableFiles, tip: Snapshot, ratified: Mapping[int, int]) -> None:
+    def __init__(self, files: TableFiles, tip: LogSnapshot, ratified: Mapping[int, int]) -> None:
         self._files, self._tip = files, tip
         self._known = dict(ratified)
         self.start = _start(tip)
@@ -94,7 +94,7 @@ class _Times:
         return found
 
 
-def _start(tip: Snapshot) -> _Start | None:
+def _start(tip: LogSnapshot) -> _Start | None:
     if not tip.has_in_commit_timestamps:
         return None
     version, timestamp = (tip.properties.get(name) for name in (ENABLED_VERSION, ENABLED_TIMESTAMP))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from penstock.formats.delta.branch_log.intents import Commit
+from penstock.formats.delta.branch_log.intents import CommitIntent
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity, first_commit
 from penstock.formats.delta.branch_log.proposal import DeltaProposal, refused
 from penstock.formats.delta.branch_log.replacements import OWNERS
@@ -46,7 +46,7 @@ class FirstVersion:
         ``InvalidRequest`` if that is to be in a file and is not there."""
         if new.actions is None:
             return write_commit(first_commit(new, self._identity, table_id, uuid, now_ms))
-        given = DeltaProposal(key, Commit(actions=new.actions, uuid=uuid), self._places, location)
+        given = DeltaProposal(key, CommitIntent(actions=new.actions, uuid=uuid), self._places, location)
         first = first_commit(new, self._identity, table_id, uuid, now_ms, _told(given))
         info, protocol, metadata = first
         about: list[Numbered] = [(1, info), (WHOLE_COMMIT, protocol), (WHOLE_COMMIT, metadata)]

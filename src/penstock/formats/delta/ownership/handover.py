@@ -27,8 +27,8 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.intents import Adopt, Create, Release, change
-from penstock.formats.delta.branch_log.line import FOLDER, Phase, line_of
+from penstock.formats.delta.branch_log.intents import Adopt, CreateIntent, Release, change
+from penstock.formats.delta.branch_log.line import FOLDER, OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.ownership import (
     Before,
     NewTable,
@@ -40,7 +40,7 @@ from penstock.formats.delta.branch_log.ownership import (
     release,
 )
 from penstock.formats.delta.log.files import PlaceFiles
-from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.ownership.first_version import FirstVersion
 from penstock.formats.delta.ownership.settling import HandoverSettler
 from penstock.formats.delta.ownership.tables import AskedTable, Tables, line_at
@@ -98,7 +98,9 @@ class Handover(HandoverSettler):
             uuid, location = uuid4(), own_place(warehouse, made.id)
             actions = self._first.of(key, new, made.id, location, uuid, self._now_ms())
             is_given = new.id is not None
-            intent = Create(id=made.id, location=location, actions=actions, uuid=uuid, is_given=is_given)
+            intent = CreateIntent(
+                id=made.id, location=location, actions=actions, uuid=uuid, is_given=is_given
+            )
             made.is_sent = True
             outcome = self._tables.commit([change(key, intent)], asked, branch)
         return self._made(key, outcome)
@@ -166,11 +168,11 @@ class Handover(HandoverSettler):
         _check_files_inside(place, snapshot)
         return self._convert(key, place, snapshot, asked)
 
-    def take(self, key: Key, place: Place, snapshot: Snapshot, asked: AskedTable) -> MadeTable:
+    def take(self, key: Key, place: Place, snapshot: LogSnapshot, asked: AskedTable) -> MadeTable:
         """Take a table whose owner is lost. Whether it is, the caller has found out."""
         return self._convert(key, place, snapshot, asked)
 
-    def _convert(self, key: Key, place: Place, snapshot: Snapshot, asked: AskedTable) -> MadeTable:
+    def _convert(self, key: Key, place: Place, snapshot: LogSnapshot, asked: AskedTable) -> MadeTable:
         before = Before(
             version=snapshot.version,
             protocol=snapshot.protocol,
@@ -189,7 +191,7 @@ class Handover(HandoverSettler):
         if isinstance(found, DeltaTable) and found.state:
             self.resolve(key, found)
 
-    def _mine(self, key: Key, location: str, snapshot: Snapshot) -> MadeTable | None:
+    def _mine(self, key: Key, location: str, snapshot: LogSnapshot) -> MadeTable | None:
         """The table, if it is this lake's already under that key; ``None`` if it is not this lake's."""
         owner = owner_of(snapshot.protocol, snapshot.metadata, location)
         if owner is None or not self._identity.owns(owner):
@@ -227,7 +229,7 @@ class Handover(HandoverSettler):
     def _was_owned(self, identity: UUID) -> bool:
         """Whether a table became the lake's, whatever happened to it since."""
         last = self._tables.last(self._tables.head(), identity)
-        return last is not None and line_of(last).phase is not Phase.ADOPTING
+        return last is not None and line_of(last).phase is not OwnershipPhase.ADOPTING
 
     def _made(self, key: Key, outcome: Outcome) -> MadeTable:
         commit = outcome.commits[-1] if outcome.commits else outcome.head
@@ -255,9 +257,9 @@ class Handover(HandoverSettler):
             head = self._tables.head()
             content = self._tables.managed(head, key)
             line, _ = line_at(content)
-            if line.phase is Phase.RELEASED:
+            if line.phase is OwnershipPhase.RELEASED:
                 return Outcome((), head)
-            if line.phase is Phase.ADOPTING:
+            if line.phase is OwnershipPhase.ADOPTING:
                 self.resolve(key, content)
                 continue
             protocol, metadata = self._tables.declared(line)
@@ -308,7 +310,7 @@ class Handover(HandoverSettler):
         return self._tables.kernel.clock() // 1000
 
 
-def _check_files_inside(place: Place, snapshot: Snapshot) -> None:
+def _check_files_inside(place: Place, snapshot: LogSnapshot) -> None:
     """``UnsupportedFeature`` for a shallow clone: its rows could not be read afterwards."""
     for key in snapshot.file_keys():
         check_inside(key.path, place.roots)
@@ -316,7 +318,7 @@ def _check_files_inside(place: Place, snapshot: Snapshot) -> None:
             name_inside(key.vector.removeprefix("p"), place.roots)
 
 
-def _time_ms(place: Place, snapshot: Snapshot) -> int:
+def _time_ms(place: Place, snapshot: LogSnapshot) -> int:
     """When a version was made, as far as its table tells."""
     if is_timed(snapshot.protocol, snapshot.metadata) and snapshot.in_commit_timestamp is not None:
         return snapshot.in_commit_timestamp

@@ -14,8 +14,8 @@ import msgspec
 
 from penstock.errors import CommitConflict, Denied, InvalidRequest, Unavailable, VersionNotFound
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.intents import NAME, Commit, decode_intent
-from penstock.formats.delta.branch_log.line import Entry, Phase, line_of
+from penstock.formats.delta.branch_log.intents import NAME, CommitIntent, decode_intent
+from penstock.formats.delta.branch_log.line import LineEntry, OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity
 from penstock.formats.delta.ownership.handover import Handover, MadeTable
 from penstock.formats.delta.ownership.recovery import Recovered, Recovery
@@ -146,7 +146,7 @@ class DeltaOwner:
         if start is not None and end is not None and start > end:
             raise InvalidRequest(f"versions from {start} to {end} of '{key}' are none", key=str(key))
         line = line_of(content)
-        if line.phase is Phase.ADOPTING:
+        if line.phase is OwnershipPhase.ADOPTING:
             # Its last entry is a promise, which the log has yet to decide.
             return GotCommits(latest_version=line.latest - 1, published=line.latest - 1, commits=())
         first = max(0 if start is None else start, line.published + 1)
@@ -202,7 +202,7 @@ class DeltaOwner:
         content = self.tables.managed(commit, change.key)
         line, identity = line_at(content)
         intent = decode_intent(change.intent)
-        given = intent.version if isinstance(intent, Commit) else None
+        given = intent.version if isinstance(intent, CommitIntent) else None
         # A commit of one change exists because that changed something; of several, some may not have.
         was = None if parent is None else self.tables.content(parent, change.key)
         stayed = not outcome.commits or was == content
@@ -221,7 +221,7 @@ class DeltaOwner:
             repeated=outcome.repeated or stayed,
         )
 
-    def _timestamp_ms(self, key: Key, content: DeltaTable, version: int, entry: Entry | None) -> int:
+    def _timestamp_ms(self, key: Key, content: DeltaTable, version: int, entry: LineEntry | None) -> int:
         """Of a version; of one that is published and forgotten, its own commit has to tell.
 
         0 if the log has been cleaned up past it: it was committed all the same.
@@ -244,7 +244,7 @@ class DeltaOwner:
         done = False
         for key, content in self._begun(changes):
             found = self.handover.resolve(key, content)
-            done = done or (found is not None and line_of(found).phase is Phase.OWNED)
+            done = done or (found is not None and line_of(found).phase is OwnershipPhase.OWNED)
         return done
 
     def _begun(self, changes: Sequence[Change]) -> Iterator[tuple[Key, DeltaTable]]:
@@ -253,7 +253,7 @@ class DeltaOwner:
             content = self.tables.content(head, one.key)
             if not isinstance(content, DeltaTable) or not content.state:
                 continue
-            if line_of(content).phase is not Phase.OWNED:
+            if line_of(content).phase is not OwnershipPhase.OWNED:
                 yield one.key, content
 
     def _told(self, branch: str, changes: Sequence[Change], conflict: CommitConflict) -> CommitConflict:

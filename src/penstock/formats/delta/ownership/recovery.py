@@ -15,7 +15,7 @@ import msgspec
 from penstock.errors import InvalidRequest, ManagedElsewhere, NotManaged
 from penstock.formats.delta.branch_log.ownership import Owner, OwnerIdentity, check_writable, owner_of
 from penstock.formats.delta.log.files import PlaceFiles
-from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.ownership.handover import Handover, MadeTable
 from penstock.formats.delta.ownership.tables import AskedTable, Tables
 from penstock.formats.delta.protocol.names import LOG, STAGED_FOLDERS, StagedName, parse_name
@@ -70,7 +70,7 @@ class Recovery:
         made = self._handover.take(key, place, snapshot, asked)
         return Recovered(made=made, lost=owner, published=snapshot.version, doubtful=doubtful)
 
-    def _lost_owner(self, location: str, snapshot: Snapshot, lost: str | None, any_lake: bool) -> Owner:
+    def _lost_owner(self, location: str, snapshot: LogSnapshot, lost: str | None, any_lake: bool) -> Owner:
         owner = owner_of(snapshot.protocol, snapshot.metadata, location)
         if owner is None:
             raise NotManaged(

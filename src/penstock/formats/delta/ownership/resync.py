@@ -20,8 +20,8 @@ import msgspec
 
 from penstock.errors import CommitConflict, InvalidRequest, NotManaged
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.intents import Resync, change
-from penstock.formats.delta.branch_log.line import Phase, line_of
+from penstock.formats.delta.branch_log.intents import ResyncIntent, change
+from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.ownership import (
     RESYNC,
     Before,
@@ -32,7 +32,7 @@ from penstock.formats.delta.branch_log.ownership import (
 )
 from penstock.formats.delta.branch_log.standing import versions
 from penstock.formats.delta.log.files import PlaceFiles
-from penstock.formats.delta.log.snapshot import Snapshot, load_snapshot
+from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.ownership.recovery import doubtful_versions
 from penstock.formats.delta.ownership.tables import AskedTable, Tables, line_at
 from penstock.formats.delta.protocol.actions import Add, CommitInfo, Txn, write_action
@@ -97,7 +97,7 @@ class DeltaResync:
             content = self._tables.managed(head, key)
             line, identity = line_at(content)
             self._publisher.check_owned(content)
-            if line.phase is not Phase.OWNED:
+            if line.phase is not OwnershipPhase.OWNED:
                 raise InvalidRequest(
                     f"'{key}' is {line.phase}; 'penstock delta status' finishes that", key=str(key)
                 )
@@ -144,7 +144,7 @@ class DeltaResync:
         ``key`` is where it is to be; nothing may be there. Raises as ``resync``.
         """
         head, (line, identity) = self._tables.head(), line_at(was)
-        if line.phase is not Phase.OWNED:
+        if line.phase is not OwnershipPhase.OWNED:
             return None
         self._publisher.check_owned(was)
         state = self._log_check.compare(identity, was.location, was)
@@ -160,7 +160,7 @@ class DeltaResync:
 
     def _plan(
         self, key: Key, content: DeltaTable, head: ObjectId, state: SyncState, *, leave_own: bool
-    ) -> _Plan:
+    ) -> _ResyncPlan:
         line, identity = line_at(content)
         snapshot = load_snapshot(PlaceFiles(self._places.at(content.location)))
         owner = owner_of(snapshot.protocol, snapshot.metadata, content.location)
@@ -180,7 +180,7 @@ class DeltaResync:
         check_writable(snapshot.protocol, snapshot.metadata, content.location)
         intent = self._intent(identity, content.location, line.latest, snapshot)
         if state.other < 0:
-            return _Plan(intent, self._answer(key, intent))
+            return _ResyncPlan(intent, self._answer(key, intent))
         own = tuple(range(state.other, line.latest + 1))
         lines = self._repeatable(key, content, state.other, snapshot)
         if lines is None and not leave_own:
@@ -205,10 +205,10 @@ class DeltaResync:
             before=head,
             doubtful=(),
         )
-        return _Plan(intent, answer)
+        return _ResyncPlan(intent, answer)
 
     def _repeatable(
-        self, key: Key, content: DeltaTable, first: int, snapshot: Snapshot
+        self, key: Key, content: DeltaTable, first: int, snapshot: LogSnapshot
     ) -> list[bytes] | None:
         """The lines that repeat a line's versions from one on; ``None`` if they do more than add rows."""
         line = line_of(content)
@@ -237,8 +237,8 @@ class DeltaResync:
                         return None
         return found
 
-    def _intent(self, identity: UUID, location: str, known: int, snapshot: Snapshot) -> Resync:
-        return Resync(
+    def _intent(self, identity: UUID, location: str, known: int, snapshot: LogSnapshot) -> ResyncIntent:
+        return ResyncIntent(
             id=identity,
             location=location,
             known=known,
@@ -248,7 +248,7 @@ class DeltaResync:
             metadata=write_action(snapshot.metadata),
         )
 
-    def _answer(self, key: Key, intent: Resync) -> DeltaResynced:
+    def _answer(self, key: Key, intent: ResyncIntent) -> DeltaResynced:
         return DeltaResynced(
             key=key,
             location=intent.location,
@@ -257,11 +257,11 @@ class DeltaResync:
             doubtful=tuple(self._doubtful(intent)),
         )
 
-    def _doubtful(self, intent: Resync) -> Iterator[str]:
+    def _doubtful(self, intent: ResyncIntent) -> Iterator[str]:
         for one in doubtful_versions(self._places.at(intent.location), intent.version):
             yield from one.names
 
 
-class _Plan(msgspec.Struct, frozen=True):
-    intent: Resync
+class _ResyncPlan(msgspec.Struct, frozen=True):
+    intent: ResyncIntent
     answer: DeltaResynced

@@ -12,7 +12,7 @@ from uuid import UUID
 from penstock.errors import CommitConflict, OutcomeUnknown
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import Settle, change
-from penstock.formats.delta.branch_log.line import Phase, line_of
+from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.ownership import OwnerIdentity, owner_of
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.ownership.tables import AskedTable, Tables, line_at
@@ -54,21 +54,25 @@ class HandoverSettler:
         times. A table that names another lake, as in a copy of the lake, is left alone.
         """
         line, identity = line_at(content)
-        if line.phase is Phase.OWNED:
+        if line.phase is OwnershipPhase.OWNED:
             return content
-        if line.phase is Phase.ADOPTING:
+        if line.phase is OwnershipPhase.ADOPTING:
             if not self._identity.owns(owner_of(*self._tables.declared(line), content.location)):
                 return content
-            if not self._is_in(Phase.ADOPTING, key, identity):
+            if not self._is_in(OwnershipPhase.ADOPTING, key, identity):
                 return self._tables.current(key, identity)  # somebody has noted already how it ended
             if self._is_ours(key, content):
-                self._settle(key, Settle(id=identity, owned=True), Phase.ADOPTING, f"{key} is adopted", by)
+                self._settle(
+                    key, Settle(id=identity, owned=True), OwnershipPhase.ADOPTING, f"{key} is adopted", by
+                )
             else:
                 why = f"{key} is not adopted: somebody else's commit came first"
-                self._settle(key, Settle(id=identity, owned=False), Phase.ADOPTING, why, by)
+                self._settle(key, Settle(id=identity, owned=False), OwnershipPhase.ADOPTING, why, by)
         else:
             self._publish(content)
-            self._settle(key, Settle(id=identity, owned=False), Phase.RELEASED, f"{key} is released", by)
+            self._settle(
+                key, Settle(id=identity, owned=False), OwnershipPhase.RELEASED, f"{key} is released", by
+            )
         return self._tables.current(key, identity)
 
     def _is_ours(self, key: Key, content: DeltaTable) -> bool:
@@ -112,7 +116,7 @@ class HandoverSettler:
         if not _is_past(self._places.at(content.location), line.latest):
             self._publisher.publish(content)
 
-    def _settle(self, key: Key, intent: Settle, phase: Phase, message: str, by: CommitMeta) -> None:
+    def _settle(self, key: Key, intent: Settle, phase: OwnershipPhase, message: str, by: CommitMeta) -> None:
         """Note how it ended, unless somebody else has."""
         if not self._is_in(phase, key, intent.id):
             return
@@ -123,7 +127,7 @@ class HandoverSettler:
             if self._is_in(phase, key, intent.id):
                 raise
 
-    def _is_in(self, phase: Phase, key: Key, identity: UUID) -> bool:
+    def _is_in(self, phase: OwnershipPhase, key: Key, identity: UUID) -> bool:
         now = self._tables.current(key, identity)
         return now is not None and line_of(now).phase is phase
 

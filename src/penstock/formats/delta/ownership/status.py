@@ -10,7 +10,7 @@ from itertools import takewhile
 import msgspec
 
 from penstock.errors import PenstockError, ReferenceNotFound
-from penstock.formats.delta.branch_log.line import Line, Phase, line_of
+from penstock.formats.delta.branch_log.line import Line, OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.ownership import OwnerIdentity, owner_of_line
 from penstock.formats.delta.errors import ForeignCommit, InvalidLog
 from penstock.formats.delta.ownership.handover import Handover
@@ -31,7 +31,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     key: Key
     location: str
-    phase: Phase
+    phase: OwnershipPhase
     latest_version: int
     published: int
     oldest_s: float | None = None
@@ -97,7 +97,11 @@ class Overview:
         log to another owner, does not want them.
         """
         line = line_of(content)
-        if line.phase is not Phase.OWNED or line.fork <= line.published or not self._owns(content, line):
+        if (
+            line.phase is not OwnershipPhase.OWNED
+            or line.fork <= line.published
+            or not self._owns(content, line)
+        ):
             return False
         place = self._places.at(content.location)
         if place.size(str(CommitName(line.fork))) is not None:
@@ -138,7 +142,7 @@ class Overview:
         alarm = ""
         try:
             published = line.latest - 1  # what comes of the promise, the log has yet to tell
-            if line.phase is not Phase.ADOPTING:
+            if line.phase is not OwnershipPhase.ADOPTING:
                 self._publisher.check_owned(content)
                 state = self._log_check.compare(identity, content.location, content)
                 if not state.is_in_sync:
@@ -165,4 +169,4 @@ class Overview:
     def _owns(self, content: DeltaTable, line: Line) -> bool:
         """Whether a table names this lake, or has ceased to: in a copy of a lake, it names the other one."""
         owner = owner_of_line(line, self._tables.read, content.location)
-        return self._identity.owns(owner) or line.phase is Phase.RELEASED
+        return self._identity.owns(owner) or line.phase is OwnershipPhase.RELEASED

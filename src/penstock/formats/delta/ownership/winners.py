@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from penstock.errors import CommitConflict, MergeConflict, PenstockError, TableConflict
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.intents import Commit, decode_intent
+from penstock.formats.delta.branch_log.intents import CommitIntent, decode_intent
 from penstock.formats.delta.branch_log.line import Line, line_of
 from penstock.formats.delta.ownership.tables import Tables
 from penstock.model.clock import TIME_MAX_US, TIME_MIN_US, utc
@@ -57,7 +57,7 @@ class Winners:
             content = self._tables.content(head, one.key)
             if one.key not in keys or not isinstance(content, DeltaTable) or not content.state:
                 continue
-            if not isinstance(intent, Commit):
+            if not isinstance(intent, CommitIntent):
                 continue
             read = intent.version - 1 if intent.version is not None else intent.read_version
             if read is not None and read < line_of(content).latest:

@@ -124,7 +124,7 @@ class Txn(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     last_updated: Long | None = None
 
 
-class Format(msgspec.Struct, frozen=True, kw_only=True):
+class FileFormat(msgspec.Struct, frozen=True, kw_only=True):
     """The format of the data files: ``parquet``, in every table there is."""
 
     provider: str = "parquet"
@@ -139,7 +139,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Empty where there is none: some engines begin a table so. Only a version at which it is still so cannot
     be read."""
     partition_columns: tuple[str, ...]
-    format: Format = Format()
+    format: FileFormat = FileFormat()
     configuration: dict[str, str] = {}
     name: str | None = None
     description: str | None = None
@@ -236,7 +236,7 @@ ACTION_NAMES: Final[dict[type[Action], str]] = {
 """The word before each action's object in a line of the log."""
 
 
-class Line(NamedTuple):
+class ActionLine(NamedTuple):
     """An action with the number of its line, from 1, and the line itself."""
 
     number: int
@@ -244,7 +244,7 @@ class Line(NamedTuple):
     raw: bytes
 
 
-def parse_commit(data: bytes) -> Iterator[Line]:
+def parse_commit(data: bytes) -> Iterator[ActionLine]:
     """The actions of a commit, one after the other; those that are not known are left out.
 
     ``MalformedAction`` at the first line that is not one JSON object with one well-formed action in it.
@@ -252,7 +252,7 @@ def parse_commit(data: bytes) -> Iterator[Line]:
     for number, raw in commit_lines(data):
         action = parse_action(raw, number)
         if action is not None:
-            yield Line(number, action, raw)
+            yield ActionLine(number, action, raw)
 
 
 def commit_lines(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from penstock.errors import OutcomeUnknown, Unavailable
-from penstock.formats.delta.branch_log.line import Entry, Read, held_of, is_named_after, line_of
+from penstock.formats.delta.branch_log.line import LineEntry, Read, held_of, is_named_after, line_of
 from penstock.formats.delta.errors import ForeignCommit, InvalidLog
 from penstock.formats.delta.protocol.names import (
     END_OF_VERSIONS,
@@ -138,12 +138,12 @@ class RatifiedCommit(NamedTuple):
     """A version of a line with the bytes of its file."""
 
     version: int
-    entry: Entry
+    entry: LineEntry
     data: bytes
 
 
 def bytes_of(
-    place: Place, content: DeltaTable, entries: Sequence[tuple[int, Entry]], read: Read
+    place: Place, content: DeltaTable, entries: Sequence[tuple[int, LineEntry]], read: Read
 ) -> Iterator[RatifiedCommit]:
     """The bytes of some versions, each whole; ``InvalidLog`` if they are gone, or not what was ratified."""
     read_ahead(entries, read)
@@ -180,9 +180,9 @@ def _sound(versions: Iterator[RatifiedCommit]) -> list[RatifiedCommit]:
     return found
 
 
-def batches(entries: Iterable[tuple[int, Entry]]) -> Iterator[list[tuple[int, Entry]]]:
+def batches(entries: Iterable[tuple[int, LineEntry]]) -> Iterator[list[tuple[int, LineEntry]]]:
     """Versions in a row, as many at a time as are held in memory."""
-    batch: list[tuple[int, Entry]] = []
+    batch: list[tuple[int, LineEntry]] = []
     size = 0
     for version, entry in entries:
         if batch and (len(batch) == BATCH_MAX or size + entry.size > BATCH_MAX_BYTES):
@@ -216,7 +216,7 @@ def _count_same(place: Place, content: DeltaTable, wanted: Sequence[RatifiedComm
 
 
 def _first_other(
-    place: Place, content: DeltaTable, entries: Sequence[tuple[int, Entry]], read: Read
+    place: Place, content: DeltaTable, entries: Sequence[tuple[int, LineEntry]], read: Read
 ) -> int | None:
     """The first of some published versions whose file is not what was ratified."""
     for some in batches(entries):

@@ -20,7 +20,7 @@ from penstock.formats.delta.log.cleanup import is_superseded
 from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.delta.protocol.paths import BRANCH_DATA
 from penstock.formats.delta.publishing.scratch import is_scratch
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.fates import Fate, Judged
 
 PREFIX_LENGTH: Final = 2
@@ -57,14 +57,14 @@ class DeltaNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """How many letters the table's random prefixes have."""
 
 
-def judge(entries: Iterable[Entry], needs: DeltaNeeds) -> Iterator[Judged]:
+def judge(entries: Iterable[BucketEntry], needs: DeltaNeeds) -> Iterator[Judged]:
     """The fate of every file that is judged at all, from a listing of all that lies below the table's root,
     in the order of names.
 
     A checksum goes with the file that it belongs to, or when that is gone. It comes before that file in a
     listing, since a dot sorts before letters; so it waits until the file has been met, or until the end.
     """
-    sums: dict[str, Entry] = {}
+    sums: dict[str, BucketEntry] = {}
     inner = _InnerTables()
     for entry in entries:
         yield from inner.passed(entry.key)
@@ -144,7 +144,7 @@ def _end_of_logs(key: str) -> str:
     return next((end for end in ends if key < end), "")  # those of outer folders come later
 
 
-def _fate(entry: Entry, needs: DeltaNeeds) -> Fate | None:
+def _fate(entry: BucketEntry, needs: DeltaNeeds) -> Fate | None:
     name = entry.key
     if _is_data(name, needs):
         if name in needs.named or name in needs.beside:

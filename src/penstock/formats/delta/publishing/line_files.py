@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Final
 
 from penstock.errors import OutcomeUnknown
-from penstock.formats.delta.branch_log.line import Entry, Read, held_of
+from penstock.formats.delta.branch_log.line import LineEntry, Read, held_of
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.backfill import batches, bytes_of
@@ -35,7 +35,7 @@ class LineFiles:
         self._places, self._read = places, read
         self._seen = _Names(NAMES_MAX)
 
-    def have(self, content: DeltaTable, entries: Sequence[tuple[int, Entry]]) -> dict[int, str]:
+    def have(self, content: DeltaTable, entries: Sequence[tuple[int, LineEntry]]) -> dict[int, str]:
         """Have a file for each of some versions of a line, and give their names below the table's root.
 
         ``InvalidLog`` if one has other bytes than were ratified, or can be made of nothing that is there.
@@ -48,10 +48,12 @@ class LineFiles:
             names |= self._have(content, some)
         return names
 
-    def _not_listed(self, location: str, entries: Sequence[tuple[int, Entry]]) -> list[tuple[int, Entry]]:
+    def _not_listed(
+        self, location: str, entries: Sequence[tuple[int, LineEntry]]
+    ) -> list[tuple[int, LineEntry]]:
         """Those of some versions whose files are not in their folders with the sizes that they must have."""
         place = self._places.at(location)
-        folders: dict[str, list[tuple[int, Entry]]] = {}
+        folders: dict[str, list[tuple[int, LineEntry]]] = {}
         for version, entry in entries:
             folders.setdefault(entry.name(version).rpartition("/")[0] + "/", []).append((version, entry))
         sizes: dict[str, int] = {}
@@ -63,12 +65,12 @@ class LineFiles:
         known = {version for version, _ in there}
         return [one for one in entries if one[0] not in known]
 
-    def _have(self, content: DeltaTable, entries: Sequence[tuple[int, Entry]]) -> dict[int, str]:
+    def _have(self, content: DeltaTable, entries: Sequence[tuple[int, LineEntry]]) -> dict[int, str]:
         """Write the files that can be made of held bytes, and see that the others are there."""
         place = self._places.at(content.location)
         read_ahead(entries, self._read)
-        held: list[tuple[int, Entry]] = []
-        staged: list[tuple[int, Entry]] = []
+        held: list[tuple[int, LineEntry]] = []
+        staged: list[tuple[int, LineEntry]] = []
         for one in entries:
             (staged if held_of(one[1], self._read).head is None else held).append(one)
         names = {version: entry.name(version) for version, entry in entries}

@@ -8,7 +8,7 @@ from functools import partial
 from uuid import UUID
 
 from penstock.errors import OutOfSync
-from penstock.formats.delta.branch_log.line import Phase, line_of
+from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.backfill import newest_after
 from penstock.formats.delta.publishing.publisher import Publisher
@@ -72,7 +72,7 @@ class LogCheck:
         if content is None:
             return SyncState(-1, newest_after(self._places.at(location), -1))
         line = line_of(content)
-        if line.phase is not Phase.OWNED:
+        if line.phase is not OwnershipPhase.OWNED:
             return SyncState(line.fork)  # whose it is, its log has yet to tell, or has told
         if line.published >= line.fork:
             return SyncState(line.fork, newest_after(self._places.at(location), line.fork))

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from penstock.errors import PenstockError
-from penstock.formats.delta.branch_log.line import Line, Phase, Read, line_of
+from penstock.formats.delta.branch_log.line import Line, OwnershipPhase, Read, line_of
 from penstock.formats.delta.branch_log.ownership import RESYNC, OwnerIdentity, owner_of_line
 from penstock.formats.delta.errors import ForeignCommit, ManagedElsewhere
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_action
@@ -140,7 +140,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
     def check_owned(self, content: DeltaTable) -> None:
         """``ManagedElsewhere`` unless a table belongs to the lake that is published for."""
         line = line_of(content)
-        if self._identity is None or line.phase is Phase.RELEASED:
+        if self._identity is None or line.phase is OwnershipPhase.RELEASED:
             return
         if line.declared in self._owned:
             return
@@ -174,7 +174,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
         except PenstockError:
             pass  # it cannot be said now: whoever works on it asks again
         own = b"" if is_default else _own_line(line)
-        if line.phase is Phase.ADOPTING or own is None:
+        if line.phase is OwnershipPhase.ADOPTING or own is None:
             return  # whether it is the lake's, its log tells; or the branch has no files of its own
         task = PublishTask(key, content, line, own)
         with self.changed:
@@ -223,7 +223,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
                 done = self._publish(id, content, version)
             except PenstockError as problem:
                 if (
-                    line.phase is not Phase.ADOPTING
+                    line.phase is not OwnershipPhase.ADOPTING
                 ):  # else it is not the lake's yet: its adopter deals with it
                     self.fail(job, problem)
                 raise
@@ -410,7 +410,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
 
     def _check_named(self, place: Place, content: DeltaTable) -> None:
         """What a log names, matters once it is known for whom it is published. A promise is not named yet."""
-        if self._identity is None or line_of(content).phase is Phase.ADOPTING:
+        if self._identity is None or line_of(content).phase is OwnershipPhase.ADOPTING:
             return
         try:
             check_named(place, content)

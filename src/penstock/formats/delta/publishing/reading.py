@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from penstock.formats.delta.branch_log.line import Entry, Read
+from penstock.formats.delta.branch_log.line import LineEntry, Read
 from penstock.model.encoding import ObjectId
 
 Fetch = Callable[[Collection[ObjectId]], object]
@@ -26,7 +26,7 @@ class Reading:
             self._fetch(ids)
 
 
-def read_ahead(entries: Iterable[tuple[int, Entry]], read: Read) -> None:
+def read_ahead(entries: Iterable[tuple[int, LineEntry]], read: Read) -> None:
     """Have in memory what the kernel holds of some versions, where there is a way."""
     if isinstance(read, Reading):
         read.ahead({entry.held for _, entry in entries if entry.held is not None})

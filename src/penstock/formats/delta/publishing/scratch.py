@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.formats.delta.branch_log.line import FOLDER, Entry, Read, line_of
+from penstock.formats.delta.branch_log.line import FOLDER, LineEntry, Read, line_of
 from penstock.formats.delta.log.cleanup import GRACE_MS, Cleanup
 from penstock.model.encoding import ObjectId
 from penstock.model.nessie import DeltaTable
@@ -40,7 +40,7 @@ class Entries:
         self._runs: set[ObjectId] = set()
         self._told: set[bytes] = set()
 
-    def news(self, content: DeltaTable) -> Iterator[tuple[int, Entry]]:
+    def news(self, content: DeltaTable) -> Iterator[tuple[int, LineEntry]]:
         """Those of one more content that were not told before, with their versions."""
         line = line_of(content)
         runs = tuple(run for run in line.runs if run.id not in self._runs)
@@ -67,7 +67,7 @@ def needed_files(contents: Iterable[DeltaTable], read: Read) -> set[str]:
     }
 
 
-def beside(version: int, entry: Entry) -> tuple[str, ...]:
+def beside(version: int, entry: LineEntry) -> tuple[str, ...]:
     """The files beside the log that one version needs."""
     own = (entry.name(version),) if entry.line else ()
     return (*own, entry.body) if entry.body else own

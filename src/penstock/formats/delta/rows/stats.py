@@ -81,7 +81,7 @@ class Statistics:
 
     def __init__(self, leaves: Sequence[StatsLeaf]) -> None:
         self.rows = 0
-        self._columns = [_Column(one) for one in leaves]
+        self._columns = [_StatsColumn(one) for one in leaves]
 
     def add(self, batch: Any) -> None:
         self.rows += batch.num_rows
@@ -166,7 +166,7 @@ def cut_largest(text: str) -> str | None:
     return text if len(text) <= TEXT_SEARCH_MAX else None
 
 
-class _Column:
+class _StatsColumn:
     """What has been seen of one column: times and dates as numbers, all else as it is."""
 
     def __init__(self, leaf: StatsLeaf) -> None:

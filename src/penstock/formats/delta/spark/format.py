@@ -16,7 +16,7 @@ from penstock.lake.answers import Ratified
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 from penstock.spark.format import SparkFormat, TableSource
-from penstock.spark.requests import ReadRequest, RowMerge, TableChange, Values, WriteRequest, WriteResult
+from penstock.spark.requests import ChangeRequest, ReadRequest, RowMerge, Values, WriteRequest, WriteResult
 from penstock.spark.scan.origins import origin_of
 from penstock.spark.source.options import Options
 
@@ -56,13 +56,13 @@ class DeltaSpark(SparkFormat):
         snapshot.note_read(condition)
         return scans.rows(spark, unnoted, unnoted.files(condition), origin=origin_of(table))
 
-    def delete(self, change: TableChange, where: str | Column | None) -> WriteResult | None:
+    def delete(self, change: ChangeRequest, where: str | Column | None) -> WriteResult | None:
         return _rewritten(change, lambda table: plans.plan_delete(change.spark, table, where))
 
-    def update(self, change: TableChange, values: Values, where: str | Column | None) -> WriteResult | None:
+    def update(self, change: ChangeRequest, values: Values, where: str | Column | None) -> WriteResult | None:
         return _rewritten(change, lambda table: plans.plan_update(change.spark, table, values, where))
 
-    def merge(self, change: TableChange, plan: RowMerge) -> WriteResult | None:
+    def merge(self, change: ChangeRequest, plan: RowMerge) -> WriteResult | None:
         return _rewritten(change, lambda table: merges.plan_merge(table, plan))
 
     def changes(self, spark: SparkSession, table: Table, first: int, last: int | None) -> DataFrame:
@@ -75,7 +75,7 @@ class DeltaSpark(SparkFormat):
         return DeltaSource(options)
 
 
-def _rewritten(change: TableChange, plan: Callable[[JobTable], Rewrite | None]) -> WriteResult | None:
+def _rewritten(change: ChangeRequest, plan: Callable[[JobTable], Rewrite | None]) -> WriteResult | None:
     table = JobTable(change.lake, change.key, change.branch)
     ratified = rewriting.done_before(table, change.idempotency_key)
     if ratified is None:

@@ -24,7 +24,7 @@ from penstock.formats.files.files import (
     slice_of,
     state_of,
 )
-from penstock.formats.files.intents import NAME, Write, check, encode_write
+from penstock.formats.files.intents import NAME, WriteIntent, check, encode_write
 from penstock.formats.files.lake import calls as files_calls
 from penstock.formats.files.lake.answers import FileEntry, FilesAbout, FilesTotal, FilesWritten, TableLayout
 from penstock.formats.files.lake.calls import ListOfFiles, NewFile, hash_of_files
@@ -167,7 +167,7 @@ class FilesAnswers:
         )
         return describe_written(self._lake, outcome)
 
-    def _intent(self, call: files_calls.WriteFiles) -> Write:
+    def _intent(self, call: files_calls.WriteFiles) -> WriteIntent:
         pool_of(self._lake.warehouse)  # there is no table of files where there is no place for files
         self._check_folder(call)
         added, put = self._listed(call, call.added), self._listed(call, call.put)
@@ -177,7 +177,7 @@ class FilesAnswers:
             if one.source in call.removed and (one.key, one.at) == (None, None):
                 expected.setdefault(one.source, copied[one.path].address)  # what moves is what was there
         layout, now_us = call.layout, self._kernel.clock()
-        return Write(
+        return WriteIntent(
             replaced=call.replaced,
             removed=call.removed,
             added=tuple((one.path, _file(call.folder, one, now_us)) for one in added),

@@ -8,7 +8,7 @@ from penstock.formats.files.lake.named import FOLDER_CHARS, NamedFiles
 from penstock.formats.plugin import NeededFolder
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.locations import normalise
 from penstock.storage.name_hashes import name_hash
 from penstock.storage.places import Place
@@ -17,13 +17,13 @@ from penstock.storage.places import Place
 def needed_folder(kernel: Kernel, pool: Place, problems: list[str], progress: Progress) -> NeededFolder:
     """The pool. Files that are gone are added to ``problems`` while it is listed."""
 
-    def files() -> Iterator[Entry]:
+    def files() -> Iterator[BucketEntry]:
         return _needed(kernel, pool, problems, progress)
 
     return NeededFolder(normalise(pool.location), files, lambda _: True, lambda _: True)
 
 
-def _needed(kernel: Kernel, pool: Place, problems: list[str], progress: Progress) -> Iterator[Entry]:
+def _needed(kernel: Kernel, pool: Place, problems: list[str], progress: Progress) -> Iterator[BucketEntry]:
     """The files that are named, of as many folders at a time as can be in memory."""
     after: str | None = ""
     while after is not None:

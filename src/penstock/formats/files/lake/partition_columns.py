@@ -72,7 +72,7 @@ def partition_columns(
 
     ``InvalidRequest`` if two of the paths do not have the same ones, or a folder has no name or no value.
     """
-    first: tuple[str, _Place] | None = None
+    first: tuple[str, _PartitionPlace] | None = None
     raws: dict[str, tuple[str, ...]] = {}
     for path in paths:
         folder = _folder_of(path)
@@ -100,7 +100,7 @@ def partition_columns(
     return PartitionColumns(tuple(fields), values)
 
 
-class _Place(msgspec.Struct, frozen=True):
+class _PartitionPlace(msgspec.Struct, frozen=True):
     """Where a folder is: below a base, in folders that stand for values."""
 
     base: str = ""
@@ -120,7 +120,7 @@ def _folder_of(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _place_of(folder: str) -> _Place:
+def _place_of(folder: str) -> _PartitionPlace:
     """As Spark looks: from the innermost folder outwards, to the last one that stands for a value."""
     parts = folder.split("/")
     end = len(parts)
@@ -130,13 +130,13 @@ def _place_of(folder: str) -> _Place:
     while start and "=" in parts[start - 1]:
         start -= 1
     if start == end:
-        return _Place()
+        return _PartitionPlace()
     pairs = [part.partition("=") for part in parts[start:end]]
     if not all(name and raw for name, _, raw in pairs):
         raise InvalidRequest(
             f"the folder '{folder}/' has a partition column without a name, or without a value"
         )
-    return _Place(
+    return _PartitionPlace(
         "/".join(parts[:start]),
         tuple(unescaped(name) for name, _, _ in pairs),
         tuple(raw for _, _, raw in pairs),

@@ -24,7 +24,7 @@ from penstock.formats.files.lake.data_files import is_data
 from penstock.formats.files.lake.reader import TableBytes
 from penstock.formats.files.lake.rows_reading import DataFile, read_rows
 from penstock.formats.files.lake.saving import FilesJob
-from penstock.formats.files.lake.writing import FileChanges, commit
+from penstock.formats.files.lake.writing import PendingFileChanges, commit
 from penstock.formats.rows.arrow_types import pa
 from penstock.lake.call import Said
 from penstock.lake.calls import GetChanges, GetCommit, GetOutcome, GetReference, Resolve
@@ -92,7 +92,7 @@ def write(table: Table, wanted: RowWrite, format: str) -> FilesWritten | None:  
         puts = {one.relative_to(folder).as_posix(): one for one in written}
         if not puts and mode is SaveMode.APPEND and about is not None:
             return None
-        changes = FileChanges(
+        changes = PendingFileChanges(
             puts=puts,
             replaced=("",) if mode is SaveMode.OVERWRITE else (),
             absent=tuple(puts) if mode is SaveMode.APPEND else (),  # no rows take the place of others

@@ -37,7 +37,7 @@ from penstock.lake.read_lists import sweep_reads
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.metrics import table as metrics
 from penstock.model.jobs import ID
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.fates import Fate, Judged
 from penstock.storage.name_hashes import name_hash
 from penstock.storage.places import Place, Places
@@ -191,7 +191,7 @@ class _Folders:
     def finish(self, tally: SweepTally) -> None:
         """Folders of days are pruned when all attempts have been swept."""
 
-    def _judge(self, folder: str, entries: Iterator[Entry]) -> Iterator[Judged]:
+    def _judge(self, folder: str, entries: Iterator[BucketEntry]) -> Iterator[Judged]:
         """Judge the files of an attempt. If none is named, some may go before all of them are listed."""
         named = self._named.inside(folder)
         kept, candidates = 0, list[Judged]()
@@ -219,7 +219,7 @@ class _Folders:
         self._tally.problems.append(MISSING.format(url=f"{self._place.url}/{folder}", count=count))
 
 
-def _folder_of(entry: Entry) -> str:
+def _folder_of(entry: BucketEntry) -> str:
     """The folder of the attempt that a file below a day's folder is of; none for what is somebody else's."""
     _, fence, name = (*entry.key.split("/", 2), "", "")[:3]
     return entry.key[:FOLDER_CHARS] if name and ID.fullmatch(fence) else ""

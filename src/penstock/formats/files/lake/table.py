@@ -17,7 +17,7 @@ from penstock.formats.files.lake.answers import FileEntry, FilesAbout, FilesTota
 from penstock.formats.files.lake.calls import CopiedFile, GetFiles, GetFilesTable, ListFiles, SumFiles
 from penstock.formats.files.lake.paths import as_folder
 from penstock.formats.files.lake.reader import TableBytes
-from penstock.formats.files.lake.writing import Data, FileChanges, commit
+from penstock.formats.files.lake.writing import Data, PendingFileChanges, commit
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.call import PAGE_MAX, said
 from penstock.lake.calls import Resolve
@@ -197,7 +197,7 @@ class Files:
             raise InvalidRequest(f"'{path}' is to be absent and to be there: choose one")
         if if_match is not None and if_match.path != path:
             raise InvalidRequest(f"'{path}' cannot match what was read at '{if_match.path}'")
-        changes = FileChanges(
+        changes = PendingFileChanges(
             puts={path: data},
             absent=(path,) if if_absent else (),
             matching=() if if_match is None else (if_match,),
@@ -228,7 +228,7 @@ class Files:
         for name, given in (("remove", remove), ("replace", replace), ("copy", copy), ("absent", absent)):
             if isinstance(given, str | bytes):
                 raise InvalidRequest(f"{name} is a list, as in {name}=[{given!r}], and not a text")
-        changes = FileChanges(
+        changes = PendingFileChanges(
             puts=puts or {},
             removed=tuple(dict.fromkeys(remove)),
             replaced=tuple(map(as_folder, replace)),
@@ -240,7 +240,7 @@ class Files:
         self._note_conditions(changes)
         return commit(self._table, changes, said(told, author), idempotency_key)
 
-    def _note_conditions(self, changes: FileChanges) -> None:
+    def _note_conditions(self, changes: PendingFileChanges) -> None:
         """In a transaction, what a change rests on has to hold still where that lands, as if it was read."""
         if not self._table.is_noted:
             return

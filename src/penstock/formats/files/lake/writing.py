@@ -64,7 +64,7 @@ SENT_MAX: Final = 2_000
 """More new files are named by a file in the pool, and only its name is sent."""
 
 
-class FileChanges(msgspec.Struct, frozen=True, kw_only=True):
+class PendingFileChanges(msgspec.Struct, frozen=True, kw_only=True):
     """What is to become of the files of a table."""
 
     puts: Mapping[str, Any] = {}
@@ -95,7 +95,9 @@ class FileChanges(msgspec.Struct, frozen=True, kw_only=True):
         return {one.path: one.address for one in self.matching} | dict.fromkeys(self.absent)
 
 
-def commit(table: Table, changes: FileChanges, said: Said, idempotency_key: str | None) -> FilesWritten:
+def commit(
+    table: Table, changes: PendingFileChanges, said: Said, idempotency_key: str | None
+) -> FilesWritten:
     """Carry out changes in one commit.
 
     ``FileNotFound`` or ``KeyNotFound`` if what is to be removed is not there, ``CommitConflict`` if anything
@@ -140,7 +142,7 @@ def _branch(table: Table) -> str:
     return table.ref
 
 
-def _why(table: Table, changes: FileChanges, conflict: CommitConflict) -> PenstockError:
+def _why(table: Table, changes: PendingFileChanges, conflict: CommitConflict) -> PenstockError:
     """A conflict, or the simpler thing that it comes from: there is nothing that could be removed."""
     told: PenstockError = conflict
     removed = {one.path for one in conflict.conflicts} & set(changes.removed)

@@ -25,7 +25,7 @@ from penstock.spark.job import durable, own_committer
 from penstock.spark.job.parquet_settings import MICROSECONDS, hold_settings, unset_settings
 from penstock.spark.job.task_files import take_files
 from penstock.spark.refusals import raise_refusals
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _adopted(writer: DataFrameWriter, target: OutputTarget) -> list[JobFile]:
     return found
 
 
-def _listed(folder: str, entry: Entry, is_disk: bool) -> JobFile:
+def _listed(folder: str, entry: BucketEntry, is_disk: bool) -> JobFile:
     path = entry.key.removeprefix(folder)
     tag = "" if is_disk else (entry.tag.etag or "").strip('"')
     return JobFile(

@@ -212,7 +212,7 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
         with lance_work(self, table) as namespace:
             try:
                 dataset = lance.write_dataset(
-                    rows, namespace_client=_Declared(namespace), table_id=table, mode="create"
+                    rows, namespace_client=_DeclaredTable(namespace), table_id=table, mode="create"
                 )
             except OSError as error:
                 if not str(error).startswith("Dataset already exists: "):
@@ -221,7 +221,7 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
             return int(dataset.version)
 
 
-class _Declared(Watched):
+class _DeclaredTable(Watched):
     """A namespace with a table that is declared already, which Lance would declare before it writes."""
 
     def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:

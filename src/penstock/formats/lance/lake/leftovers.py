@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from penstock.formats.lance.lake.kept import KnownTable
 from penstock.formats.lance.names import MANIFEST, STAGING, TRANSACTIONS, VERSION_MAX, VERSIONS
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.fates import Fate
 
 LINE: Final = re.compile(r"_penstock/[0-9a-f]{32}/")
@@ -68,7 +68,7 @@ def is_data(key: str) -> bool:
     return any(f"/{folder}" in f"/{key}" for folder in _DATA)
 
 
-def judge(entry: Entry, needs: LanceNeeds) -> Fate:
+def judge(entry: BucketEntry, needs: LanceNeeds) -> Fate:
     """What becomes of a file."""
     fate = _fate(entry.key, needs)
     if fate in (Fate.DATA, Fate.SCRATCH) and entry.modified_us >= needs.before_us:

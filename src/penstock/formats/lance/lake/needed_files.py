@@ -13,7 +13,7 @@ from penstock.formats.lance.lake.leftovers import HINT, LanceNeeds, is_data, jud
 from penstock.formats.plugin import NeededFolder
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.fates import Fate
 from penstock.storage.locations import is_under
 from penstock.storage.places import Places
@@ -46,13 +46,13 @@ class _FolderNeeds:
     def __init__(self, places: Places, kept: KeptLance, location: str, table: KnownTable | None) -> None:
         self._place, self._kept, self._location, self._table = places.at(location), kept, location, table
 
-    def files(self) -> Iterator[Entry]:
+    def files(self) -> Iterator[BucketEntry]:
         return (entry for entry in self._place.entries() if self._is_kept(entry))
 
     def needs(self, name: str) -> bool:
         return self._kept.names(f"{self._location}/{name}") and is_data(name)
 
-    def _is_kept(self, entry: Entry) -> bool:
+    def _is_kept(self, entry: BucketEntry) -> bool:
         if entry.key.rpartition("/")[2] == HINT:
             return False
         if self._table is None:

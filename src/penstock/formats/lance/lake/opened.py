@@ -52,7 +52,7 @@ KNOWN_MAX: Final = 50_000
 """Of how many versions it is remembered that they are where everybody looks."""
 
 
-class Placed(NamedTuple):
+class OpenedPlace(NamedTuple):
     """Where a version's manifest is."""
 
     name: str
@@ -187,7 +187,7 @@ class Opening:
 
     # -- versions ------------------------------------------------------------------------------------------
 
-    def place(self, opened: Opened, branch: str, number: int, version: Version) -> Placed:
+    def place(self, opened: Opened, branch: str, number: int, version: Version) -> OpenedPlace:
         """Where a version's manifest is, for who opened the table.
 
         It is put where everybody looks first, if it may be and is not yet. Where that cannot be done now, it
@@ -199,19 +199,19 @@ class Opening:
             return followed
         canonical = version.place(branch, number)
         if not version.staged:
-            return Placed(canonical, version.size)
+            return OpenedPlace(canonical, version.size)
         if opened.state.is_private:
-            return Placed(version.staged, version.size)
+            return OpenedPlace(version.staged, version.size)
         if self._is_there(opened.content, canonical, number, version):
-            return Placed(canonical, version.size)
+            return OpenedPlace(canonical, version.size)
         self._promote_current(opened, branch, number, version)
         if self._is_there(opened.content, canonical, number, version):
-            return Placed(canonical, version.size)
+            return OpenedPlace(canonical, version.size)
         waiting = Waiting(branch, number, version)
         self._parts.promoter.pin_before(opened.content, opened.versions, waiting)
         return self._apart(opened, waiting)
 
-    def landed(self, opened: Opened, branch: str, number: int, version: Version) -> Placed:
+    def landed(self, opened: Opened, branch: str, number: int, version: Version) -> OpenedPlace:
         """The same for a version that was just committed.
 
         The promoter has been told of it, and was given what time there is: no more is done for that here.
@@ -219,22 +219,22 @@ class Opening:
         canonical, waiting = version.place(branch, number), Waiting(branch, number, version)
         promoter = self._parts.promoter
         if promoter.is_promoted(opened.content, waiting):
-            return Placed(canonical, version.size)
+            return OpenedPlace(canonical, version.size)
         promoter.pin_before(opened.content, opened.versions, waiting)
         if not version.staged:
-            return Placed(canonical, version.size)
+            return OpenedPlace(canonical, version.size)
         is_awaited = self._kernel.settings.promote_wait_s > 0
         if not is_awaited and (linked := promoter.linked(opened.content, waiting)) is not None:
-            return Placed(linked, version.size)  # nothing is there as a rule, and a look costs as much
+            return OpenedPlace(linked, version.size)  # nothing is there as a rule, and a look costs as much
         if not opened.state.is_private and self._is_there(opened.content, canonical, number, version):
-            return Placed(canonical, version.size)
+            return OpenedPlace(canonical, version.size)
         return self._apart(opened, waiting)
 
-    def _apart(self, opened: Opened, one: Waiting) -> Placed:
+    def _apart(self, opened: Opened, one: Waiting) -> OpenedPlace:
         """A version under a name of its own."""
         name = opened.branch or ""
         transaction = name.removeprefix(PREFIX) if name.startswith(PREFIX) else ""
-        return Placed(self._parts.promoter.apart(opened.content, one, transaction), one.version.size)
+        return OpenedPlace(self._parts.promoter.apart(opened.content, one, transaction), one.version.size)
 
     def promote(self, branch: str, key: Key) -> bool:
         """Put the versions of a table where everybody looks, as far as that can be done soon.
@@ -290,7 +290,7 @@ class Opening:
             while len(self._known) > KNOWN_MAX:
                 del self._known[next(iter(self._known))]
 
-    def _materialised(self, opened: Opened, branch: str, number: int, version: Version) -> Placed:
+    def _materialised(self, opened: Opened, branch: str, number: int, version: Version) -> OpenedPlace:
         """A version of another chain, as it reads in the folder that the table is opened in.
 
         Where another one of its number is already, because the branch was moved, it has a name of its own.
@@ -301,7 +301,7 @@ class Opening:
         with self._lock:
             is_known = known in self._known
         if is_known and (size := place.size(name)) is not None:
-            return Placed(name, size)
+            return OpenedPlace(name, size)
         (there,) = place.read([name])
         if there is None:
             data = self._copy(opened, branch, number, version, uuid)
@@ -313,17 +313,17 @@ class Opening:
             raise OutcomeUnknown(f"it is not known whether {place.url}/{name} was written; try again")
         if _is_copy(there, uuid):
             self._remember(known)
-            return Placed(name, len(there))
+            return OpenedPlace(name, len(there))
         apart = staged_name(opened.chain, branch, f"apart-{uuid}", number)
         if (size := place.size(apart)) is not None:
-            return Placed(apart, size)
+            return OpenedPlace(apart, size)
         data = self._copy(opened, branch, number, version, uuid)
         try:
             place.create(apart, data)  # if somebody else did, it is the same
         except OutcomeUnknown:
             if place.size(apart) is None:
                 raise
-        return Placed(apart, len(data))
+        return OpenedPlace(apart, len(data))
 
     def _copy(self, opened: Opened, branch: str, number: int, version: Version, uuid: str) -> bytes:
         """The manifest of a version of another chain for the folder that the table is opened in.
@@ -359,7 +359,7 @@ class Opening:
             known = digest("lance copy", known, encode(self._moved.all))
         return str(UUID(bytes=known[:16], version=5))
 
-    def _followed(self, opened: Opened, branch: str, number: int, version: Version) -> Placed | None:
+    def _followed(self, opened: Opened, branch: str, number: int, version: Version) -> OpenedPlace | None:
         """A copy of a version's manifest that names the places where its files are now; ``None`` if its own
         manifest does."""
         content, known = opened.content, version.id(number)
@@ -368,7 +368,7 @@ class Opening:
         name = staged_name(opened.chain, branch, f"apart-{self._copy_id(number, version)}", number)
         place = self._parts.places.at(content.location)
         if (size := place.size(name)) is not None:
-            return Placed(name, size)
+            return OpenedPlace(name, size)
         manifests = self._parts.manifests
         try:
             data = manifests.readable(content.location, branch, number, version)
@@ -388,7 +388,7 @@ class Opening:
         except OutcomeUnknown:
             if place.size(name) is None:
                 raise
-        return Placed(name, len(data))
+        return OpenedPlace(name, len(data))
 
 
 def _is_copy(data: bytes, uuid: str) -> bool:

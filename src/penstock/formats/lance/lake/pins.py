@@ -24,7 +24,7 @@ from penstock.formats.lance.pinning import is_pin, pin, pinned_version
 from penstock.formats.lance.sides import Numbered
 from penstock.formats.lance.state import Version
 from penstock.model.decoders import json_decoder
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.places import Place
 
 PINNED_MAX: Final = 1000
@@ -35,7 +35,7 @@ _SUFFIX: Final = ".json"
 class _Pin(NamedTuple):
     """A pin, and the version that it is for."""
 
-    entry: Entry
+    entry: BucketEntry
     branch: str
     number: int
 
@@ -72,7 +72,7 @@ class Pins:
             if version is not None and is_pin(entry.key.removeprefix(folder).removesuffix(_SUFFIX), said):
                 yield _Pin(entry, *version)
 
-    def _remove(self, chain: str, branch: str, pins: Mapping[int, Entry], old: set[int]) -> None:
+    def _remove(self, chain: str, branch: str, pins: Mapping[int, BucketEntry], old: set[int]) -> None:
         """Remove those that are not needed; what was committed meanwhile is looked at before."""
         if not old - self._needed(chain, branch).keys():
             return

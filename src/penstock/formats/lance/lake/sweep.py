@@ -38,7 +38,7 @@ from penstock.lake.calls import SweepTables
 from penstock.lake.fork_notes import FOREVER_US, ForkNotes
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.model.keys import Key
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.fates import Fate, Judged
 from penstock.storage.locations import normalise, table_of_place
 from penstock.storage.places import Place, Places
@@ -53,8 +53,8 @@ NOT_OWN: Final = "{url} belongs to lake {owner}, and its files are swept there"
 class Unneeded(NamedTuple):
     """Files in the folder of a table that no retained version names."""
 
-    to_go: list[Entry]
-    kept: list[Entry]
+    to_go: list[BucketEntry]
+    kept: list[BucketEntry]
     """What is not known here, and stays."""
     pinned_us: int
     """Files that were written until then may be those of a fork, and stay."""
@@ -242,7 +242,7 @@ class _LoneFolder:
                     is_waiting = is_young or self._is_young(entry)  # one may have come meanwhile
                     yield Judged(entry, Fate.WAITING if is_waiting else Fate.DATA)
 
-    def _is_young(self, entry: Entry) -> bool:
+    def _is_young(self, entry: BucketEntry) -> bool:
         return entry.modified_us >= self._sweep.before_us
 
     def look_again(self) -> None:

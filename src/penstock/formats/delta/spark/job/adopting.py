@@ -32,7 +32,7 @@ from penstock.formats.rows.arrow_types import pa, pq
 from penstock.spark.addresses import spark_address
 from penstock.spark.job import durable
 from penstock.spark.job.own_committer import COMMITTER, warn_of_renames
-from penstock.storage.buckets import Entry
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _is_data(name: str) -> bool:
     return first != "_temporary" and last.endswith(".parquet") and not last.startswith((".", "_"))
 
 
-def _file(place: Place, folder: str, entry: Entry, target: JobTarget, is_change: bool) -> ParquetOutput:
+def _file(place: Place, folder: str, entry: BucketEntry, target: JobTarget, is_change: bool) -> ParquetOutput:
     data = tail(place, entry.key, entry.size)
     if data is None:
         raise Unavailable(f"{place.url}/{entry.key} was written and cannot be read; nothing was committed")
