@@ -34,7 +34,7 @@ _LOG: Final = logging.getLogger("penstock.spark")
 class Driver:
     """Answers for one lake. May be called from many threads at once."""
 
-    class DriverJava:
+    class Java:
         """As py4j wants to be told of what the JVM may call."""
 
         implements: Final = ["io.penstock.spark.JobDriver"]

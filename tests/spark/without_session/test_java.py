@@ -39,7 +39,7 @@ def test_the_users_java_home_is_taken_as_it_is(tmp_path: Path) -> None:
     program = a_java(tmp_path / "mine", "21.0.4")
     a_java(tmp_path / "other", "25")
     found = find_java({"JAVA_HOME": str(tmp_path / "mine"), "PATH": str(tmp_path / "other" / "bin")})
-    assert found == java.Java(str(program), 21, "JAVA_HOME", None)
+    assert found == java.JavaInstallation(str(program), 21, "JAVA_HOME", None)
 
 
 @pytest.mark.parametrize("version", ["1.8.0_392", "11.0.2", "16"])
@@ -48,7 +48,7 @@ def test_a_java_home_that_is_too_old_gives_way_to_the_path(version: str, tmp_pat
     program = a_java(tmp_path / "new", "17.0.15")
     found = find_java({"JAVA_HOME": str(tmp_path / "old"), "PATH": str(tmp_path / "new" / "bin")})
     # Spark would take JAVA_HOME, so it has to be told otherwise.
-    assert found == java.Java(str(program), 17, "PATH", str(tmp_path / "new"))
+    assert found == java.JavaInstallation(str(program), 17, "PATH", str(tmp_path / "new"))
 
 
 def test_the_path_alone_needs_no_java_home(tmp_path: Path) -> None:
