@@ -442,7 +442,7 @@ def drop_the_branch_of_an_attempt(store: FaultyStore) -> Prepared:
     return Prepared("dev", lambda: (drop_branch(kernel, dev), store.reference("dev")))
 
 
-@writer("kernel.rebase:Rebase._run")
+@writer("kernel.rebase:BranchRebase._run")
 def rebase_a_branch(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
     kernel.references.create("dev", Kind.BRANCH, NO_COMMIT)
@@ -456,7 +456,7 @@ def rebase_a_branch(store: FaultyStore) -> Prepared:
     return Prepared("dev", change)
 
 
-@writer("kernel.rebase:Rebase.preview", swaps=False)
+@writer("kernel.rebase:BranchRebase.preview", swaps=False)
 def preview_a_rebase(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
     kernel.references.create("dev", Kind.BRANCH, NO_COMMIT)
