@@ -59,6 +59,8 @@ class DeltaErasure:
         self._kernel, self._tables = lake.kernel, parts.owner.tables
         self._first: int | None = None
         """The version with which history is to begin, if that is one of the table's past."""
+        self._dropped_columns: dict[tuple[str, str], bool] = {}
+        """Whether files have columns that a schema does not."""
 
     @property
     def content(self) -> DeltaTable:
@@ -96,14 +98,21 @@ class DeltaErasure:
 
     def _with_removed(self, snapshot: LogSnapshot) -> list[Add]:
         """The files of a version that hold rows which are deleted, or columns which were dropped."""
-        files = [*snapshot.files()]
-        removed = [file for file in files if file.deletion_vector is not None]
-        if mapping_of(snapshot.metadata) is not Mapping.NONE:
-            from penstock.formats.delta.log.scan import find_further_columns
+        is_mapped = mapping_of(snapshot.metadata) is not Mapping.NONE
+        return [
+            file
+            for file in snapshot.files()
+            if file.deletion_vector is not None or (is_mapped and self._has_dropped_columns(snapshot, file))
+        ]
 
-            whole = [file for file in files if file.deletion_vector is None]
-            removed += find_further_columns(snapshot, self._place, whole)
-        return removed
+    def _has_dropped_columns(self, snapshot: LogSnapshot, file: Add) -> bool:
+        """Whether a file has columns that a version does not. Its footer never changes, and is read once."""
+        asked = (file.key.path, snapshot.metadata.schema_string)
+        if asked not in self._dropped_columns:
+            from penstock.formats.delta.log.scan import has_further_columns
+
+            self._dropped_columns[asked] = has_further_columns(snapshot, self._place, file)
+        return self._dropped_columns[asked]
 
     def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
         return False

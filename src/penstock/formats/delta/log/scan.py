@@ -82,10 +82,9 @@ def batches_of(snapshot: LogSnapshot, place: Place, found: Iterable[Add]) -> Any
     return pa.RecordBatchReader.from_batches(plan.schema, plan.batches(iter(found)))
 
 
-def find_further_columns(snapshot: LogSnapshot, place: Place, found: Iterable[Add]) -> Iterator[Add]:
-    """The files that hold columns which the version does not have: of a mapped table, some were dropped."""
-    plan = _Plan(snapshot, place, None, None)
-    return (file for file in found if plan.has_further_columns(file))
+def has_further_columns(snapshot: LogSnapshot, place: Place, file: Add) -> bool:
+    """Whether a file holds columns that the version does not have: of a mapped table, some were dropped."""
+    return _Plan(snapshot, place, None, None).has_further_columns(file)
 
 
 class _Plan:
