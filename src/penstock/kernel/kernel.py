@@ -20,6 +20,7 @@ from penstock.errors import (
     InvalidName,
     InvalidRequest,
     MergeConflict,
+    OutOfSync,
     ReferenceNotFound,
     RequestError,
     TransactionNotFound,
@@ -37,6 +38,7 @@ from penstock.kernel.description import (
     change_description,
     checked_rule,
     find_description,
+    require_unmoved,
     with_new_grace,
     with_room,
 )
@@ -303,6 +305,9 @@ class Kernel:
             if known is None:
                 raise
             return known
+        except OutOfSync:
+            require_unmoved(self.store)  # the tables of a lake that has moved go on without it
+            raise
 
     def _submit(self, branch: str, request: Request) -> Outcome:
         if self.checks.may_be_for(branch):
