@@ -107,12 +107,12 @@ class DeltaErasure:
 
     def _has_dropped_columns(self, snapshot: LogSnapshot, file: Add) -> bool:
         """Whether a file has columns that a version does not. Its footer never changes, and is read once."""
-        asked = (file.key.path, snapshot.metadata.schema_string)
-        if asked not in self._dropped_columns:
+        pair = (file.key.path, snapshot.metadata.schema_string)
+        if pair not in self._dropped_columns:
             from penstock.formats.delta.log.scan import has_further_columns
 
-            self._dropped_columns[asked] = has_further_columns(snapshot, self._place, file)
-        return self._dropped_columns[asked]
+            self._dropped_columns[pair] = has_further_columns(snapshot, self._place, file)
+        return self._dropped_columns[pair]
 
     def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
         return False
