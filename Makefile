@@ -6,13 +6,14 @@ BIN := .venv/bin
 STAMP := .venv/.up-to-date
 INTEROP := build/interop/.up-to-date
 RELEASE := build/release/.up-to-date
+SITE := build/site-tools/.up-to-date
 # One more than the two cores that the suite is made for: some always wait for a disk or another process. A larger
 # machine: make test WORKERS=8.
 WORKERS := 3
 TYPED := $(wildcard hatch_build.py src tests benchmarks release docs/*.py)
 JVM := hatch_build.py $(shell find jvm -type f 2>/dev/null)
 
-.PHONY: help setup servers interop check format quick test verify verify-only lowest reliability mutants bench demo docs lock release clean
+.PHONY: help setup servers interop check format quick test verify verify-only lowest reliability mutants bench demo docs site lock release clean
 
 # A command uses the cores of the machine itself.
 .NOTPARALLEL:
@@ -46,7 +47,7 @@ $(INTEROP): scripts/interop.sh scripts/parts.sh tests/pom.xml requirements/lowes
 
 # Their system packages are installed while .venv is made. What cannot be installed is named; its tests are skipped.
 test mutants: export PENSTOCK_PACKAGES := postgresql
-verify-only lowest reliability bench: export PENSTOCK_PACKAGES := postgresql maven wrk
+verify-only lowest reliability bench: export PENSTOCK_PACKAGES := postgresql maven wrk chromium
 TEST_SERVERS = bash scripts/servers.sh || true
 ALL_SERVERS = $(TEST_SERVERS); $(MAKE) --no-print-directory interop || true
 
@@ -114,6 +115,15 @@ $(RELEASE): requirements/release.txt | $(STAMP)
 docs: setup ## Regenerate the generated reference pages
 	$(BIN)/python -m docs.generate
 
+site: setup $(SITE) ## Build the documents as a static site with a search: build/site/docs/index.html
+	build/site-tools/bin/sphinx-build --quiet --fail-on-warning --builder html --conf-dir docs/site . build/site
+	@echo build/site/docs/index.html
+
+$(SITE): requirements/site.txt | $(STAMP)
+	$(BIN)/uv venv --quiet --clear --no-python-downloads --python $(BIN)/python build/site-tools
+	$(BIN)/uv pip sync --quiet --require-hashes --python build/site-tools/bin/python requirements/site.txt
+	@touch $@
+
 # Hashes only: which index serves the packages is the machine's business.
 RESOLVE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
 	--no-header --no-emit-index-url --no-emit-find-links --no-python-downloads
@@ -128,6 +138,7 @@ lock: setup ## Pin the newest versions of all tools and libraries
 	$(CONSTRAINTS)
 	$(COMPILE) --resolution lowest-direct --all-extras -o requirements/lowest.txt pyproject.toml requirements/lowest.in
 	$(COMPILE) -o requirements/release.txt requirements/release.in
+	$(COMPILE) -o requirements/site.txt requirements/site.in
 	$(COMPILE) -o requirements/interop-lance.txt requirements/interop-lance.in
 	$(COMPILE) -o requirements/interop-pynessie.txt requirements/interop-pynessie.in
 	$(COMPILE) -o requirements/interop-spark.txt requirements/interop-spark.in

@@ -20,6 +20,7 @@ RESULTS = HERE / "results"
 WORK = HERE / ".work"
 
 NAMES = (
+    "adoption",
     "backup",
     "commit_cost",
     "committer",

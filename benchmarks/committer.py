@@ -23,7 +23,7 @@ from benchmarks.report import Cell, Findings, Goal, Table, at_least, at_most, ta
 from penstock.formats.files.files import new_folder
 from penstock.formats.files.lake.calls import NewFile, WriteFiles
 from penstock.lake.lake import Lake
-from penstock.lake.opening import init_lake
+from penstock.lake.opener import init_lake
 from penstock.model.clock import now_us
 from penstock.model.keys import Key
 from penstock.stores import DATABASE_FILE

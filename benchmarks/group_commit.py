@@ -77,7 +77,8 @@ def ask(workshop: Workshop) -> Findings:
                 done = runs[way.name]
                 rates = [run.written.rate for run in done]
                 against = [
-                    a.written.rate / b.written.rate for a, b in zip(done, runs[UNSAFE.name], strict=True)
+                    a.written.rate / max(b.written.rate, 1.0)
+                    for a, b in zip(done, runs[UNSAFE.name], strict=True)
                 ]
                 figures = (
                     median(rates),

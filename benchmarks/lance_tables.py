@@ -69,11 +69,11 @@ def declare(lake: Lake, writers: int, tables: int) -> dict[Key, str]:
 def held_back(lake: Lake) -> Iterator[None]:
     """Nothing is promoted while the block runs, nor is what was decided in it afterwards."""
     promoter = plugin_of(lake.catalogue, LancePlugin).parts.promoter
-    promoter.told = lambda *_, **__: None  # type: ignore[method-assign]
+    promoter.table_committed = lambda *_, **__: None  # type: ignore[method-assign]
     try:
         yield
     finally:
-        del promoter.told
+        del promoter.table_committed
 
 
 class Staging:

@@ -14,7 +14,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import penstock
 from benchmarks.lakes import Workshop
 from benchmarks.report import Cell, Findings, Table, at_most, table
-from penstock.formats.lance.rest.handling import ROW_WORK, LanceRequest
+from penstock.formats.lance.rest.request_handler import ROW_WORK, LanceRequest
 from penstock.lake.lake import Lake
 from penstock.lake.task_calls import CallAnswers
 from penstock.processes.pool import ProcessPool

@@ -25,16 +25,18 @@ REPEATING: Final = (
         (
             "Nothing was changed; try again",
             "Nothing was added; try again",
-            "as many as it takes; try again shortly",
+            "as many as it accepts; try again shortly",
+            "as many as {} allows; try again shortly",
             "never more than are left for others; try again shortly",
-            "about to delete what is to be stored again; try again when it has ended",
+            "about to delete files that this write needs; try again when it has ended",
             "was not ready after {} s; try again",
             "came and went all the time; try again",
+            "was changed during every try to read it; try again",
             "came and went while it was to be declared; try again",
-            "was changed by others all the time; try again",
-            "is being adopted just now; try again",
-            "it is not known yet whether that came about: try again",
-            "it is not known yet whether that came about; try again",
+            "was changed by other writers too often; try again",
+            "is being adopted at this moment; try again",
+            "the outcome is not known yet: try again",
+            "the outcome is not known yet; try again",
             "another process is publishing the table at {}; try again",
             "another process is promoting the table at {}; try again",
             "is published up to version {} only, not {}; try again",
@@ -42,6 +44,11 @@ REPEATING: Final = (
         ),
         "Nothing was changed, so that it is done once.",
         "tests/advice/test_repeating.py::test_what_was_given_up_is_tried_again_and_done_once",
+    ),
+    Advice(
+        ("were changed while the rows were written: run the statement again",),
+        "Nothing was committed, so that the rows are there once.",
+        "tests/spark/test_sql_served.py::test_columns_that_change_while_rows_are_written_refuse_them",
     ),
     Advice(
         ("has no room left: free space there, then try again",),
@@ -52,8 +59,8 @@ REPEATING: Final = (
         (
             "it is not known whether {} of {} was written; try again",
             "it is not known whether {}/{} was written; try again",
-            "it is not known whose the table at {} is; try again",
-            "it could not be noted at {} that its files are to stay; try again",
+            "the owner of the table at {} cannot be determined; try again",
+            "it could not be recorded at {} that its files must be kept; try again",
         ),
         "What is at its place already is found there and stays; else it is put there. It is there once.",
         "tests/advice/test_repeating.py::test_a_lance_write_whose_answer_was_lost_is_tried_again_and_there_once",
@@ -77,6 +84,7 @@ REPEATING: Final = (
     Advice(
         (
             "To write it once more, give the job another id",
+            "give this job another id",
             "was tried {} times; give it another id",
             "'{}' was not written: give this job another",
         ),
@@ -86,23 +94,22 @@ REPEATING: Final = (
     ),
     Advice(
         (
-            "was closed; open the lake anew",
-            "was closed; open it anew",
-            "was closed while this was under way; open it anew",
-            "across a fork; open it anew in the child process",
-            "could not be synced: {}. Open the lake anew",
+            "was closed; open the lake again",
+            "was closed; open it again",
+            "was closed during this operation; open it again",
+            "across a fork; open it again in the child process",
+            "could not be synced: {}. Open the lake again",
         ),
         "A new handle reads what is stored. What was acknowledged is there.",
         "tests/advice/test_repeating.py::test_a_lake_that_was_closed_is_opened_anew_with_all_rows",
     ),
     Advice(
         (
-            "Open the table again, and write on top of that",
-            "Open it again, and write on top of that",
+            "Open the table again, and write to its newest version",
+            "Open the table again, and write to its newest version",
             "read version {} and repeat the work, or rebase it on what came first",
             "read the table again, and run the job again",
             "any more: read it again",
-            "drop the feature, or repeat the work",
         ),
         "Nothing of the refused write is in the table. The rows are written on top of what others wrote, "
         "and nothing of theirs is lost.",
@@ -110,12 +117,12 @@ REPEATING: Final = (
         "::test_a_writer_that_was_overtaken_reads_again_and_repeats_its_work",
     ),
     Advice(
-        ("does not hold what its size and SHA-256 say; write it anew", "swept any time; write them again"),
+        ("does not match its size and SHA-256; write it again", "at any time; write them again"),
         "The files were in no commit yet, so that nobody has read them. They are written and committed once.",
         "tests/advice/test_files.py::test_files_that_waited_too_long_are_written_again",
     ),
     Advice(
-        ("start the query again, with its checkpoint",),
+        ("restart the query with its checkpoint",),
         "The stream goes on after the last batch that it has read, and reads the new columns.",
         "tests/spark/without_session/test_stream_offsets.py"
         "::test_new_columns_end_the_stream_and_are_read_after_a_restart",
@@ -131,7 +138,7 @@ CONFLICTS: Final = (
         (
             "to take the target's, merge the table with the mode 'drop'",
             "keep the target's with the mode 'drop'",
-            "leave the target's with the mode 'drop'",
+            "keep the target's with the mode 'drop'",
             "keep this one with the mode 'drop'",
             "keep it with the mode 'drop'",
         ),
@@ -148,6 +155,7 @@ CONFLICTS: Final = (
             "take one side with the mode 'force' or 'drop'",
             "take one side, or write it again",
             "bring it back with the mode 'force', or leave it with 'drop'",
+            "restore it with the mode 'force', or leave it dropped with 'drop'",
             "use the mode 'force' (the source's) or 'drop' (the target's)",
         ),
         "The table has the rows of the side that was taken. Those of the other side are no longer in it; "
@@ -168,10 +176,10 @@ CONFLICTS: Final = (
     ),
     Advice(
         (
-            "or do again on the target what was done on the source",
+            "or repeat the source's changes on the target",
             "merge the other way first, and then this way",
-            "set them to the same values on both sides, and repeat this",
-            "do it again, or as a transaction with the policy 'rebase'",
+            "set them to the same values on both sides, and repeat the merge",
+            "repeat the change, or make it in a transaction with the policy 'rebase'",
         ),
         "Both sides' rows are in the target.",
         "tests/advice/test_lance.py::test_both_sides_are_had_as_a_merge_advises",
@@ -185,7 +193,7 @@ CONFLICTS: Final = (
         "tests/formats/delta/test_conflict_advice.py::test_the_advice_of_a_conflict_leads_out_of_it",
     ),
     Advice(
-        ("drop or rename it here too", "To have the other one, drop this one first, and merge then"),
+        ("drop or rename it here too", "To take the other one, drop this one first, then merge"),
         "A table that is dropped goes from the branch, with the rows that it has there. Earlier commits "
         "have it; a revert of the drop brings it back.",
         "tests/advice/test_lance.py::test_a_table_that_made_way_for_another_comes_back_by_a_revert",
@@ -212,14 +220,15 @@ CONFLICTS: Final = (
     Advice(
         (
             "revert the named commit first, the newest first if there are several",
+            "To undo it by itself: revert the commits first that came since, the newest first",
             "back to what it was before, without anything that came since, with the mode 'force'",
             "back to what it was then, without anything that came since, with the mode 'force'",
             "or leave the table as it is with the mode 'drop'",
             "to leave it as it is, revert the commit with the mode 'drop' for it",
             "revert the commit that did so first, or leave it with the mode 'drop'",
             "drop or rename that one and revert again, or leave it as it is with the mode 'drop'",
-            "revert those first, or drop the table with all that is in it",
-            "with all that is in it with the mode 'force', or leave it as it is with the mode 'drop'",
+            "revert those first, or use the mode 'force', which drops the table with all that is in it",
+            "or the mode 'drop', which leaves it as it is",
         ),
         "What is undone goes from the table, by a new version, and nothing else does; with 'force' all goes "
         "that came since, with 'drop' nothing. The commits stay in the history, and a revert of the revert "
@@ -235,8 +244,8 @@ CONFLICTS: Final = (
     Advice(
         (
             "undo the merge instead",
-            "to undo single commits, revert them",
-            "cannot be called back; 'penstock revert' undoes a commit",
+            "To undo single commits, revert them",
+            "cannot be aborted; 'penstock revert' undoes a commit",
         ),
         "What is undone goes from the table, by a new version. Its commits stay in the history, and a "
         "revert of the revert brings it back.",
@@ -246,7 +255,7 @@ CONFLICTS: Final = (
         (
             "revert that commit, and then this one",
             "revert those commits, the newest one first, and then this one",
-            "before this commit, without anything that came since, with the mode 'force'",
+            "before this commit, without any later change, with the mode 'force'",
             "leave the table as it is with the mode 'drop'",
         ),
         "A revert that others are in the way of: what is reverted goes from the table by a new version, with "
@@ -262,23 +271,23 @@ CONFLICTS: Final = (
         "::test_a_commit_of_a_table_that_was_dropped_waits_for_the_table",
     ),
     Advice(
-        ("drop the table to have neither, or leave it as it is with the mode 'drop'",),
+        ("drop the table to undo both, or leave it as it is with the mode 'drop'",),
         "The table goes with all its rows; a revert of that brings it back. With the mode 'drop' it stays.",
         "tests/formats/lance/test_reverting.py"
         "::test_a_table_that_was_changed_since_its_creation_is_not_reverted_away",
     ),
     Advice(
-        ("rename it, and revert the commit then, or leave it as it is with the mode 'drop'",),
+        ("rename it, then revert the commit, or leave it as it is with the mode 'drop'",),
         "Both tables are there, each at its own key. With the mode 'drop' only the one that is there stays.",
         "tests/formats/lance/test_reverting.py::test_another_table_in_its_place_is_a_conflict",
     ),
     Advice(
-        ("revert here what is to be undone",),
+        ("revert the commit here",),
         "What the commit did here is undone here.",
         "tests/formats/lance/test_reverting.py::test_a_revert_is_not_repeated_where_its_rows_never_were",
     ),
     Advice(
-        ("do again what it did, or revert the commit that reverted it",),
+        ("repeat the change, or revert the commit that reverted it",),
         "What the commit did is there again.",
         "tests/formats/lance/test_reverting.py"
         "::test_a_reverted_commit_comes_back_by_a_revert_where_too_much_was_done_for_a_transplant",
@@ -288,7 +297,7 @@ CONFLICTS: Final = (
             "merge the branch, or drop the table",
             "merge the branch instead",
             "merge that branch instead",
-            "is not rebased; rebase others onto it",
+            "cannot be rebased; rebase others onto it",
         ),
         "The default branch keeps its versions and gets those of the other branch on top. A table that "
         "is dropped goes from it, and a revert brings it back.",
@@ -304,26 +313,26 @@ RESTORING: Final = (
     ),
     Advice(
         (
-            "to have it gone, drop it: penstock delete {}",
-            "to bring a dropped table back, restore it to a commit",
+            "to remove it, drop it: penstock delete {}",
+            "to restore a dropped table, restore it to a commit",
         ),
         "The table goes from the branch. Earlier commits have it, and a restore to one of them brings it "
         "back with all its rows.",
         "tests/advice/test_restore.py::test_a_table_that_is_to_be_gone_is_dropped_as_advised_and_comes_back",
     ),
     Advice(
-        ("restore a newer state, or bring the files back",),
+        ("restore a newer state, or put the files back",),
         "The table is as it was in the newer state; or, once the files are at their place, as in the one "
         "that was asked for. Until then nothing was changed.",
         "tests/advice/test_restore.py::test_files_that_are_gone_are_brought_back_and_the_state_with_them",
     ),
     Advice(
-        ("bring the files back, or leave the table as it is with the mode 'drop'",),
+        ("put the files back, or leave the table as it is with the mode 'drop'",),
         "Once the files are at their place, what the commit had comes again. Until then nothing was changed.",
         "tests/formats/delta/test_undo.py::test_files_that_are_gone_from_storage_do_not_come_back",
     ),
     Advice(
-        ("restore another version, or bring the file back",),
+        ("restore another version, or restore the file",),
         "The table is as it was in the other version; or, once the manifest is at its place, as in the one "
         "that was asked for. Until then nothing was changed.",
         "tests/advice/test_restore.py::test_a_manifest_that_is_gone_is_brought_back_and_the_version_with_it",
@@ -337,7 +346,7 @@ RESTORING: Final = (
         (
             "restore it to a commit or to a time",
             "name that table, or restore to a commit",
-            "name one key, or restore to a revision",
+            "give one key, or restore to a revision",
         ),
         "What was named is as it was then. Before that nothing was changed.",
         "tests/advice/test_restore.py::test_what_has_no_versions_is_restored_to_a_commit",
@@ -353,7 +362,7 @@ DELTA: Final = (
             "'penstock resync' takes them over",
             "'penstock resync --all' takes over what they have",
             "'penstock resync {}' takes the log's versions over",
-            "'penstock resync {}' takes the versions over, with all their rows",
+            "'penstock resync {}' imports those versions, with all their rows",
         ),
         "The lake has all versions of the table's own log or folder, and goes on from them. Versions that "
         "only the lake has are added on top, or stay until `--leave-own` says that they may be left.",
@@ -367,8 +376,8 @@ DELTA: Final = (
     ),
     Advice(
         (
-            "Bring the file back as it was",
-            "try again; else bring the file back",
+            "Bring the original file back",
+            "try again; otherwise put the file back",
             "bring it back from a backup, or read a version without it",
             "Bring that file back, from a backup or an older version of the object, and publish again",
             "Bring it back, from a backup or from older versions of the objects, and publish again",
@@ -418,6 +427,8 @@ DELTA: Final = (
             "penstock delta adopt",
             "adopt it first",
             "commit to its log, or adopt it again",
+            "somebody else's commit came first; adopt it again on what it is now",
+            "or adopt these one by one, by --table",
             "Hand it back there first: penstock delta release",
             "Delete the key, then adopt the table: penstock delta adopt",
         ),
@@ -426,7 +437,7 @@ DELTA: Final = (
         "tests/advice/test_delta.py::test_a_table_goes_from_one_lake_to_another_with_all_rows",
     ),
     Advice(
-        ("If nobody but this lake writes there, say so: --sole-writer",),
+        ("If only this lake writes there, use --sole-writer",),
         "The lake writes without asking storage whether a file is there. Another writer at the same "
         "place could overwrite a version, and be overwritten: say so only if there is none.",
         "tests/formats/delta/test_conversion.py::test_storage_that_overwrites_needs_the_word_of_the_only_writer",
@@ -441,9 +452,18 @@ DELTA: Final = (
         "tests/advice/test_delta.py::test_the_rows_of_an_invalid_table_are_copied",
     ),
     Advice(
+        ("; drop it first", "as the change data feed does: rename it first"),
+        "The constraint is dropped, or the column has another name; rows stay.",
+        "tests/formats/delta/test_alterations.py::test_what_refused_changes_advise_makes_them_possible",
+    ),
+    Advice(
+        ("Merge it in parts, or with Spark: penstock.spark.merge",),
+        "Each part is a commit of its own; together they have merged all rows.",
+        "tests/row_changes/test_merge_source.py::test_a_source_that_is_too_large_is_merged_in_parts",
+    ),
+    Advice(
         (
             "drop it with Delta Spark (ALTER TABLE … DROP FEATURE",
-            "drop the defaults (ALTER TABLE … ALTER COLUMN … DROP DEFAULT",
             "unset {} (ALTER TABLE … UNSET TBLPROPERTIES)",
         ),
         "Delta Spark writes a version without the feature; rows stay.",
@@ -455,12 +475,6 @@ DELTA: Final = (
         "The rows come with the constraints that they were checked against, or with none.",
         "tests/formats/delta/test_constraints.py"
         "::test_a_commit_is_not_repeated_where_its_rows_were_not_checked",
-    ),
-    Advice(
-        ("release the table, change them with the engine that clusters it, and adopt it again",),
-        "The table comes back with all its rows and the new columns.",
-        "tests/interop/test_delta_features.py"
-        "::test_a_table_that_a_lake_made_clustered_is_clustered_by_spark_once_it_is_released",
     ),
     Advice(
         ("let the table's files be written anew without their deleted rows",),
@@ -475,7 +489,7 @@ DELTA: Final = (
     Advice(
         (
             "replace all its rows: mode='overwrite', overwrite_schema=True",
-            "name partitions by other columns, or replace all of them",
+            "select partitions by other columns, or replace all of them",
             "or replace all files of this one",
         ),
         "The rows that were there go from the table, and those that are written are in it. Earlier "
@@ -496,13 +510,13 @@ LANCE: Final = (
         "::test_who_dies_before_letting_go_leaves_the_table_to_the_lake_which_can_register_it_again",
     ),
     Advice(
-        ("create it here and do again on it what was done there, and delete it there only then",),
+        ("create the branch here, repeat its changes, and only then delete it there",),
         "The branch of Lance's is there with its rows before the other one goes. The versions of that "
         "can be read at earlier commits of the source.",
         "tests/advice/test_lance.py::test_a_branch_of_lances_own_is_made_again_before_it_is_deleted",
     ),
     Advice(
-        ("delete the tag there, or let it be at the newest version", "leads nowhere; delete it there"),
+        ("delete the tag there, or move it to the newest version", "points to no version; delete it there"),
         "The name goes, and no version and no row with it.",
         "tests/advice/test_lance.py::test_a_tag_that_is_deleted_takes_no_row_along",
     ),
@@ -517,12 +531,12 @@ LANCE: Final = (
         "tests/advice/test_lance.py::test_an_index_that_is_in_the_way_is_dropped_and_made_again",
     ),
     Advice(
-        ("a version cannot be undone; drop the table instead",),
+        ("and its first version cannot be undone; drop the table instead",),
         "The table goes from the branch, with the rows of its first version. A revert brings it back.",
         "tests/advice/test_lance.py::test_a_first_version_is_undone_by_dropping_the_table",
     ),
     Advice(
-        ("Write it anew with Lance, and register that",),
+        ("Rewrite the table with Lance, and register the new one",),
         "A second table has the rows. The first one is not touched.",
         "tests/advice/test_lance.py::test_a_table_of_the_oldest_format_is_written_anew",
     ),
@@ -545,7 +559,7 @@ LANCE: Final = (
         "tests/advice/test_lance.py::test_a_declared_table_gets_its_first_rows",
     ),
     Advice(
-        ("drop that by itself first", "Delete what is in it first", "use 'penstock delete {}'"),
+        ("drop it first", "Delete what is in it first", "use 'penstock delete {}'"),
         "What is deleted goes from the branch, and a revert brings it back.",
         "tests/advice/test_lance.py::test_a_namespace_is_emptied_and_a_revert_brings_all_back",
     ),
@@ -577,17 +591,17 @@ LAKES: Final = (
     Advice(
         (
             "Run the same command again",
-            "run the same command again; if that does not help, take another place",
-            "complete that, or take another place",
-            "the same command, run again, completes it",
-            "the same 'penstock {}', run again, completes it",
+            "run the same command again; if that does not help, choose another location",
+            "complete that, or choose another location",
+            "To complete the copy, run the same command again",
+            "to complete the copy, run the same 'penstock {}' again",
         ),
         "The source has everything until the copy has been compared with it. A copy that is cancelled "
         "leaves the source as it was.",
         "tests/advice/test_copies.py::test_a_copy_that_was_killed_is_run_again_and_has_all_rows",
     ),
     Advice(
-        ("take another place, or delete that part first: the database there, and no files of tables",),
+        ("choose another location, or delete the database there first (not the files of tables)",),
         "What is deleted is part of a copy that nobody could write to. The lake and its tables are where "
         "they were.",
         "tests/advice/test_copies.py::test_a_cancelled_copy_is_deleted_and_begun_anew",
@@ -600,7 +614,7 @@ LAKES: Final = (
         "tests/advice/test_copies.py::test_a_lake_whose_database_is_damaged_comes_back_from_a_backup",
     ),
     Advice(
-        ("put it back", "If what is there now was put there on purpose, open the lake anew"),
+        ("put it back", "If what is there now was put there on purpose, open the lake again"),
         "The lake goes on with the file that it had. Opened anew, it has what the new file has, and no more.",
         "tests/advice/test_copies.py::test_a_database_that_was_moved_away_is_put_back_with_all_rows",
     ),
@@ -631,7 +645,7 @@ LAKES: Final = (
     ),
     Advice(
         (
-            "less can be given: penstock sweep --nobody-writes",
+            "can use a shorter time: penstock sweep --nobody-writes",
             "'penstock sweep' removes their objects when they are old enough",
             "'penstock sweep' removes only what no kept commit names",
             "'penstock sweep --remove-data' removes data files",
@@ -668,7 +682,7 @@ LAKES: Final = (
     ),
     Advice(
         (
-            "this one was held up for too long. Run the same command again",
+            "this one was delayed for too long. Run the same command again",
             "Run the same command again: it completes",
         ),
         "What was begun is completed, by whoever comes next.",
@@ -681,33 +695,33 @@ LAKES: Final = (
         "::test_a_backup_with_data_that_is_lost_is_forgotten_only_if_that_is_said",
     ),
     Advice(
-        ("The same command, run again, makes a new backup of what is there",),
+        ("The same command, run again, makes a new backup of the present state",),
         "The backup that cannot become complete is given up, and a new one is made. Other backups stay.",
         "tests/backup/test_backups_with_data.py"
         "::test_a_file_that_goes_away_meanwhile_is_named_and_the_repeat_begins_anew",
     ),
     Advice(
-        ("Run the same command again; if it lacks them again, see what removes them there",),
+        ("Run the same command again; if the files are missing again, find out what removes them there",),
         "The files that are not there are copied again.",
         "tests/backup/test_backups_with_data.py::test_a_file_that_the_target_lost_is_found_and_copied_again",
     ),
     Advice(
-        ("With --data, TARGET is a directory or a bucket: penstock backup DIRECTORY --data",),
+        ("With --data, TARGET must be a directory or a bucket: penstock backup DIRECTORY --data",),
         "A backup is made there; nothing was made before.",
         "tests/backup/test_backups_with_data.py::test_a_large_file_is_copied_in_pieces",
     ),
     Advice(
-        ("Move the folder away, if what it holds is not needed",),
+        ("Move the folder away, if its files are not needed",),
         "The files of the backup are put there then. What was moved away is as it was.",
         "tests/backup/test_backups_with_data.py::test_another_file_in_the_place_of_one_is_left_alone",
     ),
     Advice(
-        ("To have a lake of it: penstock restore-backup BACKUP PLACE",),
+        ("To restore a backup as a lake: penstock restore-backup BACKUP PLACE",),
         "There is a lake with all that the backup has; the backup stays as it is.",
         "tests/backup/test_restored_lakes.py::test_beside_its_source_it_reads_managed_tables_and_changes_none",
     ),
     Advice(
-        ("Bring them back, take a later backup, or say --missing-ok to have the lake without them",),
+        ("Bring the files back, choose a later backup, or use --missing-ok",),
         "The lake is restored; tables whose files are gone cannot be read at these branches, as before.",
         "tests/backup/test_restored_lakes.py::test_files_that_are_gone_are_named_before_anything_is_written",
     ),
@@ -723,21 +737,21 @@ LAKES: Final = (
         "tests/backup/test_moved_roots.py::test_a_process_that_had_the_lake_open_says_that_it_has_to_open_it_again",
     ),
     Advice(
-        ("Move or copy all files below the old place, with the same names, or say --missing-ok",),
+        ("Move or copy all files below the old location, with the same names, or use --missing-ok",),
         "The lake finds all files at the new place. With --missing-ok, tables whose files are not there "
         "cannot be read until these are brought there.",
         "tests/backup/test_moved_roots.py::test_nothing_is_mapped_while_files_are_missing",
     ),
     Advice(
         (
-            "'penstock move SOURCE --cancel' lets the lake stay",
-            "or if it is too late for that, the same move, run again, completes it",
+            "'penstock move SOURCE --cancel' cancels it",
+            "if it is too late for that, run the same move again to complete it",
         ),
         "The lake stays at the source, which has everything, or it lives at the target with everything.",
         "tests/copy/test_undo_move.py::test_only_a_move_between_these_places_is_undone",
     ),
     Advice(
-        ("To have it at another place with what was written: penstock move {} PLACE",),
+        ("To move the lake elsewhere with these changes: penstock move {} PLACE",),
         "The lake moves on from the target, with everything.",
         "tests/copy/test_moving.py::test_a_lake_can_move_on_and_on",
     ),
@@ -751,7 +765,7 @@ LAKES: Final = (
         "tests/cli/test_copy.py::test_a_move_that_nobody_confirms_changes_nothing",
     ),
     Advice(
-        ("say where to: penstock move SOURCE TARGET",),
+        ("TARGET is missing: penstock move SOURCE TARGET",),
         "The lake moves to an empty place; the source can be read, and takes no more writes.",
         "tests/advice/test_copies.py::test_a_copy_that_was_killed_is_run_again_and_has_all_rows",
     ),
@@ -772,7 +786,7 @@ WORK: Final = (
         "tests/cli/test_tx.py::test_one_is_committed_by_hand_as_often_as_wanted",
     ),
     Advice(
-        ("'penstock tx abort {id}' ends it without that", "abort it with 'penstock tx abort {id}'"),
+        ("'penstock tx abort {id}' can abort it instead", "abort it with 'penstock tx abort {id}'"),
         "It ends without having landed, and its rows go. If it had landed already, that is the answer, "
         "and they stay.",
         "tests/transactions/test_stuck.py"
@@ -780,8 +794,8 @@ WORK: Final = (
     ),
     Advice(
         (
-            "Remove one, or make one query of several",
-            "have it read less, or remove it and ask when a branch is published",
+            "Remove one, or combine several into one query",
+            "make it read less, or remove it and run it as a check of publish",
             "remove the expectation first",
         ),
         "A rule goes that rows are held to; rows stay.",
@@ -790,7 +804,7 @@ WORK: Final = (
 )
 ERASING: Final = (
     Advice(
-        ("bring it forward (penstock rebase {}), or delete it",),
+        ("rebase it (penstock rebase {}), or delete it",),
         "The branch has the table as it is on the default branch, with its own rows on top.",
         "tests/erase/test_erase_older_than.py"
         "::test_references_hold_it_if_they_are_older_and_younger_ones_stay_readable",
@@ -802,25 +816,25 @@ ERASING: Final = (
         "::test_an_erase_waits_for_the_grace_period_says_until_when_and_ends_after_it",
     ),
     Advice(
-        ("until that has begun; try again, or if it does not end, erase the table again",),
+        ("until the erase has begun; try again, or if it does not end, erase the table again",),
         "The erase is taken up, and the branch is written to after it is rebased; nothing was written then.",
         "tests/erase/test_erase_turns.py"
         "::test_an_erase_that_was_killed_is_taken_up_and_the_branch_is_written_to_again",
     ),
     Advice(
-        ("delete the fork, and then its note ({}); --all-references erases the table here all the same",),
+        ("delete the fork, and then its note ({}); --all-references erases the table here anyway",),
         "The fork goes, as is wanted, and then files that it shared with the lake; rows of the lake stay.",
         "tests/sweep/test_table_copies.py::test_an_erase_ends_once_the_fork_and_its_note_are_removed",
     ),
     Advice(
-        ("is being erased: nothing is brought back until that has begun; try again",),
+        ("is being erased: nothing can be restored until the erase has begun; try again",),
         "What was there before the erase stays refused, what came after it is brought back.",
         "tests/erase/test_erase_delta.py::test_a_revert_is_refused_while_an_erase_is_about_to_begin",
     ),
     Advice(
         (
             "wait for it, or abort it: penstock tx abort {}",
-            "delete the tag, or let it go: --all-references makes '{}' unreadable there",
+            "delete the tag, or use --all-references, which makes '{}' unreadable at the tag",
             "it has changes of its own to the table; merge it and delete it, or delete it",
             "it has changes of its own from before that; merge it and delete it, or delete it",
         ),
@@ -836,7 +850,7 @@ ERASING: Final = (
         "tests/erase/test_erase_lance.py::test_following_the_advice_of_a_refusal_lets_the_erase_go_on",
     ),
     Advice(
-        ("it still has the table; drop it there as well, or delete the branch",),
+        ("it still has the table; drop the table there as well, or delete the branch",),
         "The table goes from that branch, and all of it is erased then, as is wanted; other tables stay.",
         "tests/erase/test_erase_dropped.py::test_who_still_has_the_table_holds_it",
     ),
@@ -865,7 +879,7 @@ ERASING: Final = (
     ),
     Advice(
         (
-            "delete the branch, or let it go: --all-references",
+            "delete the branch, or use --all-references",
             "until the branch is rebased (penstock rebase {})",
         ),
         "The branch has the table as it is on the default branch; it had no rows of its own in it.",

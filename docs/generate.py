@@ -19,6 +19,7 @@ import click
 
 from docs.advice import ADVICE
 from docs.generate_api import API_STRUCTS, api_page, struct_section, structs_in, type_text
+from docs.generate_python import python_page
 from penstock import errors
 from penstock.cli import environment
 from penstock.cli.contents import SHORT_NAMES
@@ -104,6 +105,8 @@ $ penstock branch create fix --at main~1
 $ penstock put sales.orders --type iceberg metadata_location=s3://bucket/orders/v2b.json --branch fix -m mend
 $ penstock branch create hotfix
 $ penstock put sales.customers --type lance --branch hotfix -m 'customers'
+$ penstock delta create shop.items id:long price:double
+$ printf 'id,price\\n7,12.5\\n8,3.0\\n' > new-items.csv
 ```
 """
 
@@ -495,6 +498,7 @@ PAGES: dict[Path, Callable[[], Iterator[str]]] = {
     REFERENCE / "configuration.md": configuration_page,
     REFERENCE / "metrics.md": metrics_page,
     REFERENCE / "modules.md": modules_page,
+    REFERENCE / "python.md": python_page,
 }
 
 

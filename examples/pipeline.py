@@ -18,7 +18,7 @@ It prints::
     audit      no negative amounts: holds
     published  saturday: ~ sales.by_day, ~ sales.orders
     by day     2026-11-13: 95.0, 2026-11-14: 50.0
-    refused    check 'no negative amounts' keeps this from being published on 'main'
+    refused    check 'no negative amounts' rejected the change to 'main'
     deltalake  sales.by_day has 2 rows
     deltalake  sales.orders has 4 rows
     pylance    buys like that: ada

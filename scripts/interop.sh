@@ -2,7 +2,7 @@
 # Install what `make verify` and `make bench` need in addition to `make test`: other people's servers (DynamoDB Local,
 # mongo-java-server, Nessie) into build/servers; their clients (pynessie, Nessie's Java client, Spark with Iceberg and
 # with Delta, an older Lance), other versions of DuckDB and the lowest versions of all libraries into build/interop;
-# Maven, which fetches them, and wrk, which makes load, from the system's packages.
+# Maven, which fetches them, wrk, which makes load, and Chromium, which shows the page, from the system's packages.
 # All of it is fetched at the same time, each to a place of its own.
 # Safe to run any number of times. Fails if something cannot be installed, and names it; its tests are skipped then.
 set -euo pipefail
@@ -111,7 +111,7 @@ install_java() {
 
 complete=yes
 mkdir -p "$interop" "$servers"
-begin_packages jdk maven wrk
+begin_packages jdk maven wrk chromium
 begin_pinned "the Python environment of pynessie" requirements/interop-pynessie.txt "$interop/pynessie" install_python
 begin_pinned "the Python environment of an older Lance" requirements/interop-lance.txt "$interop/lance" install_python
 begin_pinned "the Python environment of Spark" requirements/interop-spark.txt "$interop/spark" install_python
@@ -122,7 +122,7 @@ begin_pinned "the Java of Nessie" tests/servers/nessie-java.txt "$servers/nessie
 [ -z "$packages_part" ] || wait "$packages_part" || true  # Maven is one of them
 begin "the Java libraries" java install_java
 finish || complete=no
-tell_missing jdk maven wrk || complete=no
+tell_missing jdk maven wrk chromium || complete=no
 
 # Without this mark the next run tries again what is missing.
 [ "$complete" = yes ] || die "not complete; the tests of what is missing will be skipped"

@@ -70,7 +70,7 @@ begin_uninterrupted() {
 
 has_javac() { has javac || [ -x "${JAVA_HOME:-/nowhere}/bin/javac" ]; }
 
-# Which of the system's packages are still missing for these: jdk, postgresql, maven, wrk.
+# Which of the system's packages are still missing for these: jdk, postgresql, maven, wrk, chromium.
 missing_packages() {
   local want
   for want in "$@"; do
@@ -79,6 +79,7 @@ missing_packages() {
       postgresql) compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || echo postgresql ;;
       maven) has mvn || echo maven ;;
       wrk) has wrk || echo wrk ;;
+      chromium) { has chromium && has chromedriver; } || echo chromium chromium-driver ;;
       *) die "no package is known for $want" ;;
     esac
   done

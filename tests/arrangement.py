@@ -56,6 +56,7 @@ TOGETHER = {
         *("tests/spark/files", "tests/spark/lance_tables/"),
         *(f"tests/spark/test_{letter}" for letter in "abcd"),
     ),
+    "Delta Spark": ("tests/interop/test_delta_",),
     "Spark, Delta tables": ("tests/spark/test_", "tests/documents/test_spark_documents.py"),
 }
 """One process does all of a group, the first one that a file belongs to: what they share is started once. A

@@ -27,6 +27,11 @@ def examples(count: int) -> int:
     return count // 3 if settings.get_current_profile_name() == "test" else count
 
 
+def times(count: int) -> int:
+    """For a loop in a test that is marked `reliability`: so often there, a quarter of it in its share."""
+    return count if settings.get_current_profile_name() == "reliability" else max(1, count // 4)
+
+
 T = TypeVar("T")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import errors
 
 if TYPE_CHECKING:
-    from penstock.formats.delta.lake.opening import open_table
+    from penstock.formats.delta.lake.table_opener import open_table, read_delta
     from penstock.formats.files.content import FilesTable
     from penstock.formats.lance.content import LanceTable
     from penstock.kernel.checks import Vetoed
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from penstock.lake.copy import copy_lake as copy
     from penstock.lake.copy import move_lake as move
     from penstock.lake.lake import Lake
-    from penstock.lake.opening import init_lake as init
-    from penstock.lake.opening import open_lake as open  # noqa: A004 - `penstock.open` is the way in
+    from penstock.lake.opener import init_lake as init
+    from penstock.lake.opener import open_lake as open  # noqa: A004 - `penstock.open` is the way in
     from penstock.lake.upgrade import upgrade_lake as upgrade
     from penstock.model.commits import Commit
     from penstock.model.content import Namespace, Unknown
@@ -66,12 +66,13 @@ _HOMES = {
     "copy": "penstock.lake.copy:copy_lake",
     "expire_backups": "penstock.lake.backup",
     "forget_backups": "penstock.lake.backup",
-    "init": "penstock.lake.opening:init_lake",
+    "init": "penstock.lake.opener:init_lake",
     "list_backups": "penstock.lake.backup",
     "map_root": "penstock.lake.root_maps",
     "move": "penstock.lake.copy:move_lake",
-    "open": "penstock.lake.opening:open_lake",
-    "open_table": "penstock.formats.delta.lake.opening",
+    "open": "penstock.lake.opener:open_lake",
+    "open_table": "penstock.formats.delta.lake.table_opener",
+    "read_delta": "penstock.formats.delta.lake.table_opener",
     "registered_backups": "penstock.lake.backup",
     "restore_backup": "penstock.lake.backup",
     "undo_move": "penstock.lake.copy",
@@ -83,6 +84,7 @@ _HOMES = {
 __all__ = [  # noqa: RUF022 - in the order in which a reader needs them
     "open",
     "open_table",
+    "read_delta",
     "init",
     "copy",
     "move",

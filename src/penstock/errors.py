@@ -78,6 +78,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 if TYPE_CHECKING:
@@ -346,14 +347,18 @@ class CommitConflict(ConflictError):
 
     code = "commit_conflict"
 
+    def _repr_html_(self) -> str:
+        """For notebooks that show the error as a value."""
+        return f"<pre><strong>{type(self).__name__}</strong>: {escape(self.message)}</pre>"
+
     def __init__(self, conflicts: Sequence[Conflict], message: str | None = None) -> None:
-        lines = [[str(one)] for one in conflicts[:_SHOWN]]
+        lines = [[str(conflict)] for conflict in conflicts[:_SHOWN]]
         super().__init__(message or _describe("cannot commit", conflicts, lines), conflicts=tuple(conflicts))
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
-        found: tuple[Conflict, ...] = self.details["conflicts"]
-        return found
+        conflicts: tuple[Conflict, ...] = self.details["conflicts"]
+        return conflicts
 
 
 class MergeConflict(CommitConflict):
@@ -368,7 +373,9 @@ class MergeConflict(CommitConflict):
         self, conflicts: Sequence[Conflict], message: str | None = None, *, what: str = "cannot merge"
     ) -> None:
         is_revert = what == "cannot revert"
-        lines = [one.in_revert() if is_revert else one.in_merge() for one in conflicts[:_SHOWN]]
+        lines = [
+            conflict.in_revert() if is_revert else conflict.in_merge() for conflict in conflicts[:_SHOWN]
+        ]
         super().__init__(conflicts, message or _describe(what, conflicts, lines))
 
 
@@ -603,7 +610,7 @@ def _describe(what: str, conflicts: Sequence[Conflict], told: Sequence[Sequence[
     lines = [f"{what}: {len(conflicts)} conflict{'s' if len(conflicts) != 1 else ''}"]
     for number, (first, *more) in enumerate(told):
         following = told[number + 1][1:] if number + 1 < len(told) else None
-        lines += [f"  {first}", *(f"    {one}" for one in more if more != following)]
+        lines += [f"  {first}", *(f"    {line}" for line in more if more != following)]
     if len(conflicts) > len(told):
         lines.append(f"  … and {len(conflicts) - len(told)} more")
     return "\n".join(lines)

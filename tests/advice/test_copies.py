@@ -38,7 +38,7 @@ def test_a_copy_that_was_killed_is_run_again_and_has_all_rows(place: Path) -> No
     dying.fail(Point.FETCH, Killed())
     with pytest.raises(Killed):
         move_lake(place, dying)
-    with pytest.raises(PenstockError, match=r"the same 'penstock move', run again, completes it"):
+    with pytest.raises(PenstockError, match=r"to complete the copy, run the same 'penstock move' again"):
         penstock.open(target)
     move_lake(place, target)
     with penstock.open(target) as moved:
@@ -62,7 +62,7 @@ def test_a_cancelled_copy_is_deleted_and_begun_anew(place: Path) -> None:
     with penstock.open(place) as lake:
         lake.table("a.t").append(rows(3))
         lake.finish_background()
-    with pytest.raises(InvalidRequest, match=r"delete that part first: the database there, and no files of"):
+    with pytest.raises(InvalidRequest, match=r"delete the database there first \(not the files of"):
         move_lake(place, target)
     anew = MemoryStore()  # the place without what was in its database
     move_lake(place, anew)

@@ -129,7 +129,7 @@ def test_a_table_that_was_dropped_is_had_back_whole_by_a_revert(
     assert published(place) == [1, 2]
     with pytest.raises(InvalidRequest, match="Revert the commit that dropped it") as refused:
         lake.delta.adopt(str(place), "a.t")
-    assert "That has the versions that were published, and no others" in str(refused.value)
+    assert "It recovers only the versions that were published" in str(refused.value)
     lake.revert("main")
     monkeypatch.undo()
     lake.table("a.t").backfill_to_version()

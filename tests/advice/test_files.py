@@ -35,7 +35,7 @@ def test_files_that_waited_too_long_are_written_again(lake: Lake) -> None:
         folder=new_folder(lake.id, uuid4(), old_us),
         added=(NewFile(path="y", size=1),),
     )
-    with pytest.raises(InvalidRequest, match="swept any time; write them again"):
+    with pytest.raises(InvalidRequest, match="at any time; write them again"):
         lake.do(call)
     lake.table("raw.a").files.write({"y": b"2"})
     assert [one.path for one in lake.table("raw.a").files.list()] == ["x", "y"]

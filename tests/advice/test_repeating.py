@@ -113,7 +113,7 @@ def test_a_lake_that_was_closed_is_opened_anew_with_all_rows(lake: Lake, tmp_pat
     lake.create_table("a.t", data=rows(1))
     lake.table("a.t").append(rows(2))
     lake.close()
-    with pytest.raises(InvalidRequest, match="was closed; open the lake anew"):
+    with pytest.raises(InvalidRequest, match="was closed; open the lake again"):
         lake.table("a.t").append(rows(3))
     with penstock.open(tmp_path / "lake") as anew:
         anew.table("a.t").append(rows(3))

@@ -24,7 +24,7 @@ def test_a_table_that_is_to_be_gone_is_dropped_as_advised_and_comes_back(tmp_pat
         (command,) = re.findall(r"penstock (delete delta\.new)", str(refused.value))
         Terminal(tmp_path / "lake")(*command.split())
         assert [str(one.key) for one in lake.branch().tables()] == ["delta.t"]
-        with pytest.raises(KeyNotFound, match="to bring a dropped table back, restore it to a commit"):
+        with pytest.raises(KeyNotFound, match="to restore a dropped table, restore it to a commit"):
             lake.table("delta.new").restore(version=0)
         lake.restore("delta.new", to=now)
         assert rows_of(lake, "delta.new") == [2]
@@ -44,7 +44,7 @@ def test_files_that_are_gone_are_brought_back_and_the_state_with_them(
     kept = tmp_path / "kept"
     shutil.copy2(lost, kept)
     lost.unlink()
-    with pytest.raises(MergeConflict, match="restore a newer state, or bring the files back"):
+    with pytest.raises(MergeConflict, match="restore a newer state, or put the files back"):
         lake.restore(key, to=old)
     lake.restore(key, to=newer)
     assert rows_of(lake, key) == [2]
@@ -65,7 +65,7 @@ def test_a_manifest_that_is_gone_is_brought_back_and_the_version_with_it(tmp_pat
         manifest.unlink()
     with penstock.open(tmp_path / "lake") as lake:
         with pytest.raises(
-            MergeConflict, match=r"'lance.t' cannot go back to version 1: the manifest of .* is gone"
+            MergeConflict, match=r"'lance.t' cannot be restored to version 1: the manifest of .* is gone"
         ):
             lake.table("lance.t").restore(version=1)
         lake.table("lance.t").restore(version=2)
@@ -81,11 +81,13 @@ def test_what_has_no_versions_is_restored_to_a_commit(lake: Lake) -> None:
     lake.branch().put("plain", penstock.IcebergTable(metadata_location=f"{lake.warehouse}/1"))
     first = lake.branch().head
     lake.branch().put("plain", penstock.IcebergTable(metadata_location=f"{lake.warehouse}/2"))
-    with pytest.raises(MergeConflict, match="has no versions; restore it to a commit or to a time"):
+    with pytest.raises(
+        MergeConflict, match="version numbers of its own; restore it to a commit or to a time"
+    ):
         lake.table("files.t").restore(version=1)
     with pytest.raises(InvalidRequest, match="restore it to a commit or to a time"):
         lake.table("plain").restore(version=1)
-    with pytest.raises(InvalidRequest, match="name one key, or restore to a revision"):
+    with pytest.raises(InvalidRequest, match="give one key, or restore to a revision"):
         lake.restore(["plain", "files.t"], version=1)
     lake.restore("files.t", to=then)
     lake.restore("plain", to=first)

@@ -52,6 +52,6 @@ class Counting:
     def require(self) -> None:
         self._engine.require()
 
-    def broken(self, proposal: Proposal, expectation: Expectation) -> str | None:
+    def find_violation(self, proposal: Proposal, expectation: Expectation) -> str | None:
         self.asked.append(expectation.name)
-        return self._engine.broken(proposal, expectation)
+        return self._engine.find_violation(proposal, expectation)

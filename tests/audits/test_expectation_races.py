@@ -97,7 +97,7 @@ def test_what_is_broken_while_it_is_being_added_is_not_expected(
     stopped: Lake, faulty: FaultyStore, other: Lake, point: Point
 ) -> None:
     faulty.at(point, lambda: other.table("sales.orders").append(orders(-1)), name="main")
-    with pytest.raises(CommitVetoed, match="'main' is not as 'positive amounts' expects"):
+    with pytest.raises(CommitVetoed, match="'main' does not meet the expectation 'positive amounts'"):
         stopped.expect("positive amounts", POSITIVE)
     assert other.expectations() == ()
 

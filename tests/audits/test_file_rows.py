@@ -76,7 +76,9 @@ def test_files_that_do_not_go_together_are_told(lake: Lake) -> None:
     files = lake.table("raw.events").files
     files.put("a.json", b'{"n": 1}\n')
     files.put("b.json", b'{"n": "x"}\n')
-    with pytest.raises(InvalidRequest, match=r"the files of 'raw\.events' do not go together: .*\bn\b"):
+    with pytest.raises(
+        InvalidRequest, match=r"the files of 'raw\.events' have incompatible schemas: .*\bn\b"
+    ):
         read(lake)
 
 
@@ -112,7 +114,7 @@ def test_what_a_job_said_of_its_files_is_heeded(lake: Lake) -> None:
 
 def test_a_format_that_is_not_read_is_told(lake: Lake) -> None:
     lake.table("raw.events").files.put("a.txt", b"hello")
-    with pytest.raises(InvalidRequest, match="of a format that is not read here \\('txt'\\)"):
+    with pytest.raises(InvalidRequest, match="of a format whose rows cannot be read here \\('txt'\\)"):
         read(lake)
 
 

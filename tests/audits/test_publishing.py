@@ -9,7 +9,7 @@ import pytest
 import penstock
 from penstock import Vetoed
 from penstock.errors import ChecksFailed, CommitVetoed, InvalidRequest, ReferenceNotFound, Unavailable
-from penstock.lake.audits.audited import Audit, Audited
+from penstock.lake.audits.audited_branch import Audit, Audited
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from tests.audits.lakes import POSITIVE, ids, orders
@@ -127,7 +127,7 @@ def test_a_query_that_fails_is_a_failed_check(dev: Lake, monkeypatch: pytest.Mon
     def fails(*_: Any) -> None:
         raise OverflowError("too much")
 
-    monkeypatch.setattr("penstock.lake.audits.audited.ask", fails)
+    monkeypatch.setattr("penstock.lake.audits.audited_branch.ask", fails)
     checks: dict[str, Audit] = {"one": POSITIVE, "two": lambda _: "no"}
     with pytest.raises(ChecksFailed) as failed:
         dev.publish("dev", checks=checks)

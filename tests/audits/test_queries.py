@@ -9,9 +9,9 @@ import pytest
 
 from penstock.errors import InvalidRequest, Unavailable
 from penstock.formats.rows.arrow_types import pa
-from penstock.lake.audits.asking import SAMPLE_MAX, ask
+from penstock.formats.rows.reader import TableRows
 from penstock.lake.audits.queries import Query, read_query
-from penstock.lake.audits.rows import TableRows
+from penstock.lake.audits.query_run import SAMPLE_MAX, ask
 from penstock.model.keys import Key
 
 ORDERS = Key.parse("sales.orders")
@@ -97,7 +97,7 @@ def test_a_query_sees_no_files_and_no_variables_of_the_program(tmp_path: Path) -
     (tmp_path / "secret.csv").write_text("n\n42\n")
     there = {ORDERS: rows(ORDERS, pa.table({"n": [1]}))}
     for what in (f"'{tmp_path / 'secret.csv'}'", f"read_csv('{tmp_path / 'secret.csv'}')", "secret"):
-        with pytest.raises(InvalidRequest, match="cannot be asked"):
+        with pytest.raises(InvalidRequest, match="the query failed"):
             ask(Query(f"select * from sales.orders, {what}", (ORDERS,)), there)
     assert secret.num_rows == 1
 
@@ -108,7 +108,7 @@ def test_a_query_sees_no_files_and_no_variables_of_the_program(tmp_path: Path) -
 )
 def test_a_query_cannot_open_what_is_closed(sql: str) -> None:
     there = {ORDERS: rows(ORDERS, pa.table({"n": [1]}))}
-    with pytest.raises(InvalidRequest, match="cannot be asked"):
+    with pytest.raises(InvalidRequest, match="the query failed"):
         ask(Query(sql, (ORDERS,)), there)
 
 

@@ -26,7 +26,7 @@ from penstock.lake.backup import (
     verify_backup,
 )
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.model.clock import now_us
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import Receipt, decode_object
@@ -351,7 +351,7 @@ def test_a_source_that_can_only_be_read_is_backed_up_without_being_registered(tm
 
 def test_places_that_are_no_backup_of_the_lake_are_refused() -> None:
     source, other = new_store(1, 5), new_store(2, 5)
-    with pytest.raises(LakeExists, match="a backup goes to a place of its own"):
+    with pytest.raises(LakeExists, match="choose a location for backups only"):
         back_up(source, other)
     with pytest.raises(LakeExists):
         back_up(source, source)
@@ -359,11 +359,11 @@ def test_places_that_are_no_backup_of_the_lake_are_refused() -> None:
     back_up(other, target)
     with pytest.raises(InvalidRequest, match="holds backups of another lake"):
         back_up(source, target)
-    with pytest.raises(InvalidRequest, match="is no lake to work with"):
+    with pytest.raises(InvalidRequest, match="is not a lake"):
         open_lake(target)
-    with pytest.raises(InvalidRequest, match="is no lake to work with"):
+    with pytest.raises(InvalidRequest, match="is not a lake"):
         back_up(target, MemoryStore())
-    with pytest.raises(InvalidRequest, match="holds no backups"):
+    with pytest.raises(InvalidRequest, match="not a place for backups"):
         list_backups(source)
     with pytest.raises(LakeNotFound, match="no backup"):
         list_backups(MemoryStore())
@@ -574,7 +574,7 @@ def test_objects_of_a_backup_that_is_removed_go_and_those_of_others_stay() -> No
     assert job in objects(target)
     with pytest.raises(InvalidRequest, match="there are several backups"):
         expire_backups(source, target, first[:4])
-    with pytest.raises(InvalidRequest, match="say which"):
+    with pytest.raises(InvalidRequest, match="give the backups to remove"):
         expire_backups(source, target)
     assert expire_backups(source, target, first, settings=QUICK) == [first]
     assert job not in objects(target)
@@ -704,10 +704,10 @@ def test_a_backup_is_restored_beside_the_databases_and_not_through_a_server(
 ) -> None:
     server, backup, new = "http://localhost:1", tmp_path / "nightly.backup", tmp_path / "new"
     backup_lake(place, backup)
-    with pytest.raises(InvalidRequest, match="a lake is made where its data is"):
+    with pytest.raises(InvalidRequest, match="cannot create a lake"):
         restore_backup(backup, server)
-    with pytest.raises(InvalidRequest, match="a backup is in a directory"):
+    with pytest.raises(InvalidRequest, match="give the directory"):
         restore_backup(server, new)
-    with pytest.raises(InvalidRequest, match="run this beside the database"):
+    with pytest.raises(InvalidRequest, match="run this where the database can be reached"):
         restore_backup(backup, new, own=True, source=server)
     assert not new.exists()

@@ -382,7 +382,7 @@ def test_a_file_that_goes_away_meanwhile_is_named_and_the_repeat_begins_anew(
     place: Path, target: Path, before_copying: Callable[[Callable[[], object]], None]
 ) -> None:
     before_copying(lambda: age(place))
-    with pytest.raises(Damaged, match=r"(?s)files of tables went away while.*\.parquet"):
+    with pytest.raises(Damaged, match=r"(?s)files of tables were removed while.*\.parquet"):
         made(place, target, register=False)
     (left,) = list_backups(target)
     again = backup_lake(place, target, data=True, register=False)
@@ -426,7 +426,7 @@ def test_the_lake_keeps_nothing_for_a_backup_that_has_its_files(place: Path, tar
     assert len([*folder.rglob("*.parquet")]) < before
     with penstock.open(place) as lake:
         assert not lake.fsck().damages
-    with pytest.raises(InvalidRequest, match=r"(?s)a\.delta.*The backup has them, and puts them back"):
+    with pytest.raises(InvalidRequest, match=r"(?s)a\.delta.*The backup contains the files"):
         restore_backup(target, place.parent / "again")
     made_again = restore_backup(target, place.parent / "again", own=True)
     assert made_again.put_back is not None
@@ -493,7 +493,7 @@ def test_a_backup_with_data_that_is_lost_is_forgotten_only_if_that_is_said(place
     made(place, target)
     (known,) = registered_backups(place)
     shutil.rmtree(target)
-    with pytest.raises(InvalidRequest, match=r"(?s)no backup at .* any more.*--lost"):
+    with pytest.raises(InvalidRequest, match=r"(?s)cannot be found from here.*--lost"):
         forget_backups(place, known.id)
     assert registered_backups(place) == [known]
     assert forget_backups(place, known.id, lost=True) == [known.id]
@@ -504,7 +504,7 @@ def test_where_there_is_no_room_for_files_it_is_refused_before_anything_is_made(
     place: Path, tmp_path: Path, where: str
 ) -> None:
     path = str(tmp_path / where) if "backup" in where else where
-    match = rf"(?s)^{re.escape(path)} has no room for the files.*penstock backup DIRECTORY --data"
+    match = rf"(?s)^{re.escape(path)} is .*cannot hold the files of tables.*penstock backup DIRECTORY --data"
     with pytest.raises(InvalidRequest, match=match):
         backup_lake(place, path, data=True)
     assert not (tmp_path / "nightly.backup").exists()
@@ -521,7 +521,7 @@ def test_a_file_that_the_target_lost_is_found_and_copied_again(place: Path, targ
     assert any(lost.name in one and "is missing" in one for one in found)
     assert any(cut.name in one and "has 4 bytes instead of" in one for one in found)
     shutil.move(place, place.parent / "aside")
-    with pytest.raises(Damaged, match="the backup lacks files"):
+    with pytest.raises(Damaged, match="missing from the backup"):
         restore_backup(target, place, source_is_gone=True)
     shutil.rmtree(place)
     shutil.move(place.parent / "aside", place)
@@ -589,7 +589,7 @@ def test_nothing_is_put_back_beside_a_lake_that_is_there(place: Path, target: Pa
     made(place, target)
     age(place)
     before = tree(place / "warehouse")
-    with pytest.raises(LakeExists, match="restored to an empty place"):
+    with pytest.raises(LakeExists, match="choose an empty location"):
         restore_backup(target, place, source_is_gone=True)
     assert tree(place / "warehouse") == before
 

@@ -66,6 +66,6 @@ def _append(url: str, started: Event, ended: Event) -> int:
 
 def test_a_server_is_told_apart_before_anything_is_written(tmp_path: Path) -> None:
     for call in (backup_lake, move_lake):
-        with pytest.raises(InvalidRequest, match="run this beside the database"):
+        with pytest.raises(InvalidRequest, match="run this where the database can be reached"):
             call("http://localhost:1", tmp_path / "target")
     assert [*tmp_path.iterdir()] == []

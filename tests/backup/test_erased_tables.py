@@ -80,7 +80,7 @@ def test_an_erase_of_a_lance_table_is_refused_while_a_backup_has_it_and_goes_on_
         assert lake.erase("t").finished
         assert where_is(path) == []
         backup_lake(path, target, data=data)
-        assert lake.erase("t").finished, "a later backup has none of it"
+        assert lake.erase("t").finished, "later backups do not contain these rows"
         assert lake.table("t").to_arrow()["id"].to_pylist() == [1, 3]
     assert verify_backup(target).damages == ()
     assert where_is(target) == []

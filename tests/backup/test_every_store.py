@@ -19,7 +19,7 @@ from penstock.lake.backup import (
     verify_backup,
 )
 from penstock.lake.lake import Lake
-from penstock.lake.opening import init_lake, open_lake
+from penstock.lake.opener import init_lake, open_lake
 from penstock.model.clock import now_us
 from penstock.stores import open_store
 from penstock.stores.objectstore import ObjectStore

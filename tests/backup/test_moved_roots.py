@@ -506,7 +506,7 @@ def test_a_copy_beside_the_lake_reads_the_new_place_and_takes_over_with_the_same
     with penstock.open(target) as lake:
         assert rows(lake) == ROWS
         assert lake.table("a.delta").location.startswith(f"{new}/")
-    with pytest.raises(InvalidRequest, match="has its roots mapped otherwise"):
+    with pytest.raises(InvalidRequest, match="has other mapped roots"):
         restore_backup(
             tmp_path / "nightly.backup", target, own=True, moved_roots={str(old): str(tmp_path / "third")}
         )
@@ -524,7 +524,9 @@ def test_a_copy_beside_the_lake_reads_the_new_place_and_takes_over_with_the_same
 
 
 def test_nothing_is_mapped_while_files_are_missing(place: Path, old: Path, new: Path) -> None:
-    with pytest.raises(InvalidRequest, match="files of tables are not there; nothing was changed"):
+    with pytest.raises(
+        InvalidRequest, match="files of tables are missing at the new location; nothing was changed"
+    ):
         map_root(place, str(old), str(new))
     assert not new.exists()
     with penstock.open(place) as lake:
@@ -605,7 +607,7 @@ def test_a_place_where_the_lake_has_tables_is_refused(place: Path, tmp_path: Pat
         lake.finish_background()
         lake.remove_root(str(other))
     for taken in (other, other / "placed", other / "placed" / "below"):
-        with pytest.raises(InvalidRequest, match="has, or had, a table with that location"):
+        with pytest.raises(InvalidRequest, match="has, or had, a table at that location"):
             map_root(place, str(tmp_path / "nowhere"), str(taken))
 
 
@@ -618,7 +620,7 @@ def test_no_root_is_added_above_or_below_a_place_that_files_have_moved_to(
         with penstock.open(place, author="ada") as lake:
             for one, root in ((stale, tmp_path), (stale, new), (stale, new / "below"), (lake, tmp_path)):
                 with pytest.raises(
-                    InvalidRequest, match=f"have moved to {new}, so that a location"
+                    InvalidRequest, match=f"were moved to {new}, so that a location"
                 ) as refused:
                     one.add_root(str(root))
                 assert refused.value.details["locations"] == [str(root), str(new)]

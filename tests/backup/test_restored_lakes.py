@@ -13,7 +13,15 @@ import pytest
 
 import penstock
 from penstock import Lake
-from penstock.errors import InvalidRequest, LakeExists, LakeMoved, ManagedElsewhere, NotManaged, Unavailable
+from penstock.errors import (
+    EraseRefused,
+    InvalidRequest,
+    LakeExists,
+    LakeMoved,
+    ManagedElsewhere,
+    NotManaged,
+    Unavailable,
+)
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.description import read_description
 from penstock.kernel.settings import Settings
@@ -66,7 +74,7 @@ def test_beside_its_source_it_reads_managed_tables_and_changes_none(
         assert [one.name for one in again.expectations()] == [one.name for one in lake.expectations()]
         with pytest.raises(NotManaged, match=r"as its owner, so this lake only reads it"):
             again.table("a.delta").append(ids(2))
-        with pytest.raises(ManagedElsewhere, match="can only be read here"):
+        with pytest.raises(ManagedElsewhere, match="is read-only here"):
             again.table("a.lance").append(ids(2))
         lake.table("a.delta").append(ids(3))
         lake.finish_background()
@@ -112,9 +120,9 @@ def test_a_restore_that_ended_publishes_nothing_any_more(
         at[0]()
         real_work(self, *task)
 
-    def register(*given: Any) -> None:
-        during.reached()
-        real_register(*given)
+    def register(*given: Any) -> tuple[str, ...]:
+        during.wait_until_reached()
+        return real_register(*given)
 
     monkeypatch.setattr(Publisher, "publish_task", work)
     monkeypatch.setattr("penstock.lake.backup._register_again", register)
@@ -144,7 +152,7 @@ def test_what_became_of_a_source_that_cannot_be_seen_is_not_guessed(
 
 
 def test_to_own_the_tables_seals_the_source_for_good(place: Path, backup: Path, tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="and takes writes: --own seals it"):
+    with pytest.raises(InvalidRequest, match="still accepts writes: --own makes it read-only"):
         restore_backup(backup, tmp_path / "again", source_is_gone=True)
     made = restore_backup(backup, tmp_path / "again", own=True)
     assert made.owns_tables
@@ -175,7 +183,7 @@ def test_a_copy_takes_the_place_of_its_source_later(place: Path, backup: Path, t
 def test_a_source_that_moved_is_looked_for_where_it_is_now(place: Path, backup: Path, tmp_path: Path) -> None:
     penstock.move(place, tmp_path / "moved")
     assert not restore_backup(backup, tmp_path / "again").owns_tables
-    with pytest.raises(InvalidRequest, match="takes writes"):
+    with pytest.raises(InvalidRequest, match="accepts writes"):
         restore_backup(backup, tmp_path / "other", source_is_gone=True)
     with penstock.open(tmp_path / "moved") as lake:
         lake.table("a.delta").append(ids(2))
@@ -224,7 +232,7 @@ def test_an_older_backup_is_restored_by_id_and_by_time(tmp_path: Path) -> None:
         assert rows(place) == (was if at and at.startswith(first.id[:-1]) else rows(store))
     with pytest.raises(InvalidRequest, match="the oldest backup"):
         restore_backup(target, MemoryStore(), at="2001-01-01", source_is_gone=True)
-    with pytest.raises(InvalidRequest, match="there is no backup"):
+    with pytest.raises(InvalidRequest, match="is neither a backup"):
         restore_backup(target, MemoryStore(), at="nonsense", source_is_gone=True)
     assert verify_backup(target, second.id).damages == ()
 
@@ -257,7 +265,7 @@ def test_part_of_a_restore_is_completed_by_that_restore_only() -> None:
     dying.fail(Point.STORE, Killed())
     with pytest.raises(Killed):
         restore_backup(target, dying, at=first, source_is_gone=True, settings=QUICK)
-    with pytest.raises(Unavailable, match="'penstock restore-backup', run again"):
+    with pytest.raises(Unavailable, match="'penstock restore-backup' again"):
         reopened(place)
     with pytest.raises(InvalidRequest, match="holds part of a restore"):
         restore_backup(target, place, source_is_gone=True, settings=QUICK)
@@ -277,6 +285,63 @@ def test_a_restored_lake_goes_on_with_the_backups_of_the_one_before(tmp_path: Pa
     assert not again.point.is_whole
     assert again.point.objects < 10
     assert verify_backup(target).damages == ()
+
+
+@pytest.mark.parametrize("is_first_a_copy", [False, True])
+@pytest.mark.parametrize("has_data", [False, True])
+def test_a_restored_lake_knows_the_backups_at_other_places(
+    place: Path, tmp_path: Path, has_data: bool, is_first_a_copy: bool
+) -> None:
+    """Also one that was made after the backup that it is restored from, if it has the commits."""
+    before = backup_lake(place, tmp_path / "before", data=has_data).point.id
+    made = backup_lake(place, tmp_path / "nightly.backup").point.id
+    after = backup_lake(place, tmp_path / "after", data=has_data).point.id
+    if is_first_a_copy:
+        restore_backup(tmp_path / "nightly.backup", tmp_path / "again")
+    restored = restore_backup(tmp_path / "nightly.backup", tmp_path / "again", own=True)
+    assert restored.unregistered == ()
+    registered = penstock.registered_backups(tmp_path / "again")
+    assert {one.id: one.keeps_files for one in registered} == {
+        before: not has_data,
+        made: True,
+        after: not has_data,
+    }
+    with penstock.open(tmp_path / "again") as lake:
+        with pytest.raises(EraseRefused) as refused:
+            lake.erase("a.delta")
+        assert all(number in str(refused.value) for number in (before, made, after))
+        assert lake.fsck().damages == ()
+
+
+def test_with_its_source_gone_a_restored_lake_knows_the_backups_of_before(
+    place: Path, tmp_path: Path
+) -> None:
+    before = backup_lake(place, tmp_path / "before").point.id
+    backup_lake(place, tmp_path / "nightly.backup")
+    with penstock.open(place) as lake:
+        lake.table("a.delta").append(ids(2))
+        lake.finish_background()
+    made = backup_lake(place, tmp_path / "nightly.backup").point.id
+    penstock.expire_backups(place, tmp_path / "nightly.backup", keep_last=1)
+    for name in ("penstock.db", "penstock.db-wal", "penstock.db-shm"):
+        (place / name).unlink(missing_ok=True)
+    restore_backup(tmp_path / "nightly.backup", tmp_path / "again", source_is_gone=True)
+    assert [one.id for one in penstock.registered_backups(tmp_path / "again")] == [made, before]
+    assert verify_backup(tmp_path / "nightly.backup").damages == ()
+
+
+def test_a_backup_elsewhere_with_commits_that_a_restored_lake_lacks_is_named(
+    place: Path, tmp_path: Path
+) -> None:
+    backup_lake(place, tmp_path / "nightly.backup")
+    with penstock.open(place) as lake:
+        lake.table("a.delta").append(ids(2))
+        lake.finish_background()
+    after = backup_lake(place, tmp_path / "after").point.id
+    restored = restore_backup(tmp_path / "nightly.backup", tmp_path / "again", own=True)
+    assert restored.unregistered == (f"{after} at {tmp_path / 'after'}",)
+    with penstock.open(tmp_path / "again") as lake:
+        assert lake.sweep(dry_run=True).removed == 0, "nothing is missing that a sweep has to mark"
 
 
 def test_a_copied_file_of_a_backup_is_a_backup(place: Path, backup: Path, tmp_path: Path) -> None:

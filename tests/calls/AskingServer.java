@@ -6,7 +6,7 @@ public final class AskingServer {
 
   public static void main(String[] arguments) {
     try {
-      System.out.println(new ServerDriver(arguments[0], "").answer("check", arguments[1]));
+      System.out.println(new ServerDriver(java.util.List.of(arguments[0], "")).answer("check", arguments[1]));
     } catch (JobRefused refused) {
       System.out.println("refused: " + refused.getMessage());
     }

@@ -9,7 +9,7 @@ from uuid import UUID
 from penstock.formats.delta.lake import calls as delta_calls
 from penstock.formats.files.intents import When
 from penstock.formats.files.lake import calls as files_calls
-from penstock.formats.files.lake import care_calls as files_care_calls
+from penstock.formats.files.lake import sweep_calls as files_care_calls
 from penstock.formats.lance.lake import calls as lance_calls
 from penstock.lake import calls, resync_calls
 from penstock.lake.audits import calls as audit_calls
@@ -115,6 +115,9 @@ WRITES: dict[str, Make] = {
     "append to Delta": lambda _: appended(),
     "a version of Delta": lambda _: appended(version=3),
     "publish": lambda _: delta_calls.PublishTable(key=ORDERS),
+    "reserve identities": lambda _: delta_calls.ReserveIdentities(
+        key=ORDERS, column="n", count=0, reached=99
+    ),
     "create a Delta table": lambda _: delta_calls.CreateTable(key=NEW, schema=SCHEMA),
     "create a Delta table with files": lambda _: delta_calls.CreateTable(
         key=NEW, schema=SCHEMA, id=TABLE_ID, actions=LINE
@@ -124,6 +127,8 @@ WRITES: dict[str, Make] = {
     ),
     "adopt": lambda world: delta_calls.AdoptTable(location=str(world.tables / "free")),
     "release": lambda _: delta_calls.ReleaseTable(key=ORDERS),
+    "adopt all": lambda world: delta_calls.AdoptTables(location=str(world.tables / "free")),
+    "release all": lambda _: delta_calls.ReleaseTables(namespace=ORDERS),
     "recover": lambda world: delta_calls.RecoverTable(location=str(world.tables / "lost"), any_lake=True),
     "checkpoint": lambda _: delta_calls.CheckpointTable(key=ORDERS),
     "compact": lambda _: delta_calls.CompactLog(key=ORDERS, first=0, last=2),

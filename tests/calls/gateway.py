@@ -74,7 +74,7 @@ def bad_gateway(forward: Forward) -> Reply:
 def own_fault(forward: Forward) -> Reply:
     """The server fails after it has done what it was asked."""
     forward()
-    error = AdministratorError("the server met an error of its own")
+    error = AdministratorError("internal error of the server")
     return Reply(500, "application/json", encode_error(error, "r1"))
 
 

@@ -176,7 +176,7 @@ def _is_told_what_to_do(bench: Bench, lake: Lake, call: Call[Any], came: Came, e
         assert again.error is None
         assert not differences(expected.answer, again.answer)
     else:
-        assert "doing it again does no harm" in came.error.message
+        assert "repeating it is safe" in came.error.message
         again = bench.come(lake, call)
     assert again.state == expected.state
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.verify
 
 PAGE = Said(200, b"<html><title>Sign in</title></html>", "text/html")
 HALF = Said(200, b'{"is_ours":')
-FAULT = Said(500, b'{"error":{"code":"administrator","message":"an error of its own","details":{}}}')
+FAULT = Said(500, b'{"error":{"code":"administrator","message":"internal error of the server","details":{}}}')
 YES = Said(200, b'{"is_ours":true}')
 
 
@@ -29,7 +29,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         pytest.skip("there is no Java compiler, or no jar that one has made")
     folder = tmp_path_factory.mktemp("classes")
     theirs = Path(pyspark.__file__).parent / "jars"
-    path = ":".join([str(ours), str(folder), *map(str, theirs.glob("jackson-*.jar"))])
+    path = ":".join([str(ours), str(folder), str(theirs / "*")])
     source = Path(__file__).with_name("AskingServer.java")
     subprocess.run([compiler, "-cp", path, "-d", str(folder), str(source)], check=True)
     return ["java", "-cp", path, "io.penstock.spark.AskingServer"]

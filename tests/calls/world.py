@@ -31,7 +31,7 @@ from penstock.formats.lance.lake.calls import (
 from penstock.lake.audits.calls import ListExpectations
 from penstock.lake.calls import Call, GetSetting, PutSetting
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.lake.transactions.calls import BeginTransaction, ListTransactions
 from penstock.model.clock import now_us
 from penstock.model.content import AnyContent
@@ -139,6 +139,16 @@ def _arrow() -> Any:
     return pa.table(ROWS)
 
 
+def _numbered(schema: Any) -> Any:
+    """Columns, and one that numbers rows."""
+    from penstock.formats.rows.arrow_types import schema_of
+    from penstock.formats.rows.schema import Field, StructType
+
+    notes = {"delta.identity.start": 1, "delta.identity.step": 1}
+    number = Field(name="n", type="long", nullable=True, metadata=notes)
+    return StructType((*schema_of(schema).fields, number))
+
+
 def _fill(lake: Lake, tables: Path) -> None:
     import deltalake
 
@@ -151,7 +161,7 @@ def _fill(lake: Lake, tables: Path) -> None:
     lake.tag("v1").create()
     lake.create_token("ci", "read")
     lake.do(PutSetting(name="colour", value="blue"))
-    orders = lake.create_table(ORDERS, data=_arrow())
+    orders = lake.create_table(ORDERS, schema=_numbered(_arrow().schema), data=_arrow())
     orders.append(_arrow())
     orders.append(_arrow())
     files = lake.table(RAW).files

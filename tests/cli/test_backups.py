@@ -82,12 +82,12 @@ def test_a_backup_is_restored_and_takes_the_place_of_the_lake(forked: Terminal, 
     ("arguments", "status", "message"),
     [
         (["backup"], 2, "TARGET"),
-        (["backup", "LAKE"], 3, "a backup goes to a place of its own"),
+        (["backup", "LAKE"], 3, "choose a location for backups only"),
         (["backup", "there", "--keep-last", "0"], 2, "keep-last"),
         (["backups", "list", "nowhere"], 4, "there is no backup at nowhere"),
-        (["backups", "list", "LAKE"], 1, "is a lake, and holds no backups"),
-        (["backups", "expire", "nowhere"], 2, "say which backups go"),
-        (["backups", "forget"], 2, "say which backups"),
+        (["backups", "list", "LAKE"], 1, "is a lake, not a place for backups"),
+        (["backups", "expire", "nowhere"], 2, "give the backups to remove"),
+        (["backups", "forget"], 2, "give the IDs of backups"),
         (["backups", "forget", "x"], 1, "there is no backup 'x'; there are none"),
         (["restore-backup", "nowhere", "there"], 2, "not --lake"),
     ],
@@ -103,7 +103,7 @@ def test_what_cannot_be_is_refused(
 def test_behind_a_server_backups_say_where_they_are_made(forked: Terminal, tmp_path: Path) -> None:
     behind = Terminal(forked.place, "http://127.0.0.1:1")
     for command in (["backup", str(tmp_path / "there")], ["backups"], ["backups", "forget", "--all"]):
-        assert "not through a server: give --lake" in behind(*command, status=2).err
+        assert "not a server: give --lake" in behind(*command, status=2).err
     assert not (tmp_path / "there").exists()
 
 
@@ -112,22 +112,22 @@ def test_a_lake_behind_a_server_is_copied_and_moved_beside_its_database(
 ) -> None:
     server, there = "http://127.0.0.1:1", str(tmp_path / "there")
     for command in (["copy", server, there], ["move", server, there, "--yes"], ["move", server, "--cancel"]):
-        assert "run this beside the database" in forked.plain(*command, status=1).err
+        assert "run this where the database can be reached" in forked.plain(*command, status=1).err
     for command in (["copy", str(forked.place), server], ["move", str(forked.place), server, "--yes"]):
-        assert "a lake is made where its data is" in forked.plain(*command, status=1).err
+        assert "cannot create a lake" in forked.plain(*command, status=1).err
     assert not (tmp_path / "there").exists()
     forked("branch", "create", "still-takes-writes")
 
 
 def test_an_upgrade_asks_for_a_backup_or_says_that_none_is_made(forked: Terminal, tmp_path: Path) -> None:
-    assert "say --backup TARGET" in forked("upgrade", status=2).err
+    assert "give --backup TARGET" in forked("upgrade", status=2).err
     lines = forked("upgrade", "--backup", str(tmp_path / "before.backup")).lines
     assert lines[0].startswith("made backup ")
     assert lines[1] == f"the lake has format version {FORMAT_VERSION} now, and had 1"
     found = forked.json("upgrade", "--no-backup")
     assert found == {"before": FORMAT_VERSION, "after": FORMAT_VERSION, "backup": ""}
     behind = Terminal(forked.place, "http://127.0.0.1:1")
-    assert "not through a server" in behind("upgrade", "--no-backup", status=2).err
+    assert "not a server" in behind("upgrade", "--no-backup", status=2).err
 
 
 def test_a_backup_is_restored_with_its_files_at_another_place(terminal: Terminal, tmp_path: Path) -> None:
@@ -144,4 +144,4 @@ def test_a_backup_is_restored_with_its_files_at_another_place(terminal: Terminal
         assert lake.table("sales.orders").location.startswith(f"{new}/")
         assert lake.table("sales.orders").snapshot().to_arrow().num_rows == 0
     wrong = terminal.plain("restore-backup", str(tmp_path / "nightly"), str(again), "--map", "/a", status=2)
-    assert "--map takes OLD=NEW" in wrong.err
+    assert "--map must be OLD=NEW" in wrong.err

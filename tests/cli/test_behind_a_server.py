@@ -158,7 +158,7 @@ def test_a_sweep_behind_a_server_uses_the_servers_settings(
     assert server.terminal.json("sweep", "--dry-run")["objects"]["dry_run"] is True
     assert server.terminal("sweep").lines[0].startswith("removed")
     refused = server.terminal("sweep", "--nobody-writes", "--grace-s", "0", status=2)
-    assert "--grace-s is not for a lake behind a server" in refused.err
+    assert "--grace-s cannot be used with a server" in refused.err
 
 
 def test_a_lake_that_has_moved_is_for_who_runs_the_server(

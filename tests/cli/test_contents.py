@@ -93,7 +93,7 @@ def test_the_help_of_put_names_the_fields_that_there_are() -> None:
         ('{"type": "ICEBERG_TABLE", "metadata_location": "x", "id": "no"}', "'id'"),
         ('{"type": "LANCE_TABLE", "state": "not base64!"}', "'state'"),
         ('{"type": "LANCE_TABLE", "held": ["xyz"]}', "'held'"),
-        ('{"type": "LANCE_TABLE", "colour": "red"}', "no field 'colour'; it has id, location"),
+        ('{"type": "LANCE_TABLE", "colour": "red"}', "no field 'colour'; its fields are id, location"),
         ('{"type": "NAMESPACE", "properties": {"a": 1}}', "'properties'"),
     ],
 )

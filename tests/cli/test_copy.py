@@ -88,7 +88,7 @@ def test_a_move_that_nobody_confirms_changes_nothing(
 ) -> None:
     target = tmp_path / "there"
     refused = forked.plain("move", str(forked.place), str(target), *options, status=2)
-    assert "say --yes" in refused.err
+    assert "use --yes" in refused.err
     assert not target.exists()
     forked.put("t", "t-1")
 
@@ -121,10 +121,10 @@ def test_a_move_is_undone_until_somebody_writes_to_the_target(forked: Terminal, 
     forked.plain("move", here, str(other), "--yes")
     Terminal(other).put("t", "t-2")
     refused = forked.plain("move", here, str(other), "--undo", status=1)
-    assert "since then this was written there: 'main'" in refused.err
+    assert "these were written there since: 'main'" in refused.err
     Terminal(other).put("t", "t-3")
     found = forked.plain("move", here, str(there), "--undo", "--json", status=1)
-    assert "did not move to" in found.error["message"]
+    assert "was not moved to" in found.error["message"]
 
 
 def test_an_undone_move_as_an_object(forked: Terminal, tmp_path: Path) -> None:
@@ -173,14 +173,14 @@ def test_places_that_cannot_be_are_refused(forked: Terminal, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["move", "LAKE"], "say where to"),
-        (["move", "LAKE", "--undo"], "say where to"),
+        (["move", "LAKE"], "TARGET is missing"),
+        (["move", "LAKE", "--undo"], "TARGET is missing"),
         (["move"], "SOURCE"),
-        (["move", "LAKE", "target", "--cancel"], "nothing else"),
-        (["move", "LAKE", "--cancel", "--undo"], "nothing else"),
-        (["move", "LAKE", "target", "--lake", "other"], "not by --lake"),
+        (["move", "LAKE", "target", "--cancel"], "SOURCE only"),
+        (["move", "LAKE", "--cancel", "--undo"], "SOURCE only"),
+        (["move", "LAKE", "target", "--lake", "other"], "not as --lake"),
         (["copy", "LAKE"], "TARGET"),
-        (["copy", "LAKE", "target", "--lake", "other"], "not by --lake"),
+        (["copy", "LAKE", "target", "--lake", "other"], "not as --lake"),
     ],
 )
 def test_a_command_that_is_not_understood_is_a_usage_error(

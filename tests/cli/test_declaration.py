@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import get_args
+from typing import Union, get_args, get_origin
 
 import click
 import pytest
@@ -37,9 +37,10 @@ def test_there_are_the_commands_that_are_promised() -> None:
     assert set(COMMANDS) == {
         "init", "branch", "tag", "log", "show", "tables", "diff", "merge", "transplant", "revert", "rebase",
         "reflog", "namespace", "put", "delete", "outcome", "horizon", "grace", "sweep", "fsck", "doctor",
-        "demo", "completion", "bench", "copy", "serve", "token", "root", "delta",
+        "demo", "completion", "bench", "copy", "serve", "ui", "token", "root", "delta",
         "files", "jobs", "tx", "lance", "expect", "publish", "restore", "erase", "resync",
-        "backup", "backups", "restore-backup", "move", "upgrade",
+        "backup", "backups", "restore-backup", "move", "upgrade", "sql",
+        "delete-rows", "update-rows", "upsert", "optimize", "maintain",
     }  # fmt: skip
     for group in ("branch", "tag"):
         assert [path[1] for path, _ in ALL if path[0] == group and len(path) > 1] == [
@@ -68,7 +69,8 @@ def test_a_command_has_help_with_examples(
 
 @each_command
 def test_a_command_declares_what_it_prints(path: tuple[str, ...], command: DeclaredCommand) -> None:
-    kinds = get_args(command.prints) if isinstance(command.prints, UnionType) else (command.prints,)
+    is_union = get_origin(command.prints) in (Union, UnionType)
+    kinds = get_args(command.prints) if is_union else (command.prints,)
     assert all(json.schema([kind]) for kind in kinds if kind is not NoneType)
 
 

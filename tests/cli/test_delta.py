@@ -43,6 +43,35 @@ def test_a_table_is_adopted_and_its_status_told(terminal: Terminal, free: str) -
 
 
 @anywhere
+def test_a_table_is_altered(terminal: Terminal, orders: str) -> None:
+    def alter(*words: str) -> None:
+        change, *rest = words
+        ran = terminal("delta", "alter", change, "sales.orders", *rest)
+        assert ran.lines[0].startswith("changed sales.orders with version ")
+
+    alter("set", "owner=sales", "delta.columnMapping.mode=name", "delta.enableTypeWidening=true")
+    alter("unset", "owner")
+    alter("describe", "all orders")
+    alter("add-constraint", "positive", "amount > 0")
+    refused = terminal("delta", "alter", "add-constraint", "sales.orders", "small", "amount < 10", status=1)
+    assert "amount = 20" in refused.err
+    alter("drop-constraint", "positive")
+    alter("add-columns", "note:string", "n:integer")
+    alter("rename-column", "note", "remark")
+    alter("comment", "remark", "for people")
+    alter("move-column", "remark", "--after", "day")
+    alter("set-default", "remark", "'none'")
+    alter("drop-default", "remark")
+    alter("set-not-null", "day")
+    alter("drop-not-null", "day")
+    alter("widen-column", "n", "long")
+    alter("drop-column", "n")
+    alter("cluster-by", "amount")
+    assert terminal("delta", "cat", "sales.orders").lines[0].split() == ["day", "remark", "amount"]
+    assert deltalake.DeltaTable(orders).metadata().description == "all orders"
+
+
+@anywhere
 def test_a_table_is_created_with_columns(terminal: Terminal) -> None:
     made = terminal.json(
         "delta", "create", "sales.new", "day:date", "amount:decimal(10,2)", "--partition-by", "day"
@@ -88,6 +117,26 @@ def test_rows_and_versions_are_shown(terminal: Terminal, orders: str) -> None:
     assert "nothing" in terminal("delta", "cat", "sales.orders", "--where", "nothing > 1", status=1).err
 
 
+def test_a_table_is_shown_by_its_location_without_a_lake(
+    free: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere = Terminal(tmp_path / "no lake")
+    assert nowhere("delta", "cat", free).lines == ["day  amount", "1    1", "2    20"]
+    found = nowhere.json("delta", "cat", free, "--version", "0", "--columns", "amount", "-n", "1")
+    assert (found["key"], found["version"], found["rows"]) == (free, 0, [{"amount": 1}])
+    assert "after the latest" in nowhere("delta", "cat", free, "--timestamp", "2999-01-01", status=4).err
+    assert [one["operation"] for one in nowhere.json("delta", "log", free)["items"]] == ["WRITE"]
+    monkeypatch.chdir(Path(free).parent)
+    for path in (f"./{Path(free).name}", f"../{Path(free).parent.name}/{Path(free).name}"):
+        assert len(nowhere("delta", "cat", path).lines) == 3
+    assert (
+        "--ref can only be used with a table of the lake"
+        in nowhere("delta", "cat", free, "--ref", "dev", status=2).err
+    )
+    assert "no Delta table" in nowhere("delta", "cat", "./nothing", status=4).err
+    assert not (tmp_path / "no lake").exists()
+
+
 @anywhere
 def test_lists_and_commits_tell_the_version(terminal: Terminal, orders: str) -> None:
     assert terminal("tables").lines == [f"sales.orders  DELTA_LAKE_TABLE  v1  {orders}"]
@@ -124,6 +173,53 @@ def test_a_table_is_released(terminal: Terminal, orders: str) -> None:
     assert deltalake.DeltaTable(orders).version() == 2
 
 
+@anywhere
+def test_all_tables_of_a_folder_are_adopted_and_released(terminal: Terminal, free: str) -> None:
+    folder = Path(free).parent
+    deltalake.write_deltalake(folder / "deep" / "visits", ROWS)
+    everything = ("delta", "adopt", "--recursive", str(folder), "--namespace", "raw")
+    plan = terminal.json(*everything, "--dry-run")
+    assert [(one["key"], one["outcome"], one["version"]) for one in plan["tables"]] == [
+        ("raw.deep.visits", "planned", 0),
+        ("raw.orders", "planned", 0),
+    ]
+    assert terminal(*everything, "--dry-run").lines[-1] == "2 tables would be adopted"
+    assert terminal(*everything).lines[-1] == "2 tables adopted"
+    assert terminal(*everything).lines[-1] == "0 tables adopted, 2 present"
+    assert terminal("delta", "cat", "raw.orders").lines[1:] == ["1    1", "2    20"]
+    for wrong in (
+        ("adopt", free, "--dry-run"),
+        ("adopt", free, "--recursive", "--table", "x"),
+        ("release",),
+        ("release", "raw.orders", "--all"),
+        ("release", "raw.orders", "--dry-run"),
+    ):
+        terminal("delta", *wrong, status=2)
+
+
+def test_all_tables_are_released(terminal: Terminal, free: str) -> None:
+    deltalake.write_deltalake(Path(free).parent / "deep" / "visits", ROWS)
+    terminal("delta", "adopt", "--recursive", str(Path(free).parent), "--namespace", "raw")
+    assert terminal("delta", "release", "--all", "--dry-run").lines[-1] == "2 tables would be released"
+    assert terminal("delta", "release", "--all", "--namespace", "raw.deep").lines[-1] == "1 table released"
+    assert terminal("delta", "release", "--all").lines[-1] == "1 table released"
+    assert terminal("delta", "release", "--all").lines == ["no Delta tables"]
+    assert deltalake.DeltaTable(free).version() == 2
+
+
+def test_what_cannot_be_adopted_is_named_with_the_reason(terminal: Terminal, free: str) -> None:
+    terminal("delta", "create", "raw.orders", "day:date")
+    other = Path(free).parent / "other"
+    deltalake.write_deltalake(other, ROWS)
+    everything = ("delta", "adopt", "--recursive", str(other.parent))
+    taken = terminal(*everything, "--namespace", "raw", status=1)
+    assert "1 of 3 tables would get keys that are taken; nothing was adopted" in taken.err
+    (other / "_delta_log" / f"{0:020}.json").write_text("broken")
+    ran = terminal(*everything, status=1)
+    assert ran.lines[-1] == "1 table adopted, 1 present, 1 refused"
+    assert any(line.startswith(f"{other}: ") for line in ran.lines)
+
+
 def test_tables_of_a_lost_lake_are_recovered(terminal: Terminal, orders: str, tmp_path: Path) -> None:
     staged = Path(orders) / "_delta_log" / "_commits"
     staged.mkdir(exist_ok=True)
@@ -144,9 +240,9 @@ def test_tables_of_a_lost_lake_are_recovered(terminal: Terminal, orders: str, tm
 def test_a_second_writer_of_a_version_is_told_by_exit_status(terminal: Terminal, free: str) -> None:
     terminal("delta", "adopt", free)
     again = terminal("delta", "adopt", free, "--table", "twice", status=1)
-    assert "in the lake already, as 'orders'" in again.err
+    assert "already in the lake, as 'orders'" in again.err
     outside = terminal("delta", "adopt", str(terminal.place.parent), status=1)
-    assert "lies outside the lake's roots" in outside.err
+    assert "is outside the lake's roots" in outside.err
 
 
 def test_r32_only_administrators_release_recover_and_clean(
@@ -207,7 +303,7 @@ def test_what_is_wrong_with_a_new_table_comes_with_no_advice_about_other_command
     assert "penstock put" not in wrong
     terminal("delta", "create", "sales.new", "day:date")
     exists = terminal("delta", "create", "sales.new", "day:date", status=3).err
-    assert "exists already" in exists
+    assert "already exists" in exists
     assert "'overwrite' replaces" in exists
     assert "penstock log" not in exists
 

@@ -179,7 +179,7 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
     ("arguments", "message"),
     [
         (["mrge"], "Did you mean 'merge'?"),
-        (["qqqqqq"], "No such command 'qqqqqq'."),
+        (["qqqqqq"], "there is no command 'qqqqqq'"),
         (["log", "--nope"], "No such option '--nope'."),
         (["merge"], "Missing argument 'SOURCE'."),
         (["branch", "assign", "x"], "Missing option '--to'."),

@@ -119,11 +119,11 @@ def test_where_files_go_is_plain(terminal: Terminal, work: Path) -> None:
     assert terminal.json(*put, "one.csv", "t/renamed")["put"] == ["renamed"]
     assert terminal.json(*put, "-r", "in/day=1/", "t/x/")["put"] == ["x/a"]
     assert "needs a name" in terminal(*put, "-", "t/", status=2, stdin="x").err
-    assert "say -r" in terminal(*put, "in", "t", status=2).err
+    assert "use -r" in terminal(*put, "in", "t", status=2).err
     assert "need a folder" in terminal(*put, "one.csv", "in/day=1/a", "t/x", status=2).err
     assert "there is no file nothing" in terminal(*put, "nothing", "t", status=2).err
     assert "would be 'a'" in terminal(*put, "in/day=1/a", "in/day=1/a", "t", status=2).err
-    assert "--replace is for a folder" in terminal(*put, "one.csv", "t/x", "--replace", status=2).err
+    assert "--replace needs a folder" in terminal(*put, "one.csv", "t/x", "--replace", status=2).err
     terminal(*put, "-", "t/typed", stdin=b"\x00typed")
     assert terminal.json("files", "cat", "t/typed")["base64"] == base64.b64encode(b"\x00typed").decode()
 
@@ -134,7 +134,7 @@ def test_what_cannot_be_put_whole_is_not_put(
     put, before = ("files", "put", "-r", "in/", visits, "--replace"), commits(terminal)
     os.mkfifo("in/pipe")
     for source in (put, ("files", "put", "in/pipe", f"{visits}/x")):
-        assert "in/pipe is no regular file" in terminal(*source, status=1).err
+        assert "in/pipe is not a regular file" in terminal(*source, status=1).err
     Path("in/pipe").unlink()
     Path("in/linked").symlink_to(work / "in" / "day=1")
     assert "in/linked is a link to a directory" in terminal(*put, status=1).err
@@ -208,7 +208,7 @@ def test_files_are_copied_and_moved_without_their_bytes(terminal: Terminal, visi
     for place in (f"{visits}/day=9/a", f"{visits}/moved/copy", "raw.other/kept/a"):
         assert terminal.json("files", "stat", place)["address"] == address
     assert commits(terminal) == before + 1
-    assert "say -r" in terminal("files", "cp", f"{visits}/day=2", "raw.other/", status=2).err
+    assert "use -r" in terminal("files", "cp", f"{visits}/day=2", "raw.other/", status=2).err
     assert "one table" in terminal("files", "mv", f"{visits}/day=2/b", "raw.other/b", status=2).err
 
 
@@ -221,8 +221,8 @@ def test_a_file_comes_back_from_an_earlier_commit(terminal: Terminal, visits: st
 @anywhere
 def test_files_and_folders_are_removed_in_one_commit(terminal: Terminal, visits: str) -> None:
     before = commits(terminal)
-    assert "say -r" in terminal("files", "rm", f"{visits}/day=1/", status=2).err
-    assert "say -r" in terminal("files", "rm", visits, status=2).err
+    assert "use -r" in terminal("files", "rm", f"{visits}/day=1/", status=2).err
+    assert "use -r" in terminal("files", "rm", visits, status=2).err
     terminal("files", "rm", f"{visits}/day=1/a", f"{visits}/none", status=4)
     assert commits(terminal) == before
     terminal("files", "rm", "-r", f"{visits}/day=1/", f"{visits}/day=1/a", f"{visits}/day=2/b")
@@ -238,10 +238,10 @@ def test_files_are_got_and_exported(terminal: Terminal, visits: str, work: Path)
     terminal("files", "get", f"{visits}/day=1/a")
     terminal("files", "get", f"{visits}/day=1/a", "renamed")
     assert Path("a").read_text() == Path("renamed").read_text() == "0123456789"
-    assert "nothing is overwritten" in terminal("files", "get", f"{visits}/day=2/b", "renamed", status=1).err
+    assert "nothing was overwritten" in terminal("files", "get", f"{visits}/day=2/b", "renamed", status=1).err
     assert Path("renamed").read_text() == "0123456789"
     assert "no directory none" in terminal("files", "get", f"{visits}/day=2/b", "none/b", status=1).err
-    assert "say -r" in terminal("files", "get", f"{visits}/day=1/", "folder", status=2).err
+    assert "use -r" in terminal("files", "get", f"{visits}/day=1/", "folder", status=2).err
     told = terminal.json("files", "get", "-r", f"{visits}/day=1/", "folder")
     assert (told["files"], told["size"], Path("folder/day=1/a").read_text()) == (1, 10, "0123456789")
     terminal("files", "rm", f"{visits}/day=2/b")
@@ -267,7 +267,7 @@ def test_bytes_that_are_not_those_that_were_put_are_not_got(terminal: Terminal, 
     address = Path(terminal.json("files", "stat", f"{visits}/day=1/a")["address"])
     address.write_bytes(b"9876543210")
     ran = terminal("files", "get", f"{visits}/day=1/a", "copy", status=1)
-    assert "is not in storage as it was written" in ran.err
+    assert "is missing in storage, or was changed there" in ran.err
     assert not [one for one in Path().iterdir() if one.name.startswith(("copy", ".penstock"))]
 
 

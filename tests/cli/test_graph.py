@@ -7,7 +7,7 @@ from textwrap import dedent
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.rendering.graph import graph
+from penstock.model.commit_graph import graph
 
 
 def drawn(history: str) -> str:

@@ -222,7 +222,7 @@ def test_a_log_ends_at_the_history_horizon(terminal: Terminal) -> None:
     assert found["items"][-1]["changes"] is None
     assert len(terminal("log").lines) == 3
     assert "behind the history horizon" in terminal("show", "main~1").out
-    assert "horizon" in terminal("show", "main~2", status=4).err
+    assert "older than the history" in terminal("show", "main~2", status=4).err
 
 
 def test_many_names_at_one_commit_are_shortened(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_a_job_that_has_committed_stays_so(terminal: Terminal) -> None:
     assert made.commit is not None
     ran = terminal("jobs", "abort", begun.job.id)
     assert made.commit.id[:8] in ran.out
-    assert "cannot be called back" in ran.err
+    assert "cannot be aborted" in ran.err
     assert terminal.json("jobs", "list", "--all")["items"][0]["commit"] == made.commit.id
 
 

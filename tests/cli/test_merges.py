@@ -160,7 +160,7 @@ def test_a_property_that_both_sides_gave_a_namespace_is_a_conflict(forked: Termi
     )
     taken = ["--take", "dev=sales.orders"]
     lines = forked("merge", "dev", *taken, status=3).lines
-    assert "      it has properties that both sides changed: 'owner'" in lines
+    assert "      it has properties that were changed on both sides: 'owner'" in lines
     (found,) = [
         one for one in forked.json("merge", "dev", *taken, "--dry-run", status=3)["keys"] if one["conflicts"]
     ]
@@ -274,7 +274,7 @@ def test_a_branch_is_rebased(forked: Terminal) -> None:
     assert moved["applied"] is True
     assert forked.json("rebase", "behind")["applied"] is False
     assert forked("rebase", "behind").lines == ["behind stands on main already"]
-    assert "is not rebased" in forked("rebase", "main", "--onto", "dev", status=1).err
+    assert "cannot be rebased" in forked("rebase", "main", "--onto", "dev", status=1).err
 
 
 @anywhere
@@ -297,7 +297,13 @@ def test_reverting_what_changed_again_is_a_conflict(forked: Terminal) -> None:
     forked.put("sales.orders", "orders-3", "-m", "next load")
     ran = forked("revert", "main~1", status=3)
     assert ran.lines[0] == f"undo {wrong[:8]} on main   1 table"
-    assert "      To take one side: --take main=sales.orders or --take main~1=sales.orders." in ran.lines
+    assert (
+        "      To undo it by itself: revert the commits first that came since, the newest first." in ran.lines
+    )
+    assert (
+        "      To go back to what it was before main~1, without anything that came since: --take "
+        "main~1=sales.orders. To leave it as it is: --take main=sales.orders."
+    ) in ran.lines
     assert [line.split()[:2] for line in ran.lines[3:5]] == [
         ["main", forked.json("show")["id"][:8]],
         ["main~1", wrong[:8]],
@@ -527,4 +533,4 @@ def test_a_side_is_taken_of_a_whole_table(forked_files: Terminal) -> None:
 )
 def test_a_table_that_is_settled_twice_is_a_usage_error(options: list[str], forked_files: Terminal) -> None:
     refused = forked_files("merge", "dev", *options, status=2)
-    assert "'raw.events' is settled by another option already" in refused.err
+    assert "'raw.events' is already resolved by another option" in refused.err

@@ -121,7 +121,9 @@ def test_the_reflog_of_the_default_branch_needs_no_name(forked: Terminal) -> Non
     assert found["items"][-1]["after"] == EMPTY_COMMIT_ID
     assert "create" in forked("reflog").lines[-1]
     assert "empty → " in forked("reflog").out
-    assert forked("reflog", "main", "--deleted", status=2).err.startswith("penstock: --deleted lists names")
+    assert forked("reflog", "main", "--deleted", status=2).err.startswith(
+        "penstock: --deleted cannot be used with a NAME"
+    )
     assert forked("reflog", "nope", status=4).status == 4
     assert forked("reflog", "--deleted").lines == ["no deleted branches or tags"]
 

@@ -14,7 +14,7 @@ from penstock.cli.format_cli import FormatCli
 from penstock.cli.rendering.columns import Cell, Row, columns, flow
 from penstock.cli.rendering.contents import change, fields, version
 from penstock.cli.rendering.screen import Screen, cells, clip, printable
-from penstock.cli.rendering.times import ago, counted, iso, moment, size
+from penstock.cli.rendering.times import ago, format_count, iso, moment, size
 from penstock.formats.lance.content import LanceTable
 from penstock.model.content import Namespace
 from penstock.model.nessie import DeltaTable, IcebergTable
@@ -144,7 +144,7 @@ def test_sizes_and_counts() -> None:
         "1.5 KiB",
         "5.0 TiB",
     ]
-    assert [counted(1, "branch", "branches"), counted(2000, "branch", "branches")] == [
+    assert [format_count(1, "branch", "branches"), format_count(2000, "branch", "branches")] == [
         "1 branch",
         "2,000 branches",
     ]
@@ -183,6 +183,7 @@ def test_fields_at_their_default_are_left_out() -> None:
 
 def test_a_table_of_a_format_without_words_is_told_by_its_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(format_cli, "_load", lambda _: FormatCli())
+    monkeypatch.setattr(format_cli, "find_plugin", lambda _: None)
     before = LanceTable(id=uuid4(), location="/w/t", state=b"1")
     after = LanceTable(id=before.id, location="/w/t", state=b"22")
     assert fields(after) == [("id", str(after.id)), ("location", "/w/t"), ("state", "2 bytes")]

@@ -101,7 +101,7 @@ def test_a_version_is_a_number_unless_a_tag_is_called_that(loaded: Terminal) -> 
     loaded("tag", "create", "v1", "--at", "good")
     loaded("restore", "sales.orders", "--to", "v1")
     assert ids(loaded) == [1, 2]
-    assert "is for one KEY" in loaded("restore", "--all", "--to", "1", status=2).err
+    assert "needs exactly one KEY" in loaded("restore", "--all", "--to", "1", status=2).err
     assert "no version 99" in loaded("restore", "sales.orders", "--to", "99", status=4).err
 
 

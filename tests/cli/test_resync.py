@@ -43,8 +43,8 @@ def test_tables_that_are_ahead_are_told_resynced_and_told_to_be_in_sync(older: T
 
 
 def test_a_resync_says_which_tables_or_all(older: Terminal) -> None:
-    assert "say which tables to resync, or --all" in older("resync", status=2).err
-    assert "say which tables to resync, or --all" in older("resync", "a.t", "--all", status=2).err
+    assert "give the tables to resync, or --all" in older("resync", status=2).err
+    assert "give the tables to resync, or --all" in older("resync", "a.t", "--all", status=2).err
 
 
 def test_a_table_that_is_not_there_is_told(older: Terminal) -> None:

@@ -132,7 +132,7 @@ def test_tables_are_listed_by_page(terminal: Terminal) -> None:
     [
         (["t"], 2, "either --type with fields, or --content"),
         (["t", "--type", "lance", "--content", "{}"], 2, "either --type with fields, or --content"),
-        (["t", "--content", "{}", "a=b"], 2, "one too many"),
+        (["t", "--content", "{}", "a=b"], 2, "--content cannot be used with fields, such as 'a=b'"),
         (["t", "--content", "{}"], 1, 'has no "type"'),
         (["t", "--content", ""], 1, "not JSON"),
         (["t", "--content", "@nowhere/at.all"], 1, "nowhere/at.all: No such file"),

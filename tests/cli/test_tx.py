@@ -44,7 +44,7 @@ def test_one_is_committed_by_hand_as_often_as_wanted(terminal: Terminal) -> None
         assert lake.show().message == "by hand"
         assert terminal.json("tx", "commit", tx.id[:8]) == first
         ran = terminal("tx", "abort", tx.id[:8], status=3)
-        assert "cannot be called back" in ran.err
+        assert "cannot be aborted" in ran.err
 
 
 @anywhere
@@ -71,7 +71,7 @@ def test_late_ones_are_aborted_together(terminal: Terminal) -> None:
 def test_what_is_no_transaction_is_told(terminal: Terminal) -> None:
     assert "there is no transaction" in terminal("tx", "show", "12345678", status=4).err
     assert "too short" in terminal("tx", "show", "1234", status=2).err
-    assert "say which" in terminal("tx", "abort", status=2).err
+    assert "give the ID" in terminal("tx", "abort", status=2).err
 
 
 @anywhere

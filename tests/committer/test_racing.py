@@ -16,8 +16,8 @@ import penstock
 from penstock.formats.files.files import new_folder
 from penstock.formats.files.lake.answers import FilesWritten
 from penstock.formats.files.lake.calls import AbortJob, BeginJob, NewFile, WriteFiles
+from penstock.formats.files.lake.pending_changes import write_file_list
 from penstock.formats.files.lake.pool import pool_of
-from penstock.formats.files.lake.writing import list_in
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
@@ -140,7 +140,7 @@ def test_property_53_ten_thousand_files_of_a_job_need_little_memory_and_a_small_
     )
     tracemalloc.start()
     try:
-        added = list_in(lake.places.at(pool_of(lake.warehouse)), folder, new)
+        added = write_file_list(lake.places.at(pool_of(lake.warehouse)), folder, new)
         call = WriteFiles(key=Key.parse("raw.events"), job=id_, fence=fence, folder=folder, added=added)
         lake.do(call)
         peak_bytes = tracemalloc.get_traced_memory()[1]

@@ -11,7 +11,7 @@ from penstock.errors import MergeConflict
 from penstock.kernel.settings import Settings
 from penstock.lake.copy import copy_lake, move_lake
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.model.encoding import ObjectId
 from penstock.model.nessie import IcebergTable
 from penstock.model.references import Kind

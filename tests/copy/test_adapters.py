@@ -7,7 +7,7 @@ from pathlib import Path
 
 from penstock.kernel.settings import Settings
 from penstock.lake.copy import move_lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.model.clock import now_us
 from penstock.stores import open_store
 from tests.copy.lakes import fill, objects, reopened, rows, table

@@ -9,7 +9,7 @@ import pytest
 from penstock.kernel.cut import cut
 from penstock.kernel.rows import row_of
 from penstock.kernel.seal import KINDS
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row
 from penstock.testing.faults import FaultyStore, Point

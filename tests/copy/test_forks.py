@@ -8,7 +8,7 @@ from penstock.errors import LakeExists
 from penstock.kernel.description import read_description
 from penstock.kernel.settings import Settings
 from penstock.lake.copy import copy_lake, move_lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.stores.memory import MemoryStore
 from penstock.testing.faults import FaultyStore, Point
 from tests.copy.lakes import like, move, new_store, objects, reopened, rows, table

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from penstock.errors import IdempotencyKeyReused, LakeMoved
-from penstock.kernel import object_copy as copying
+from penstock.kernel import object_copy
 from penstock.kernel.description import Description, read_description
 from penstock.lake.answers import LogLine
 from penstock.lake.copy import move_lake
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.model.encoding import ObjectId, decoder
 from penstock.model.keys import Key
 from penstock.model.operations import Put
@@ -166,15 +166,15 @@ def test_moving_again_says_that_it_is_complete(moved: tuple[MemoryStore, MemoryS
 
 
 def test_objects_go_page_by_page_and_memory_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "SCAN_PAGE", 50)
+    monkeypatch.setattr(object_copy, "SCAN_PAGE", 50)
     source, target = MemoryStore(), _Measuring(MemoryStore())
     lake = open_lake(source, settings=QUICK)
     lake.branch().commit([Put(Key(f"t{number}"), table(number, 250_000)) for number in range(40)])
     lake.branch().commit([Put(Key(f"u{number}"), table(number)) for number in range(1500)])
     move(source, target)
     assert objects(target) == objects(source)
-    assert target.largest_bytes <= copying.CHUNK_MAX_BYTES
-    assert target.most_objects <= copying.SCAN_PAGE
+    assert target.largest_bytes <= object_copy.CHUNK_MAX_BYTES
+    assert target.most_objects <= object_copy.SCAN_PAGE
     assert target.scans > 3
 
 

@@ -68,7 +68,7 @@ def test_a_page_is_handed_out_when_it_and_all_before_it_are_stored(
     target = _Holding(MemoryStore(), {one.id for one in source.scan(b"", 10)[0]})
     pages = copy_objects(source, target, b"", QUICK, workers)
     first = workers.submit(lambda: next(pages))
-    target.gate.reached()
+    target.gate.wait_until_reached()
     for _ in range(PAGES_MAX - 1):
         assert target.stored.acquire(timeout=30), "the pages after it are stored meanwhile"
     assert not first.done()

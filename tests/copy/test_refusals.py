@@ -10,7 +10,7 @@ import pytest
 from penstock.errors import InvalidRequest, LakeExists, LakeMoved, LakeNotFound, Unavailable
 from penstock.kernel.description import Phase, read_description
 from penstock.lake.copy import cancel_move, copy_lake, move_lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row
 from penstock.testing.faults import FaultyStore, Point
@@ -148,7 +148,9 @@ def test_a_cancelled_copy_is_not_gone_on_with_once_objects_were_copied(source: M
     half_moved(source, target, Phase.CHECKING)
     cancel_move(source)
     before = objects(target)
-    with pytest.raises(InvalidRequest, match="was cancelled; take another place, or delete"):
+    with pytest.raises(
+        InvalidRequest, match="holds part of a cancelled move; choose another location, or delete"
+    ):
         move(source, target)
     assert objects(target) == before
     reopened(source).branch().put("t", table("goes on"))
@@ -176,7 +178,7 @@ def test_a_seal_that_was_cancelled_does_not_hold_for_the_next_move(source: Memor
     writing = FaultyStore(source, locking=False)
     gate = writing.pause(Point.BEFORE_SWAP, name="main")
     writer = Caller(lambda: reopened(writing).branch().put("t", table("late")))
-    gate.reached()
+    gate.wait_until_reached()
     move(source, target)
     gate.open()
     assert isinstance(writer.error, LakeMoved)
@@ -187,7 +189,7 @@ def test_a_mover_who_was_cancelled_does_not_complete_the_move(source: MemoryStor
     target = FaultyStore(MemoryStore())
     gate = target.pause(Point.STORE)
     mover = Caller(lambda: move(source, target))
-    gate.reached()
+    gate.wait_until_reached()
     cancel_move(source)
     reopened(source).branch().put("t", table("goes on"))
     gate.open()

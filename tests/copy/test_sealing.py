@@ -9,9 +9,9 @@ from threading import Barrier
 import pytest
 
 from penstock.errors import LakeMoved, ReferenceNotFound
-from penstock.kernel.rows import decoded_reference
+from penstock.kernel.rows import decode_reference_row
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
 from penstock.testing.faults import FaultyStore, Gate, Point
@@ -70,7 +70,7 @@ def test_a_writer_who_comes_too_late_is_refused(scene: Scene, write: str) -> Non
     name, do = WRITES[write]
     gate = scene.writing.pause(Point.BEFORE_SWAP, name=name)
     writer = scene.write(do)
-    gate.reached()
+    gate.wait_until_reached()
     scene.move()
     before = rows(scene.store)
     gate.open()
@@ -84,7 +84,7 @@ def test_a_writer_who_was_in_time_is_taken_along(scene: Scene, write: str) -> No
     name, do = WRITES[write]
     gate = scene.writing.pause(Point.AFTER_SWAP, name=name)
     writer = scene.write(do)
-    gate.reached()
+    gate.wait_until_reached()
     scene.move()
     gate.open()
     assert writer.error is None
@@ -96,7 +96,7 @@ def test_a_writer_who_was_in_time_is_taken_along(scene: Scene, write: str) -> No
 
 
 def decoded_row(scene: Scene, name: str) -> str:
-    return decoded_reference(rows(scene.store)[name]).id
+    return decode_reference_row(rows(scene.store)[name]).id
 
 
 @pytest.mark.parametrize("write", sorted(WRITES.keys() - {"a rule"}))
@@ -108,9 +108,9 @@ def test_a_writer_between_the_description_and_the_logs_lands_and_is_taken_along_
     listing = scene.moving.pause(Point.REFERENCES)
     swapping = scene.writing.pause(Point.BEFORE_SWAP, name=name)
     writer, mover = scene.write(do), None
-    swapping.reached()
+    swapping.wait_until_reached()
     mover = Caller(scene.move)
-    listing.reached()
+    listing.wait_until_reached()
     swapping.open()
     refused = writer.error
     listing.open()
@@ -128,10 +128,10 @@ def test_a_name_made_anew_behind_the_movers_back_is_found(scene: Scene) -> None:
     """Branches have been listed, deleted names not yet: now one of those becomes a branch."""
     swapping = scene.writing.pause(Point.BEFORE_SWAP, name="gone")
     writer = scene.write(WRITES["create anew"][1])
-    swapping.reached()
+    swapping.wait_until_reached()
     listing = _before_listing(scene.moving, Kind.DELETED)
     mover = Caller(scene.move)
-    listing.reached()
+    listing.wait_until_reached()
     swapping.open()
     assert writer.error is None
     listing.open()
@@ -147,13 +147,13 @@ def test_a_name_made_anew_behind_the_back_of_a_mover_who_goes_on_is_found(scene:
     """All other names were sealed by a mover who was killed, so the next one finds nothing else to do."""
     swapping = scene.writing.pause(Point.BEFORE_SWAP, name="gone")
     writer = scene.write(WRITES["create anew"][1])
-    swapping.reached()
+    swapping.wait_until_reached()
     scene.moving.fail(Point.BEFORE_OBJECTS, Killed(), name="gone")
     with pytest.raises(Killed):
         scene.move()
     listing = _before_listing(scene.moving, Kind.DELETED)
     mover = Caller(scene.move)
-    listing.reached()
+    listing.wait_until_reached()
     swapping.open()
     assert writer.error is None
     listing.open()
@@ -166,7 +166,7 @@ def test_who_begins_to_make_a_name_anew_while_the_lake_is_being_sealed_is_refuse
     """Else a name could change its kind again and again, and never be found."""
     listing = scene.moving.pause(Point.REFERENCES)
     mover = Caller(scene.move)
-    listing.reached()
+    listing.wait_until_reached()
     with pytest.raises(LakeMoved):
         scene.lake.branch("gone").create()
     listing.open()
@@ -193,7 +193,7 @@ def _before_listing(store: FaultyStore, kind: Kind) -> Gate:
 def test_a_new_name_that_was_sealed_before_its_maker_looked_counts(scene: Scene) -> None:
     gate = scene.writing.pause(Point.AFTER_SWAP, name="new")
     writer = scene.write(WRITES["create"][1])
-    gate.reached()
+    gate.wait_until_reached()
     scene.move()
     assert "new" in rows(scene.target)
     gate.open()
@@ -204,10 +204,10 @@ def test_a_name_whose_maker_died_too_late_to_be_sealed_is_of_no_use(scene: Scene
     swapping = scene.writing.pause(Point.BEFORE_SWAP, name="new")
     scene.writing.fail(Point.AFTER_SWAP, Killed(), name="new")
     writer = scene.write(WRITES["create"][1])
-    swapping.reached()
+    swapping.wait_until_reached()
     copying = scene.moving.pause(Point.SCAN)
     mover = Caller(scene.move)
-    copying.reached()
+    copying.wait_until_reached()
     swapping.open()
     assert isinstance(writer.error, Killed)
     copying.open()
@@ -232,7 +232,7 @@ def test_a_repeated_creation_is_not_taken_back(scene: Scene) -> None:
     scene.lake.branch("new").create(idempotency_key="k")
     listing = scene.moving.pause(Point.REFERENCES)
     mover = Caller(scene.move)
-    listing.reached()
+    listing.wait_until_reached()
     scene.lake.branch("new").create(idempotency_key="k")
     listing.open()
     assert mover.error is None

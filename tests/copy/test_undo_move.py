@@ -83,7 +83,7 @@ def test_what_was_written_to_the_target_is_not_lost(
     source, target = moved
     WRITES[what](reopened(target))
     for _ in range(2):
-        with pytest.raises(InvalidRequest, match=f"this was written there: .*{what}"):
+        with pytest.raises(InvalidRequest, match=f"these were written there since: .*{what}"):
             undo(source, target)
         assert (takes_writes(source), takes_writes(target)) == (False, True)
     assert reopened(target).fsck().damages == ()
@@ -97,7 +97,7 @@ def test_a_writer_at_the_target_lands_before_the_undo_or_is_refused(
     writing = FaultyStore(target, locking=False)
     gate = writing.pause(Point.BEFORE_SWAP, name="main")
     writer = Caller(lambda: reopened(writing).branch().put("t", table("late")))
-    gate.reached()
+    gate.wait_until_reached()
     undo(source, target)
     gate.open()
     assert isinstance(writer.error, LakeMoved)
@@ -115,7 +115,7 @@ def test_an_undo_that_was_stopped_is_cancelled_and_the_target_goes_on(
         undo(source, sealing)
     cancel_move(target)
     lake.branch().put("t", table("late"))
-    with pytest.raises(InvalidRequest, match="this was written there: 'main'"):
+    with pytest.raises(InvalidRequest, match="these were written there since: 'main'"):
         undo(source, target)
     assert (takes_writes(source), takes_writes(target)) == (False, True)
 
@@ -152,7 +152,7 @@ def test_an_undo_that_was_cancelled_does_not_count_for_the_next_one(
     writing = FaultyStore(target, locking=False)
     gate = writing.pause(Point.BEFORE_SWAP, name="main")
     writer = Caller(lambda: reopened(writing).branch().put("t", table("late")))
-    gate.reached()
+    gate.wait_until_reached()
     undo(source, target)
     gate.open()
     assert isinstance(writer.error, LakeMoved)
@@ -163,7 +163,7 @@ def test_only_a_move_between_these_places_is_undone(source: MemoryStore) -> None
     target, twin, other = MemoryStore(), MemoryStore(), new_store(7, 5)
     copy_lake(source, twin)
     for place in (twin, other):
-        with pytest.raises(InvalidRequest, match="did not move there from"):
+        with pytest.raises(InvalidRequest, match="was not moved there from"):
             undo(source, place)
     dying = FaultyStore(target)
     dying.fail(Point.STORE, Killed())

@@ -23,16 +23,18 @@ NOT_ERRORS: Final = (
 HELP: Final = {"help", "examples", "summary", "description", "title", "epilog", "short_help"}
 NO_ADVICE: Final = (
     "DELETE FROM objects WHERE",
-    "the mode '{}' is none of",
+    "the mode '{}' is not one of",
     "publish(…, spark=spark)",
     "Merge operations only support squashed now",
-    "there are {}\n  Unset it",
+    "Merge a branch into another, the default branch",
+    "and merge it if all of that holds",
+    "the settings are {}\n  Unset it",
 )
 """Texts that only look like advice: statements of SQL, what a parameter may be."""
 _DEEDS: Final = (
     "abort|adopt|append|assign|bring|cancel|complete|copy|delete|deregister|drop|empty|force|hand|merge|move|"
     "overwrite|promote|publish|put it back|rebase|recover|register|release|remove|rename|repeat|replace|"
-    "restore|revert|rewrite|settle|sweep|undo|unset"
+    "restart the query|restore|revert|rewrite|settle|sweep|undo|unset"
 )
 _DEEDS_AGAIN: Final = "write|run|do|try|read|open|create|register|ask|commit|start"
 _COMMANDS: Final = (

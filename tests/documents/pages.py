@@ -32,7 +32,7 @@ DOCUMENTS = [
 ]
 LONG = {
     *("docs/reference/cli.md", "docs/guide/access.md", "docs/guide/lance.md", "docs/guide/server.md"),
-    *("docs/guide/spark.md", "docs/guide/transactions.md"),
+    *("docs/guide/spark.md", "docs/guide/sql.md", "docs/guide/transactions.md"),
 }
 """What takes long to run is run by `make verify`."""
 

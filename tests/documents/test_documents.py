@@ -196,7 +196,7 @@ def test_penstock_in_a_document_is_a_program_like_any_other(tmp_path: Path) -> N
           'penstock branch' and 'penstock tag' list what there is.
         exit status 4
         $ penstock no-such-command || penstock --lake ../new branch create dev
-        penstock: No such command 'no-such-command'.
+        penstock: there is no command 'no-such-command'
           'penstock --help' shows how to use it.
         created branch dev empty
         penstock: made a new lake at .../new

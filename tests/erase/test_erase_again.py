@@ -139,7 +139,7 @@ def test_an_answer_that_is_lost_on_the_way_is_given_again(lake: Lake, path: Path
     ):
         with (
             gateway.spoiling("POST", "/api/penstock/v1/erase", lost),
-            pytest.raises(OutcomeUnknown, match="doing it again does no harm"),
+            pytest.raises(OutcomeUnknown, match="repeating it is safe"),
         ):
             far.erase("t")
         assert where_is(path) == [], "it was done"

@@ -18,16 +18,16 @@ import penstock
 from penstock.errors import (
     EraseRefused,
     HistoryExpired,
-    InvalidContent,
     MergeConflict,
     NotManaged,
-    UnsupportedFeature,
 )
-from penstock.formats.delta.branch_log.replacing import removal
+from penstock.formats.delta.branch_log.replaced_files import removal
 from penstock.formats.delta.lake.erase import DeltaErasure
 from penstock.formats.delta.protocol.actions import Cdc, DeletionVector
+from penstock.formats.delta.rows.vectors import DeletedRows
+from penstock.formats.delta.rows.vectors import inline_vector as rows_vector
 from penstock.kernel.settings import Settings
-from penstock.lake.erase import Erase, Settled
+from penstock.lake.erase import EraseRun, Settled
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from tests.erase.tables import MARKER, alone, people, where_is
@@ -388,13 +388,13 @@ def test_a_revert_that_lands_before_the_erase_begins_keeps_its_rows(
     table = lake.create_table("t", data=people())
     without_marker(table)
     deletion = lake.branch().head
-    begin = Erase._begin
+    begin = EraseRun._begin
 
-    def racing(erase: Erase, known: Any) -> Any:
+    def racing(erase: EraseRun, known: Any) -> Any:
         lake.revert(deletion, "main")
         return begin(erase, known)
 
-    monkeypatch.setattr(Erase, "_begin", racing)
+    monkeypatch.setattr(EraseRun, "_begin", racing)
     with alone(path) as other:
         other.erase("t")
     assert len(lake.table("t").to_arrow()) == 3
@@ -406,7 +406,7 @@ def test_appends_go_on_while_a_table_is_erased(
 ) -> None:
     without_marker(lake.create_table("t", data=people()))
     number = iter(range(100, 200))
-    for name in ("rewrite", "_commit_nothing", "cut", "sweep", "left"):
+    for name in ("rewrite", "_commit_nothing", "cut", "sweep", "find_leftovers"):
         real = getattr(DeltaErasure, name)
 
         def appending(*given: Any, real: Any = real, **named: Any) -> Any:
@@ -475,17 +475,17 @@ def test_two_erases_at_once_come_to_one(lake: Lake, path: Path, monkeypatch: pyt
     without_marker(lake.create_table("t", data=people()))
     lake.finish_background(20)
     lake.close()
-    begin = Erase._begin
+    begin = EraseRun._begin
     others: list[Any] = []
 
-    def racing(erase: Erase, known: Any) -> Any:
+    def racing(erase: EraseRun, known: Any) -> Any:
         if not others:
             others.append(None)
             with alone(path) as other:
                 others.append(other.erase("t"))
         return begin(erase, known)
 
-    monkeypatch.setattr(Erase, "_begin", racing)
+    monkeypatch.setattr(EraseRun, "_begin", racing)
     with alone(path) as one:
         assert one.erase("t").finished
         assert others[1].finished
@@ -502,31 +502,25 @@ def test_what_cannot_be_erased_is_refused(lake: Lake) -> None:
         lake.erase("nothing")
 
 
-def test_no_table_with_row_tracking_comes_to_be_the_lakes_so_that_no_erase_loses_row_ids(
-    lake: Lake, path: Path
-) -> None:
-    properties = {"delta.enableDeletionVectors": "true"}
-    with pytest.raises(UnsupportedFeature, match="rowTracking"):
-        lake.create_table("r", data=people(), properties={**properties, "delta.enableRowTracking": "true"})
+def test_rows_keep_their_ids_when_an_erase_rewrites_their_files(lake: Lake) -> None:
+    properties = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}
     table = lake.create_table("t", data=people(), properties=properties)
-    protocol = table.snapshot().protocol
-    features = (*(protocol.writer_features or ()), "rowTracking")
-    with pytest.raises(InvalidContent, match=r"the commit to 't' .*(?s:.*)'rowTracking' cannot be written"):
-        table.commit(1, [msgspec.structs.replace(protocol, writer_features=features)])
-    foreign = path / "warehouse" / "foreign"
-    deltalake.write_deltalake(foreign, people())
-    first = foreign / "_delta_log" / f"{0:020}.json"
-    lines = [msgspec.json.decode(line) for line in first.read_bytes().splitlines()]
-    for line in lines:
-        if "protocol" in line:
-            named = {
-                "readerFeatures": ["deletionVectors"],
-                "writerFeatures": ["deletionVectors", "domainMetadata", "rowTracking"],
-            }
-            line["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **named}
-    first.write_bytes(b"\n".join(map(msgspec.json.encode, lines)))
-    with pytest.raises(UnsupportedFeature, match=r"foreign cannot be owned(?s:.*)'rowTracking'"):
-        lake.delta.adopt(foreign, "f")
+    table.append(people())
+    columns = [*table.to_arrow().column_names, "_row_id", "_row_commit_version"]
+    before = table.to_arrow(columns=columns).to_pylist()
+    for file in list(table.snapshot().files()):
+        total = msgspec.json.decode(file.stats or "")["numRecords"]
+        vector = rows_vector(DeletedRows(1, total))
+        table.append_actions([removal(file, 1), msgspec.structs.replace(file, deletion_vector=vector)])
+    left = [one for one in before if one["_row_id"] % (len(before) // 2)]
+    assert len(left) == len(before) - 2
+    lake.erase("t")
+    assert {one.deletion_vector for one in table.snapshot().files()} == {None}
+    assert sorted(map(str, table.to_arrow(columns=columns).to_pylist())) == sorted(map(str, left))
+    table.append(people())
+    assert max(one["_row_id"] for one in before) < min(
+        one["_row_id"] for one in table.to_arrow(columns=columns).to_pylist() if one not in left
+    )
 
 
 def test_less_than_the_grace_of_the_lake_has_to_be_stated(path: Path, lake: Lake) -> None:

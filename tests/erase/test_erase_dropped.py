@@ -19,7 +19,7 @@ from penstock.formats.files.lake.dropped_erase import DroppedFiles
 from penstock.formats.lance.lake.dropped_erase import DroppedLance
 from penstock.kernel.revert import RevertRequest
 from penstock.lake.dropped_erase import DroppedErasure
-from penstock.lake.erase import Erase
+from penstock.lake.erase import EraseRun
 from penstock.lake.lake import Lake
 from penstock.storage.places import Place
 from penstock.stores.sqlite import SqliteStore
@@ -187,9 +187,9 @@ def test_it_waits_for_the_grace_period_and_ends_after_it(tmp_path: Path, kind: s
 
 SWEPT_BY = {"delta": DroppedDelta, "lance": DroppedLance, "files": DroppedFiles}
 STEPS: dict[str, tuple[Any, str]] = {
-    "it is noted": (Erase, "_begin"),
+    "it is noted": (EraseRun, "_begin"),
     "it is committed that it is dropped": (DroppedErasure, "settle"),
-    "the horizon is set": (Erase, "_set"),
+    "the horizon is set": (EraseRun, "_set"),
     "files are swept": (None, "sweep"),
     "the database is scrubbed": (SqliteStore, "scrub"),
 }
@@ -230,16 +230,18 @@ def test_a_table_that_comes_back_before_its_turn_stays_and_one_that_comes_later_
     lake.branch().drop("t")
     drop = lake.branch().head
     lake.finish_background(20)
-    begin = Erase._begin
+    begin = EraseRun._begin
 
-    def racing(erase: Erase, known: Any) -> Any:
+    def racing(erase: EraseRun, known: Any) -> Any:
         monkeypatch.undo()
         lake.revert(drop, "main")  # before it is noted that the table is being erased
         return begin(erase, known)
 
     with alone(path) as other:
-        monkeypatch.setattr(Erase, "_begin", racing)
-        with pytest.raises(EraseRefused, match="brought back"):
+        monkeypatch.setattr(EraseRun, "_begin", racing)
+        with pytest.raises(
+            EraseRefused, match="'t' was changed by another writer: the table may have been restored"
+        ):
             other.erase("t", dropped=True)
     assert read(lake, "main", kind)
     lake.branch().drop("t")

@@ -17,10 +17,10 @@ import penstock
 from penstock.errors import EraseRefused, HistoryExpired, MergeConflict, PenstockError, VersionNotFound
 from penstock.formats.lance import format as lance_format
 from penstock.formats.lance.lake.erase import LanceErasure
-from penstock.formats.lance.lake.rewriting import Rewriting
+from penstock.formats.lance.lake.table_rewrite import TableRewrite
 from penstock.kernel.revert import RevertRequest
 from penstock.lake.backup import backup_lake, forget_backups
-from penstock.lake.erase import Erase
+from penstock.lake.erase import EraseRun
 from penstock.lake.lake import Lake
 from penstock.stores.sqlite import SqliteStore
 from penstock.testing.format_contract import Crash
@@ -543,16 +543,16 @@ def test_lances_own_branches_and_earlier_tags_hold_it_and_so_do_clones(
 
 
 ALL_STEPS: dict[str, tuple[Any, str]] = {
-    "fragments are written anew": (Rewriting, "compact"),
-    "an index is made anew": (Rewriting, "make_index"),
-    "it is noted": (Erase, "_begin"),
+    "fragments are written anew": (TableRewrite, "compact"),
+    "an index is made anew": (TableRewrite, "make_index"),
+    "it is noted": (EraseRun, "_begin"),
     "the first version is committed": (LanceErasure, "settle"),
-    "the horizon is set": (Erase, "_set"),
+    "the horizon is set": (EraseRun, "_set"),
     "it is promoted": (LanceErasure, "cut"),
     "files are swept": (LanceErasure, "sweep"),
     "the database is scrubbed": (SqliteStore, "scrub"),
-    "it is noted that it has ended": (Erase, "_note_run"),
-    "branches have had their turns": (Erase, "_pass_turns"),
+    "it is noted that it has ended": (EraseRun, "_note_run"),
+    "branches have had their turns": (EraseRun, "_pass_turns"),
 }
 QUICK_STEPS = {*[*ALL_STEPS][2::4]}
 
@@ -627,9 +627,9 @@ def test_a_branch_that_comes_while_the_beginning_is_decided_is_written_to_afterw
     """What is written there goes on from the version with which history begins, and must not be lost."""
     at = lake.branch().head
     live_on(lake)
-    set_horizon, refused = Erase._set, list[str]()
+    set_horizon, refused = EraseRun._set, list[str]()
 
-    def racing(erase: Erase, horizon: Any, settled: Any) -> Any:
+    def racing(erase: EraseRun, horizon: Any, settled: Any) -> Any:
         lake.branch("new").create(at=at)
         with pytest.raises(PenstockError, match="is being erased") as told:
             lake.branch("new").table("t").append(row(6, "new"))
@@ -637,7 +637,7 @@ def test_a_branch_that_comes_while_the_beginning_is_decided_is_written_to_afterw
         return set_horizon(erase, horizon, settled)
 
     with alone(path) as other:
-        monkeypatch.setattr(Erase, "_set", racing)
+        monkeypatch.setattr(EraseRun, "_set", racing)
         assert other.erase("t", older_than=deleted).finished
     assert len(refused) == 1
     write(lake, row(6, "new"), "new")
@@ -753,7 +753,7 @@ def test_a_branch_is_written_to_once_an_erase_that_was_interrupted_has_ended(
         def crashing(*_given: Any) -> Any:
             raise Crash
 
-        patch.setattr(Erase, "_set", crashing)
+        patch.setattr(EraseRun, "_set", crashing)
         with pytest.raises(Crash):
             other.erase("t", older_than=deleted)
     lake.branch("new").create(at=at)
@@ -761,7 +761,7 @@ def test_a_branch_is_written_to_once_an_erase_that_was_interrupted_has_ended(
     for branch in ("new", "other"):  # at the version with which history is to begin, and at a later one
         with pytest.raises(PenstockError, match="is being erased"):
             lake.branch(branch).table("t").append(row(6, branch))
-    with alone(path) as other, pytest.raises(EraseRefused, match="branch 'new': it left where"):
+    with alone(path) as other, pytest.raises(EraseRefused, match="branch 'new': it was created before"):
         other.erase("t", older_than=deleted)
     lake.branch("new").delete()
     with alone(path) as other:

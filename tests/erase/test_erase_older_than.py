@@ -29,7 +29,7 @@ from penstock.formats.delta.protocol.names import LOG, ClassicName, PartName
 from penstock.kernel.revert import RevertRequest
 from penstock.kernel.table_horizons import all_horizons
 from penstock.lake.backup import backup_lake, forget_backups
-from penstock.lake.erase import Erase
+from penstock.lake.erase import EraseRun
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.names import moment
@@ -403,9 +403,9 @@ def test_a_backup_from_after_the_moment_has_earlier_history_and_a_later_one_has_
 
 STEPS: dict[str, tuple[Any, str]] = {
     "files are rewritten": (DeltaErasure, "rewrite"),
-    "it is noted": (Erase, "_begin"),
+    "it is noted": (EraseRun, "_begin"),
     "the first version is committed": (DeltaErasure, "settle"),
-    "the horizon is set": (Erase, "_set"),
+    "the horizon is set": (EraseRun, "_set"),
     "the log is cut": (DeltaErasure, "cut"),
     "data files are swept": (DeltaErasure, "sweep"),
     "the database is scrubbed": (SqliteStore, "scrub"),
@@ -603,7 +603,7 @@ def begin_only(path: Path, monkeypatch: pytest.MonkeyPatch, when: datetime) -> N
         raise Crash
 
     with monkeypatch.context() as patch, alone(path) as other:
-        patch.setattr(Erase, "_set", crashing)
+        patch.setattr(EraseRun, "_set", crashing)
         with pytest.raises(Crash):
             other.erase("t", older_than=when)
 
@@ -641,7 +641,7 @@ def test_an_erase_that_has_begun_is_given_up_by_one_before_whose_moment_there_is
         assert other.erase("t", older_than=early, dry_run=True).data_files == 0
         erased = other.erase("t", older_than=early)
         assert (erased.finished, erased.data_files, erased.first_version) == (True, 0, -1)
-        assert erased.left[1:] == ("an erase that had begun is given up: it had removed nothing",)
+        assert erased.left[1:] == ("an erase that had begun was cancelled: it had removed nothing",)
         assert is_readable(other, kind, later)
         assert where_is(path), "nothing is older, so that nothing went"
         assert len(other.erase("t", older_than=early).left) == 1, "there is none to give up any more"
@@ -656,16 +656,16 @@ def test_a_run_whose_erase_another_has_given_up_removes_nothing(
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     early, when, later = fill(lake, kind)
-    real = Erase._set
+    real = EraseRun._set
 
-    def racing(erase: Erase, horizon: Any, settled: Any) -> Any:
+    def racing(erase: EraseRun, horizon: Any, settled: Any) -> Any:
         with alone(path) as third:
             assert len(third.erase("t", older_than=early).left) == 2
         return real(erase, horizon, settled)
 
     with monkeypatch.context() as patch, alone(path) as other:
-        patch.setattr(Erase, "_set", racing)
-        with pytest.raises(EraseRefused, match="another run has given up or replaced this erase of 't'"):
+        patch.setattr(EraseRun, "_set", racing)
+        with pytest.raises(EraseRefused, match="another run has cancelled or replaced this erase of 't'"):
             other.erase("t", older_than=when)
     with alone(path) as other:
         assert (bool(where_is(path)), is_readable(other, kind, later)) == (True, True)
@@ -678,9 +678,9 @@ def test_a_horizon_that_another_erase_has_moved_meanwhile_does_not_go_back(
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     _, when, later = fill(lake, kind)
-    begin, further = Erase._begin, list[int]()
+    begin, further = EraseRun._begin, list[int]()
 
-    def racing(erase: Erase, known: Any) -> Any:
+    def racing(erase: EraseRun, known: Any) -> Any:
         if not further:
             further.append(-1)
             with alone(path) as third:
@@ -689,9 +689,9 @@ def test_a_horizon_that_another_erase_has_moved_meanwhile_does_not_go_back(
                 further.append(ended.first_version)
         return begin(erase, known)
 
-    monkeypatch.setattr(Erase, "_begin", racing)
+    monkeypatch.setattr(EraseRun, "_begin", racing)
     with alone(path) as other:
-        with pytest.raises(EraseRefused, match="another erase of 't' went further meanwhile; erase again"):
+        with pytest.raises(EraseRefused, match="another erase of 't' is ahead of this one; erase again"):
             other.erase("t", older_than=when)
         assert [one.first for one in all_horizons(other.kernel.store)] == further[1:]
         with pytest.raises(HistoryExpired):
@@ -725,7 +725,9 @@ def test_a_check_that_vetoes_on_any_branch_refuses_the_erase_and_leaves_the_tabl
             other.branch(branch).create()
         other.add_check("frozen", lambda _: "not now", branch=branch)
         for _ in range(2):
-            with pytest.raises(EraseRefused, match=f"check 'frozen' keeps this from .* '{branch}': not now"):
+            with pytest.raises(
+                EraseRefused, match=f"check 'frozen' rejected the change .* '{branch}': not now"
+            ):
                 other.erase("t", older_than=when)
     with alone(path) as other:
         require_unfrozen(other, kind, later)
@@ -742,9 +744,9 @@ def test_somebody_who_comes_after_an_erase_has_begun_refuses_it_and_the_table_st
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, is_crashed: bool
 ) -> None:
     _, when, later = fill(lake, kind)
-    begin = Erase._begin
+    begin = EraseRun._begin
 
-    def racing(erase: Erase, known: Any) -> Any:
+    def racing(erase: EraseRun, known: Any) -> Any:
         begun = begin(erase, known)
         with alone(path) as third:
             third.tag("old").create(at=f"{later}~2")
@@ -755,10 +757,10 @@ def test_somebody_who_comes_after_an_erase_has_begun_refuses_it_and_the_table_st
             begin_only(path, monkeypatch, when)
             other.tag("old").create(at=f"{later}~2")
         else:
-            monkeypatch.setattr(Erase, "_begin", racing)
+            monkeypatch.setattr(EraseRun, "_begin", racing)
         with pytest.raises(EraseRefused, match="tag 'old': delete the tag"):
             other.erase("t", older_than=when)
-        monkeypatch.setattr(Erase, "_begin", begin)
+        monkeypatch.setattr(EraseRun, "_begin", begin)
         require_unfrozen(other, kind, later)
         other.tag("old").delete()
         assert other.erase("t", older_than=when).finished

@@ -13,7 +13,7 @@ from penstock.formats.delta.lake.erase import DeltaErasure
 from penstock.formats.files.lake.erase import FilesErasure
 from penstock.kernel.restore import RestoreRequest
 from penstock.kernel.revert import RevertRequest
-from penstock.lake.erase import Erase
+from penstock.lake.erase import EraseRun
 from penstock.lake.lake import Lake
 from tests.erase.tables import MARKER, alone, people, where_is
 
@@ -109,13 +109,13 @@ def test_what_lands_before_the_erase_begins_is_there_afterwards(
     lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, way: Way
 ) -> None:
     fill(lake, kind)
-    begin = Erase._begin
+    begin = EraseRun._begin
 
-    def racing(erase: Erase, known: Any) -> Any:
+    def racing(erase: EraseRun, known: Any) -> Any:
         way(lake)
         return begin(erase, known)
 
-    monkeypatch.setattr(Erase, "_begin", racing)
+    monkeypatch.setattr(EraseRun, "_begin", racing)
     with alone(path) as other:
         other.erase("t")
         assert has_marker(other, kind)

@@ -18,7 +18,7 @@ from penstock.kernel.rebase import BranchRebase
 from penstock.kernel.restore import RestoreRequest
 from penstock.kernel.revert import RevertRequest
 from penstock.kernel.transplant import TransplantRequest
-from penstock.lake.erase import Erase
+from penstock.lake.erase import EraseRun
 from penstock.lake.lake import Lake
 from penstock.stores.objectstore import ObjectStore
 from tests.erase.tables import ALONE
@@ -195,13 +195,13 @@ def test_an_erase_sees_what_landed_before_it_came_to_the_branch(
     """The writer has looked at horizons before, and nobody but itself has moved the branch since."""
     fill(lake, kind)
     lake.create_table("u", data=pa.table({"id": [5]}), branch="old")
-    passing = Erase._pass_turns
+    passing = EraseRun._pass_turns
 
-    def racing(erase: Erase, horizon: Any) -> None:
+    def racing(erase: EraseRun, horizon: Any) -> None:
         write(lake, kind, 9, "old")
         passing(erase, horizon)
 
-    monkeypatch.setattr(Erase, "_pass_turns", racing)
+    monkeypatch.setattr(EraseRun, "_pass_turns", racing)
     with pytest.raises(EraseRefused, match="branch 'old': it has changes of its own"):
         erase(url)
     assert content(lake, kind, "old") == [1, 2, 9]
@@ -214,16 +214,16 @@ def test_a_branch_takes_no_write_to_a_table_that_is_being_erased(
     lake: Lake, url: str, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     fill(lake, kind)
-    require, refused = Erase._require_alone, list[str]()
+    require, refused = EraseRun._require_alone, list[str]()
 
-    def racing(erase: Erase, first: int | None) -> None:
+    def racing(erase: EraseRun, first: int | None) -> None:
         require(erase, first)
         if refused:
             with penstock.open(url) as writer, pytest.raises(Exception, match=BEING_ERASED):
                 write(writer, kind, 9, "old")
         refused.append("")
 
-    monkeypatch.setattr(Erase, "_require_alone", racing)
+    monkeypatch.setattr(EraseRun, "_require_alone", racing)
     erase(url)
     assert len(refused) == 2
     with pytest.raises(Exception, match="was erased"):
@@ -236,9 +236,9 @@ def test_a_branch_that_was_refused_is_written_to_once_the_erase_was_given_up(
 ) -> None:
     """The writer remembers that the table is being erased, and nothing tells it of the end."""
     fill(lake, kind)
-    require, looks = Erase._require_alone, list[str]()
+    require, looks = EraseRun._require_alone, list[str]()
 
-    def racing(erase: Erase, first: int | None) -> None:
+    def racing(erase: EraseRun, first: int | None) -> None:
         require(erase, first)
         looks.append("")
         if len(looks) == 2:
@@ -247,7 +247,7 @@ def test_a_branch_that_was_refused_is_written_to_once_the_erase_was_given_up(
                 write(lake, kind, 9, "new")
             raise EraseRefused("somebody came")
 
-    monkeypatch.setattr(Erase, "_require_alone", racing)
+    monkeypatch.setattr(EraseRun, "_require_alone", racing)
     with pytest.raises(EraseRefused, match="somebody came"):
         erase(url)
     before = content(lake, kind, "new")
@@ -282,11 +282,11 @@ def test_an_erase_that_was_killed_is_taken_up_and_the_branch_is_written_to_again
 ) -> None:
     fill(lake, "delta")
 
-    def killed(_erase: Erase, _horizon: Any, _settled: Any) -> None:
+    def killed(_erase: EraseRun, _horizon: Any, _settled: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Erase, "_set", killed)
+        patch.setattr(EraseRun, "_set", killed)
         with pytest.raises(KeyboardInterrupt):
             erase(url)
     with pytest.raises(CommitConflict, match=r"is being erased.*erase the table again"):

@@ -23,7 +23,7 @@ from penstock.errors import (
     NotManaged,
 )
 from penstock.formats.files.files import new_folder
-from penstock.formats.files.lake import writing as files_writing
+from penstock.formats.files.lake import pending_changes as files_pending_changes
 from penstock.formats.files.lake.calls import CopiedFile, ListFiles, ListOfFiles, NewFile, WriteFiles
 from penstock.lake.lake import Lake
 from penstock.model.clock import now_us
@@ -78,7 +78,7 @@ def test_a_file_is_made_of_bytes_text_or_a_stream(own: Lake, data: Any, stored_a
 def test_a_large_local_file_is_put_piece_by_piece(
     own: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files_writing, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(files_pending_changes, "PIECE_BYTES", 1000)
     data = bytes(range(256)) * 20
     (tmp_path / "big").write_bytes(data)
     files = own.table(KEY).files
@@ -122,7 +122,7 @@ def test_a_stream_that_breaks_off_leaves_nothing_behind(own: Lake, monkeypatch: 
                 raise OSError(5, "Input/output error")
             return super().read(size)
 
-    monkeypatch.setattr(files_writing, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(files_pending_changes, "PIECE_BYTES", 1000)
     with pytest.raises(InvalidRequest, match="cannot be read: Input/output error"):
         own.table(KEY).files.put("x", Broken(bytes(5000)))
     assert (stored(own), own.log()) == (set(), [])
@@ -145,7 +145,7 @@ def test_a_file_that_storage_lost_is_told_as_damage(own: Lake) -> None:
     files = own.table(KEY).files
     files.put("x", b"0123456789")
     Path(files.stat("x").address).unlink()
-    with pytest.raises(Damaged, match="not in storage as it was written"):
+    with pytest.raises(Damaged, match="is missing in storage, or was changed there"):
         files.read("x")
     with files.open("x") as file, pytest.raises(Damaged):
         file.read()
@@ -258,8 +258,8 @@ def test_what_is_not_there_is_told_by_its_kind(lake: Lake) -> None:
         (lambda: files.move("y", "z"), FileNotFound, "no file at 'y'"),
         (lake.table("raw.x").files.list, KeyNotFound, "no 'raw.x' at 'main'"),
         (lambda: lake.table("raw.x").files.delete("a"), KeyNotFound, "no 'raw.x' at 'main'"),
-        (lake.table("ice").files.about, NotManaged, "ICEBERG_TABLE"),
-        (lambda: lake.table("ice").files.put("x", b""), CommitConflict, "is something else"),
+        (lake.table("ice").files.about, NotManaged, "is an Iceberg table"),
+        (lambda: lake.table("ice").files.put("x", b""), CommitConflict, "is not a file table"),
     ):
         with pytest.raises(kind, match=why):
             do()
@@ -312,7 +312,7 @@ def test_a_file_is_replaced_only_if_it_is_the_one_that_was_read(lake: Lake) -> N
     files.put("x", b"1")
     seen = files.stat("x")
     files.put("x", b"2", if_match=seen)
-    with pytest.raises(CommitConflict, match="has changed meanwhile at 'x'"):
+    with pytest.raises(CommitConflict, match="was changed by another writer since at 'x'"):
         files.put("x", b"3", if_match=seen)
     with pytest.raises(InvalidRequest, match="choose one"):
         files.put("x", b"3", if_match=seen, if_absent=True)
@@ -424,7 +424,7 @@ def test_other_bytes_under_the_same_key_are_another_request(lake: Lake) -> None:
 def test_more_files_than_fit_into_a_request_are_named_by_a_file(
     lake: Lake, own: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files_writing, "SENT_MAX", 3)
+    monkeypatch.setattr(files_pending_changes, "SENT_MAX", 3)
     many = {f"part-{number}": str(number).encode() for number in range(12)}
     files = lake.table(KEY).files
     files.write(many)

@@ -18,7 +18,7 @@ from penstock.formats.files.lake.calls import (
     NewFile,
     WriteFiles,
 )
-from penstock.formats.files.lake.saving import below_pool
+from penstock.formats.files.lake.save_job import below_pool
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
 from penstock.lake.write_jobs import job_id
@@ -150,7 +150,7 @@ def test_a_job_commits_what_its_writer_may_write_and_nothing_else(lake: Lake) ->
 
 def test_where_a_job_writes_is_not_told_to_those_who_may_not_see_it(lake: Lake) -> None:
     lake.do(begin(1, PAY))
-    with pytest.raises(InvalidRequest, match="another job needs another id") as told:
+    with pytest.raises(InvalidRequest, match="give this job another id") as told:
         as_(lake, "write:main:sales.*").do(begin(1, branch="main"))
     assert "hr" not in str(told.value)
 
@@ -165,5 +165,5 @@ def test_a_name_stands_for_another_job_in_another_table_or_branch() -> None:
 def test_a_folder_that_no_attempt_was_given_is_refused() -> None:
     assert below_pool("/w/_penstock/data/day/attempt/") == "day/attempt/"
     for folder in ("", "/", "x"):
-        with pytest.raises(InvalidRequest, match="no folder that an attempt was given"):
+        with pytest.raises(InvalidRequest, match="not a folder that an attempt was given"):
             below_pool(folder)

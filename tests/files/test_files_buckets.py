@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from penstock.errors import CommitConflict, Damaged, InvalidRequest
-from penstock.formats.files.lake import writing as files_writing
+from penstock.formats.files.lake import pending_changes as files_pending_changes
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.storage import remote
@@ -52,7 +52,7 @@ def test_files_are_put_read_listed_and_removed(lake: Lake, tmp_path: Path) -> No
 
 
 def test_a_large_file_is_sent_in_parts(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files_writing, "PIECE_BYTES", 3 * 1024 * 1024)
+    monkeypatch.setattr(files_pending_changes, "PIECE_BYTES", 3 * 1024 * 1024)
     monkeypatch.setattr(remote, "PART_BYTES", 5 * 1024 * 1024)
     data = bytes(range(256)) * 4096 * 12
     (tmp_path / "big").write_bytes(data)
@@ -74,7 +74,7 @@ def test_a_stream_that_breaks_off_leaves_no_file(lake: Lake, monkeypatch: pytest
                 raise OSError(5, "Input/output error")
             return super().read(size)
 
-    monkeypatch.setattr(files_writing, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(files_pending_changes, "PIECE_BYTES", 1000)
     with pytest.raises(InvalidRequest, match="cannot be read: Input/output error"):
         lake.table(KEY).files.put("x", Broken(bytes(5000)))
     assert (stored(lake), lake.log()) == ([], [])

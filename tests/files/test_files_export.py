@@ -41,7 +41,7 @@ def test_nothing_is_overwritten_and_nothing_is_left_half_done(own: Lake, tmp_pat
     for there in (b"x", b"longer than it"):
         (tmp_path / "out").mkdir(exist_ok=True)
         (tmp_path / "out" / "note").write_bytes(there)
-        with pytest.raises(InvalidRequest, match="is there already, and is something else"):
+        with pytest.raises(InvalidRequest, match="already exists, with other content"):
             files.export(tmp_path / "out")
         assert exported(tmp_path / "out")["note"] == there
         assert not [name for name in exported(tmp_path / "out") if ".penstock" in name]
@@ -58,7 +58,7 @@ def test_a_link_in_the_directory_leads_nowhere_else(own: Lake, tmp_path: Path) -
     (tmp_path / "out" / "day=1").unlink()
     (tmp_path / "out" / "note").unlink(missing_ok=True)
     (tmp_path / "out" / "note").symlink_to(tmp_path / "elsewhere" / "note")
-    with pytest.raises(InvalidRequest, match="is there already"):
+    with pytest.raises(InvalidRequest, match="already exists"):
         files.export(tmp_path / "out")
     assert exported(tmp_path / "elsewhere") == {}
 
@@ -126,7 +126,7 @@ def test_one_file_is_exported_by_the_same_rules(lake: Lake, tmp_path: Path) -> N
     files.write(FILES)
     for _ in range(2):
         assert files.export_file("day=1/b", target).size == len(target.read_bytes()) == 2
-    with pytest.raises(InvalidRequest, match="nothing is overwritten"):
+    with pytest.raises(InvalidRequest, match="nothing was overwritten"):
         files.export_file("note", target)
     Path(files.stat("note").address).write_bytes(b"xxx")
     with pytest.raises(Damaged, match="'note' of 'raw"):

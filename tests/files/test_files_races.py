@@ -18,7 +18,7 @@ import penstock
 from penstock.errors import CommitConflict, FileNotFound, JobOver, OutcomeUnknown, PenstockError, Unavailable
 from penstock.formats.files.lake.calls import BeginJob, CopiedFile, WriteFiles
 from penstock.lake.call import Call
-from penstock.lake.job_files import Began
+from penstock.lake.job_files import JobStart
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Remote
 from penstock.model.jobs import JobState
@@ -194,7 +194,7 @@ def cut_off(proxy: Proxy, own: Lake) -> Iterator[Lake]:
     own.table(KEY).files.write({"x": b"1", "a/y": b"2"})
     with Lake(Remote(f"http://127.0.0.1:{proxy.port}", patience=QUICK), author="tester") as lake:
         _ = lake.table(KEY).files.total()
-        Began.now(lake)  # the lake's grace time is known
+        JobStart.now(lake)  # the lake's grace time is known
         yield lake
 
 
@@ -275,13 +275,15 @@ def test_the_commit_of_a_job_whose_answer_is_lost_lands_once(
     assert [one.name for one in own.branches()] == ["main"]
 
 
-def test_files_stay_if_nobody_says_what_came_of_their_commit(own: Lake, proxy: Proxy) -> None:
+def test_files_stay_if_nobody_says_what_came_of_their_commit(own: Lake, proxy: Proxy, switch: Switch) -> None:
+    carried_out = switch.wait_for(WriteFiles)
     patience = type(QUICK)(connect_timeout_s=0.2, answer_timeout_s=0.2, total_s=0.4, wait_max_s=0.02)
     with Lake(Remote(f"http://127.0.0.1:{proxy.port}", patience=patience), author="tester") as lake:
-        Began.now(lake)
+        JobStart.now(lake)
         proxy.fall_silent()
         with pytest.raises(OutcomeUnknown) as caught:
             lake.table(KEY).files.put("x", b"1")
+        assert carried_out.wait(60)
         proxy.speak()
         proxy.cut_all()
     assert len(stored(own)) == 1
@@ -306,10 +308,10 @@ def test_bytes_that_storage_does_not_take_are_not_committed(
 def test_a_write_that_takes_longer_than_files_are_kept_for_it_is_not_committed(
     own: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def began(_: Lake) -> Began:
-        return Began(0.0, 0.0, 1.0)
+    def began(_: Lake) -> JobStart:
+        return JobStart(0.0, 0.0, 1.0)
 
-    monkeypatch.setattr(Began, "now", began)
+    monkeypatch.setattr(JobStart, "now", began)
     with pytest.raises(penstock.errors.InvalidRequest, match="data_grace_days"):
         own.table(KEY).files.put("x", b"1")
     assert (own.log(), stored(own)) == ([], set())

@@ -11,10 +11,10 @@ import pytest
 
 from penstock.errors import CommitConflict, IdempotencyKeyReused, InvalidRequest, KeyNotFound
 from penstock.formats.files.files import new_folder
-from penstock.formats.files.lake import writing as files_writing
+from penstock.formats.files.lake import pending_changes as files_pending_changes
 from penstock.formats.files.lake.calls import NewFile, WriteFiles
+from penstock.formats.files.lake.pending_changes import write_file_list
 from penstock.formats.files.lake.pool import pool_of
-from penstock.formats.files.lake.writing import list_in
 from penstock.lake.lake import Lake
 from penstock.model.clock import now_us
 from penstock.model.keys import Key
@@ -28,7 +28,7 @@ KEY = Key("raw", "events")
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request takes no more than three."""
-    monkeypatch.setattr(files_writing, "SENT_MAX", 3)
+    monkeypatch.setattr(files_pending_changes, "SENT_MAX", 3)
 
 
 @pytest.mark.usefixtures("few")
@@ -47,7 +47,7 @@ def listed(lake: Lake, *new: NewFile) -> WriteFiles:
     """A commit of files that are named by a list, as a writer sends it."""
     folder = new_folder(lake.id, uuid4(), now_us())
     place = lake.places.at(pool_of(lake.warehouse))
-    return WriteFiles(key=KEY, folder=folder, added=list_in(place, folder, new), idempotency_key="k")
+    return WriteFiles(key=KEY, folder=folder, added=write_file_list(place, folder, new), idempotency_key="k")
 
 
 def test_a_list_that_names_other_files_than_it_says_is_refused(lake: Lake) -> None:
@@ -76,7 +76,7 @@ def test_files_that_are_not_known_by_their_bytes_are_the_same_request_only_where
 @pytest.mark.parametrize("day", ["99999999", "xxxxxxxx", "20260230", "2026 1 1"])
 def test_a_folder_of_no_day_is_refused(lake: Lake, day: str) -> None:
     folder = f"{day}-{new_folder(lake.id, uuid4(), now_us())[9:]}"
-    with pytest.raises(InvalidRequest, match="no folder of this lake"):
+    with pytest.raises(InvalidRequest, match="not a folder of this lake"):
         lake.do(WriteFiles(key=KEY, folder=folder, put=(NewFile(path="x", size=1),)))
 
 
@@ -94,7 +94,7 @@ def test_a_text_is_not_taken_for_a_list_of_paths(own: Lake, field: str) -> None:
     files = own.table(KEY).files
     files.write({"a": b"1", "b": b"2"})
     for text in ("", "ab"):
-        with pytest.raises(InvalidRequest, match=f"{field} is a list"):
+        with pytest.raises(InvalidRequest, match=f"{field} must be a list"):
             files.write({"c": b""}, **{field: text})  # type: ignore[arg-type]
     assert [one.path for one in files.list()] == ["a", "b"]
 
@@ -108,7 +108,7 @@ def test_what_makes_no_sense_is_told_in_its_own_words(lake: Lake) -> None:
         files.move("a", "a")
     with pytest.raises(InvalidRequest, match="not UTF-8"):
         files.put("c", "\ud800")
-    with pytest.raises(CommitConflict, match="has a file of that name already"):
+    with pytest.raises(CommitConflict, match="already has a file of that name"):
         files.put("a", b"2", if_absent=True)
     files.delete("a", "a")
     assert [one.path for one in files.list()] == ["b"]
@@ -123,7 +123,7 @@ def test_a_branch_may_have_a_name_as_long_as_the_id_of_a_commit(own: Lake) -> No
 
 def test_a_table_of_files_that_is_read_by_rows_says_where_its_files_are(own: Lake) -> None:
     own.table(KEY).files.put("x", b"1")
-    with pytest.raises(Exception, match=r"a table of files.*\.files"):
+    with pytest.raises(Exception, match=r"has files of a format.*\.files"):
         own.table(KEY).to_arrow()
 
 
@@ -161,4 +161,4 @@ def test_a_check_sees_folders_and_lost_bytes_as_everybody_does(own: Lake) -> Non
     own.add_check("look", look)
     own.table(KEY).files.write({"day=1/a": b"1", "day=10/b": b"2"})
     assert seen[0] == ["day=1/a"]
-    assert (seen[1][0], "is not in storage as it was written" in seen[1][1]) == ("Damaged", True)
+    assert (seen[1][0], "is missing in storage, or was changed there" in seen[1][1]) == ("Damaged", True)

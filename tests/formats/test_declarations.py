@@ -6,7 +6,7 @@ import inspect
 import re
 from pathlib import Path
 
-import penstock.lake
+import penstock
 from penstock.formats.plugin import TableView
 from penstock.formats.registry import load, load_member, table_formats
 
@@ -26,7 +26,7 @@ def test_every_view_of_a_table_has_what_a_table_asks_of_it() -> None:
 
 def test_members_are_declared_once_each_and_all_are_used() -> None:
     declared = [name for one in table_formats() for name in one.members]
-    sources = Path(penstock.lake.__file__).parent.rglob("*.py")
+    sources = Path(penstock.__file__).parent.rglob("*.py")
     used = {name for source in sources for name in MEMBER.findall(source.read_text())}
     assert sorted(declared) == sorted(used)
     for name in used:

@@ -154,7 +154,7 @@ def test_a_task_that_comes_while_the_job_is_worked_on_is_published_after_it(
 ) -> None:
     engine.at_task = pass_gate_at(gate, Number(1))
     engine.add(Number(1))
-    gate.reached()
+    gate.wait_until_reached()
     engine.add(Number(2))
     gate.open()
     assert engine.finish(WAIT_S) == {}
@@ -182,7 +182,7 @@ def test_a_follow_up_waits_until_nothing_else_is_ready_and_is_waited_for(
     tables = [UUID(int=number) for number in (2, 3)]
     engine.at_task = pass_gate_at(gate, Number(1))
     engine.add(Number(1))
-    gate.reached()
+    gate.wait_until_reached()
     engine.add(Number(1, part="follow up"))
     for table in tables:
         engine.add(Number(1, table))
@@ -218,7 +218,7 @@ def test_what_earlier_processes_left_is_looked_up_and_waited_for(engine: Copies,
 
     assert engine.await_catch_up(AT_ONCE_S), "nothing is looked up yet"
     engine.catch_up(look)
-    gate.reached()
+    gate.wait_until_reached()
     assert not engine.await_catch_up(AT_ONCE_S)
     gate.open()
     assert engine.await_catch_up(WAIT_S)
@@ -241,7 +241,7 @@ def test_a_look_that_fails_is_reported_unless_the_lake_is_closed_meanwhile(
         raise Unavailable("the store is away")
 
     engine.catch_up(look)
-    gate.reached()
+    gate.wait_until_reached()
     if is_closed:
         engine.close(AT_ONCE_S)
     gate.open()
@@ -255,7 +255,7 @@ def test_a_task_that_is_worked_on_stays_pending_until_its_thread_leaves_it(
 ) -> None:
     engine.at_task = lambda _: gate()
     engine.add(Number(1))
-    gate.reached()
+    gate.wait_until_reached()
     engine.discard(Number(1).id, lambda _: True)
     assert engine.finish(AT_ONCE_S) == {Key("t1"): None}
     gate.open()
@@ -395,7 +395,7 @@ def test_an_alarm_that_comes_after_the_drop_ends_too(engine: Copies, gate: Gate)
     engine.at_task = pass_gate_at(gate, Number(1))
     engine.there[TABLE, 1] = "somebody else"
     engine.add(Number(1))
-    gate.reached()
+    gate.wait_until_reached()
     engine.dropped.add(TABLE)
     engine.forget_dropped()
     gate.open()
@@ -448,7 +448,7 @@ def test_a_table_that_became_another_one_is_forgotten_even_while_it_is_worked_on
 
     engine.at_task = stop
     engine.add(Number(1))
-    gate.reached()
+    gate.wait_until_reached()
     engine.forget(TABLE)
     gate.open()
     assert engine.finish(WAIT_S) == {}
@@ -482,7 +482,7 @@ def test_who_waits_with_a_deadline_goes_when_it_is_over_and_leaves_nothing_behin
     assert not engine.is_done(1, AT_ONCE_S)
     assert engine.jobs == {}
     engine.add(Number(1))
-    gate.reached()
+    gate.wait_until_reached()
     assert not engine.is_done(1, 0.05)
     assert isinstance(engine.publish_here(Number(2), 0.05), Unavailable)
     gate.open()
@@ -538,7 +538,7 @@ def test_of_many_threads_that_want_one_job_one_has_it_at_a_time(engine: Copies, 
     engine.at_task = count
     with ThreadPoolExecutor(5) as threads:
         results = [threads.submit(engine.publish_here, Number(number), WAIT_S) for number in range(1, 6)]
-        gate.reached()
+        gate.wait_until_reached()
         while engine.jobs[Number(1).id].helpers < 4:
             assert not any(result.done() for result in results)
         gate.open()
@@ -553,7 +553,7 @@ def test_two_engines_at_one_task_leave_what_one_of_them_put(gate: Gate) -> None:
     second.lock = first.lock
     first.at_task = lambda _: gate()
     first.add(Number(3))
-    gate.reached()
+    gate.wait_until_reached()
     second.add(Number(3))
     assert second.finish(WAIT_S) == {}
     gate.open()
@@ -595,7 +595,7 @@ def test_where_storage_keeps_nobody_apart_a_lease_does(
 def test_what_is_pending_is_measured_and_nothing_is_left_of_it_at_the_end(engine: Copies, gate: Gate) -> None:
     engine.at_task = lambda _: gate()
     engine.add(Number(3))
-    gate.reached()
+    gate.wait_until_reached()
     engine.measure()
     assert engine.meter.snapshot().gauge(metrics.DELTA_UNPUBLISHED) == 3
     assert engine.meter.snapshot().gauge(metrics.DELTA_UNPUBLISHED_SECONDS) == pytest.approx(5 - 1e-6)
@@ -627,7 +627,7 @@ def test_with_many_jobs_the_gauges_are_not_set_after_each(
 def test_what_is_queued_is_published_before_the_end(engine: Copies, gate: Gate) -> None:
     engine.at_task = pass_gate_at(gate, Number(1))
     engine.add(Number(1))
-    gate.reached()
+    gate.wait_until_reached()
     engine.add(Number(2))
     engine.add(Number(7, UUID(int=2)))
     with ThreadPoolExecutor(1) as threads:
@@ -664,7 +664,7 @@ def test_what_fails_for_the_first_time_at_the_end_is_tried_once_more(engine: Cop
 
     engine.at_task = stop
     engine.add(Number(1))
-    gate.reached()
+    gate.wait_until_reached()
     with ThreadPoolExecutor(1) as threads:
         closing = threads.submit(engine.close, WAIT_S)
         await_closing(engine, closing)
@@ -683,7 +683,7 @@ def test_the_end_waits_for_the_look_at_what_earlier_processes_left(
         engine.add(Number(1))
 
     engine.catch_up(look)
-    gate.reached()
+    gate.wait_until_reached()
     with ThreadPoolExecutor(1) as threads:
         closing = threads.submit(engine.close, WAIT_S)
         await_closing(engine, closing)
@@ -698,7 +698,7 @@ def test_the_end_does_not_wait_for_a_table_that_was_forgotten(
     monkeypatch.setattr(module, "THREADS_MAX", 1)
     engine.at_task = lambda _: gate()
     engine.add(Number(1))
-    gate.reached()
+    gate.wait_until_reached()
     other = Number(1, UUID(int=2))
     engine.add(other)
     with ThreadPoolExecutor(1) as threads:
@@ -720,7 +720,7 @@ def test_what_fails_at_the_end_is_not_tried_for_ever(engine: Copies, gate: Gate)
 
     engine.at_task = stop
     engine.add(Number(1))
-    gate.reached()
+    gate.wait_until_reached()
     with ThreadPoolExecutor(1) as threads:
         closing = threads.submit(engine.close, WAIT_S)
         gate.open()
@@ -737,7 +737,7 @@ def test_what_failed_in_a_callers_thread_is_tried_again_though_there_was_no_othe
 
 
 @pytest.mark.parametrize(
-    "problem", [InvalidRequest("the lake was closed; open the lake anew"), ValueError("there is no loop")]
+    "problem", [InvalidRequest("the lake was closed; open the lake again"), ValueError("there is no loop")]
 )
 def test_a_thread_that_outlives_the_end_reports_nothing(
     engine: Copies, gate: Gate, caplog: pytest.LogCaptureFixture, problem: Exception
@@ -750,7 +750,7 @@ def test_a_thread_that_outlives_the_end_reports_nothing(
 
     engine.at_task = stop
     engine.add(Number(1))
-    gate.reached()
+    gate.wait_until_reached()
     engine.close(AT_ONCE_S)
     gate.open()
     for thread in engine._threads:
@@ -765,7 +765,7 @@ def test_who_waits_is_let_go_at_the_end_and_who_publishes_is_told_that_it_came(
 ) -> None:
     engine.at_task = lambda _: gate()
     engine.add(Number(1))
-    gate.reached()
+    gate.wait_until_reached()
     with ThreadPoolExecutor(3) as threads:
         waiting = threads.submit(engine.is_done, 1)
         finishing = threads.submit(engine.finish, WAIT_S)

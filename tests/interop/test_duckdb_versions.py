@@ -26,8 +26,12 @@ def test_queries_are_asked_without_a_warning(which: str) -> None:
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment = {**own, "PYTHONPATH": os.pathsep.join([str(directory), str(ROOT / "src")])}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    asking = [
+        *(f"tests/audits/test_{one}.py" for one in ("queries", "expectations", "file_rows")),
+        "tests/rows/test_sql.py",
+    ]
     ran = subprocess.run(
-        [*command, "-W", "error::UserWarning", "tests/audits"],
+        [*command, "-W", "error::UserWarning", *asking],
         env=environment, cwd=ROOT, capture_output=True, text=True, timeout=RUN_MAX_S, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -16,7 +16,7 @@ from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
 from penstock.model.jobs import ABANDONED_AFTER_US, Job, JobState
 from penstock.stores.memory import MemoryStore
-from penstock.testing.counting import CountingStore
+from penstock.testing.counting_store import CountingStore
 from penstock.testing.faults import FaultyStore, Point
 from tests.jobs import lakes
 from tests.jobs.lakes import DAY_S, EVENTS, HOUR_S, ID, START_US, A, B, Running, SetClock, open_lake, told
@@ -65,7 +65,7 @@ def test_a_job_that_landed_and_was_not_noted_is_known_after_its_key_is_forgotten
 def test_a_job_may_take_half_of_the_time_that_its_files_stay() -> None:
     lake = open_lake(MemoryStore(), settings=Settings(data_grace_days=1, nobody_writes=True))
     for timeout_s in (0, -1, 12 * HOUR_S + 1, float("inf"), float("nan")):
-        with pytest.raises(InvalidRequest, match=r"up to 0\.5 days"):
+        with pytest.raises(InvalidRequest, match=r"at most 43200 \(0\.5 days"):
             lakes.begin(lake, timeout_s=timeout_s)
     begun = lakes.begin(lake, timeout_s=12 * HOUR_S).job
     assert (begun.expires - begun.began).total_seconds() == 12 * HOUR_S
@@ -235,7 +235,7 @@ def test_an_attempt_that_stood_still_until_all_receipts_were_forgotten_does_not_
     lakes.begin(lake, A, own_branch=own_branch)
     gate = store.pause(Point.TURN, name="main")
     older = Running(lambda: lakes.commit(lake, A))
-    gate.reached()
+    gate.wait_until_reached()
     lakes.begin(other, B, own_branch=own_branch)
     lakes.commit(other, B)
     clock.go_on(30 * DAY_S)

@@ -21,7 +21,7 @@ from penstock.lake.lake import Lake
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.jobs import JobState
 from penstock.stores.memory import MemoryStore
-from penstock.testing.counting import CountingStore
+from penstock.testing.counting_store import CountingStore
 from penstock.testing.faults import FaultyStore, Point
 from tests.jobs import lakes
 from tests.jobs.lakes import A, Running, open_lake
@@ -84,7 +84,7 @@ def test_property_58_a_veto_leaves_the_branch_and_names_check_branch_and_reason(
         (False, "it gave no reason"),
         ("", "it gave no reason"),
         ("too large", "too large"),
-        (["too large"], "it answered ['too large'], which is neither yes nor no"),
+        (["too large"], "it returned ['too large'], which is neither true nor false"),
     ],
     ids=["nothing", "yes", "no", "empty", "text", "list"],
 )
@@ -167,7 +167,7 @@ def test_a_pattern_names_the_branches_that_are_checked(lake: Lake) -> None:
 
 
 def test_a_check_of_a_branch_that_does_not_exist_is_warned_of_and_runs_once_there_is_one(lake: Lake) -> None:
-    with pytest.warns(UserWarning, match="'no bad things' guards nothing yet: there is no branch 'mian'"):
+    with pytest.warns(UserWarning, match="'no bad things' has no effect yet: there is no branch 'mian'"):
         lake.add_check("no bad things", refuse_bad, "mian")
     lake.branch("mian").create()
     with pytest.raises(CommitVetoed, match="mian"):
@@ -202,7 +202,7 @@ def test_property_58_what_moved_meanwhile_is_checked_again_as_it_would_be_then()
     lake.add_check("never both", look)
     gate = store.pause(Point.BEFORE_SWAP, name="main")
     mine = Running(lambda: lake.commit([put("mine")]))
-    gate.reached()
+    gate.wait_until_reached()
     theirs = other.commit([put("theirs")])
     gate.open()
     with pytest.raises(CommitVetoed, match="both are there"):
@@ -262,7 +262,7 @@ def test_a_check_that_writes_to_its_own_branch_is_told_so_and_does_not_hang(lake
 
     def write(proposed: Proposed) -> None:
         lake.commit([put("seen")], branch="audit", message=proposed.message)
-        with pytest.raises(InvalidRequest, match="cannot write to 'main' itself"):
+        with pytest.raises(InvalidRequest, match="cannot write to 'main'"):
             lake.commit([put("again")])
 
     lake.add_check("writes", write)
@@ -427,7 +427,7 @@ def test_checks_have_names_and_are_listed_in_the_order_in_which_they_run(lake: L
 
 def test_checks_run_in_the_server_and_a_client_is_told_so(lake: Lake) -> None:
     with serving(lake.catalogue) as server, penstock.open(server.url) as remote:
-        with pytest.raises(InvalidRequest, match="in the server's own process"):
+        with pytest.raises(InvalidRequest, match="in the process of the server"):
             remote.add_check("no bad things", refuse_bad)
         lake.add_check("no bad things", refuse_bad)
         with pytest.raises(CommitVetoed) as vetoed:

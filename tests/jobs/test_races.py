@@ -31,7 +31,7 @@ def test_property_23_an_abort_that_is_first_at_the_jobs_row_keeps_the_commit_fro
     lakes.begin(lake)
     gate = store.pause(Point.BEFORE_SWAP, name=ROW)
     committing = Running(lambda: lakes.commit(lake))
-    gate.reached()
+    gate.wait_until_reached()
     assert lakes.abort(other).state is JobState.ABORTED
     gate.open()
     with pytest.raises(JobOver, match="not wanted"):
@@ -46,7 +46,7 @@ def test_property_23_an_abort_that_comes_second_is_told_of_the_commit() -> None:
     lakes.begin(lake)
     gate = store.pause(Point.BEFORE_SWAP, name=ROW)
     aborting = Running(lambda: lakes.abort(lake))
-    gate.reached()
+    gate.wait_until_reached()
     written = lakes.commit(other)
     gate.open()
     found = aborting.result()
@@ -61,7 +61,7 @@ def test_property_23_an_abort_while_the_commit_is_in_flight_does_not_claim_what_
     lakes.begin(lake)
     gate = store.pause(Point.BEFORE_SWAP, name="main")
     committing = Running(lambda: lakes.commit(lake))
-    gate.reached()
+    gate.wait_until_reached()
     assert lakes.abort(other).state is JobState.COMMITTING
     gate.open()
     assert committing.result().commit is not None
@@ -78,7 +78,7 @@ def test_an_attempt_that_is_superseded_while_it_commits_never_lands_beside_the_n
     lakes.begin(lake, A, own_branch=own_branch)
     gate = store.pause(point, name="main")
     older = Running(lambda: lakes.commit(lake, A))
-    gate.reached()
+    gate.wait_until_reached()
     assert lakes.begin(other, B, own_branch=own_branch).job.state is JobState.RUNNING
     written = lakes.commit(other, B)
     gate.open()
@@ -99,7 +99,7 @@ def test_an_attempt_that_is_superseded_before_it_commits_to_its_own_branch_is_to
     own = lakes.begin(lake, A, own_branch=True).job.own_branch
     gate = store.pause(point, name=own)
     older = Running(lambda: lakes.commit(lake, A))
-    gate.reached()
+    gate.wait_until_reached()
     lakes.begin(other, B, own_branch=True)
     assert own not in lakes.branches(other)
     gate.open()
@@ -149,7 +149,7 @@ def test_an_attempt_that_is_superseded_and_then_aborted_while_it_commits_never_l
     lakes.begin(lake, A, own_branch=own_branch)
     gate = store.pause(Point.BEFORE_SWAP, name="main")
     older = Running(lambda: lakes.commit(lake, A))
-    gate.reached()
+    gate.wait_until_reached()
     lakes.begin(other, B, own_branch=own_branch)
     assert lakes.abort(other).state is JobState.ABORTED
     gate.open()
@@ -166,7 +166,7 @@ def test_an_attempt_that_has_landed_when_a_newer_one_begins_is_the_jobs_end(own_
     lakes.begin(lake, A, own_branch=own_branch)
     gate = store.pause(Point.AFTER_SWAP, name="main")
     older = Running(lambda: lakes.commit(lake, A))
-    gate.reached()
+    gate.wait_until_reached()
     begun = lakes.begin(other, B, own_branch=own_branch).job
     gate.open()
     landed = older.result().commit
@@ -182,7 +182,7 @@ def test_a_commit_that_is_sent_twice_is_refused_to_both_or_to_none() -> None:
     lakes.begin(lake)
     gate = store.pause(Point.TURN, name="main")
     first = Running(lambda: lakes.commit(lake, when="empty"))
-    gate.reached()
+    gate.wait_until_reached()
     lakes.begin(other, B, id="2" * 32)
     lakes.commit(other, B, id="2" * 32)
     assert told(lambda: lakes.commit(other, when="empty")) == "CommitConflict"  # the table has a file now
@@ -201,7 +201,7 @@ def test_a_sending_that_is_refused_after_another_one_landed_is_answered_by_that(
     lakes.begin(lake)
     gate = store.pause(Point.TURN, name="main")
     first = Running(lambda: lakes.commit(lake, when="empty"))
-    gate.reached()
+    gate.wait_until_reached()
     landed = lakes.commit(other, when="empty")
     gate.open()
     assert first.result().commit == landed.commit

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import penstock
 from penstock.formats.files.lake.calls import BeginJob, NewFile, WriteFiles
-from penstock.formats.files.lake.saving import below_pool
+from penstock.formats.files.lake.save_job import below_pool
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
 

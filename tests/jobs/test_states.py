@@ -184,7 +184,7 @@ def test_an_id_is_one_jobs_for_one_table_and_one_branch() -> None:
     lake.branch("dev").create()
     lakes.begin(lake, A)
     for other in ({"key": Key.parse("raw.clicks")}, {"branch": "dev"}):
-        with pytest.raises(InvalidRequest, match="another job needs another id"):
+        with pytest.raises(InvalidRequest, match="give this job another id"):
             lakes.begin(lake, B, **other)
     assert lakes.commit(lake, A).commit is not None
 

@@ -6,10 +6,10 @@ from itertools import count
 from random import Random
 from uuid import uuid4
 
-from penstock.kernel.bring import MergeOptions
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.objects import Objects
+from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
@@ -111,7 +111,7 @@ def long_line(store: Store, length: int, start: ObjectId = NO_COMMIT) -> list[Ob
     while len(made) < length:
         for _ in range(min(1000, length - len(made))):
             chain.add(Draft({}, CommitMeta(message=own)))
-        made += [one for one, _ in chain.seal(1_000_000)]
+        made += [one for one, _ in chain.build_commits(1_000_000)]
         store.store(chain.objects.fresh)
         chain.settle()
     return made
@@ -121,6 +121,6 @@ def merged(store: Store, tip: ObjectId, source: ObjectId) -> ObjectId:
     """A merge of a commit into the line that ends with another."""
     chain = Chain(Objects(store), tip)
     chain.add(Draft({}, CommitMeta(), further_parents=(source,)))
-    ((made, _),) = chain.seal(1_000_000)
+    ((made, _),) = chain.build_commits(1_000_000)
     store.store(chain.objects.fresh)
     return made

@@ -19,11 +19,11 @@ from penstock.errors import (
     ReferenceExists,
     ReferenceNotFound,
 )
-from penstock.kernel.bring import MergeOptions
 from penstock.kernel.chain import FOLD_OPERATIONS
 from penstock.kernel.fsck import fsck
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import sweep
+from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import ConflictKind
 from penstock.model.content import Namespace

@@ -19,11 +19,16 @@ import msgspec
 
 import penstock
 from penstock.errors import LakeMoved
-from penstock.formats.files.lake.ended import drop_branch
+from penstock.formats.files.lake.ended_jobs import drop_branch
 from penstock.kernel.backup import BackupMaker
 from penstock.kernel.backup_points import PREFIX as BACKUP_PREFIX
-from penstock.kernel.backup_points import BackupPoint, read_points
-from penstock.kernel.backup_registry import complete_registration, register_backup, unregister_backups
+from penstock.kernel.backup_points import BackupElsewhere, BackupPoint, read_points
+from penstock.kernel.backup_registry import (
+    complete_registration,
+    register_backup,
+    take_over_registration,
+    unregister_backups,
+)
 from penstock.kernel.checks import Proposal
 from penstock.kernel.copy import copy
 from penstock.kernel.description import (
@@ -40,8 +45,9 @@ from penstock.kernel.expectations import add_expectation, remove_expectation
 from penstock.kernel.jobs import Jobs
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.leases import Leases
+from penstock.kernel.number_ranges import RangeRequest, reserve_numbers
+from penstock.kernel.request_outcome import OutcomeLookup, SubmittedRequest
 from penstock.kernel.seal import cancel, finish, reopen, seal
-from penstock.kernel.sent import Dispatch, Sent
 from penstock.kernel.settings import DAY_US, Settings
 from penstock.kernel.sweep import sweep
 from penstock.kernel.table_horizons import TableHorizon, change_horizon, find_horizon
@@ -320,6 +326,18 @@ def register_a_backup(store: FaultyStore) -> Prepared:
     return Prepared(ROW_NAME, lambda: register_backup(kernel, "p", "there", START_US, []).backups)
 
 
+@writer("kernel.backup_registry:take_over_registration")
+def take_over_the_registration_of_a_backup(store: FaultyStore) -> Prepared:
+    kernel = new_kernel(store)
+    (registered,) = register_backup(
+        new_kernel(FaultyStore(MemoryStore())), "p", "there", START_US, []
+    ).backups
+    former = BackupElsewhere(registered, ())
+    return Prepared(
+        ROW_NAME, lambda: (take_over_registration(kernel, former), read_description(store).backups)
+    )
+
+
 @writer("kernel.backup_registry:complete_registration")
 def complete_the_registration_of_a_backup(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
@@ -344,7 +362,7 @@ def note_a_backup_at_its_target(store: FaultyStore) -> Prepared:
     maker = BackupMaker(store, QUICK)
 
     def change() -> object:
-        with maker._alone():
+        with maker._hold_lease():
             maker._put(None, POINT)
         return read_points(store)
 
@@ -435,7 +453,7 @@ def delete_a_branch(store: FaultyStore) -> Prepared:
     return Prepared("dev", lambda: (kernel.references.delete("dev").kind, events(kernel, "dev")))
 
 
-@writer("formats.files.lake.ended:drop_branch")
+@writer("formats.files.lake.ended_jobs:drop_branch")
 def drop_the_branch_of_an_attempt(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
     dev = kernel.references.create("dev", Kind.BRANCH, NO_COMMIT)
@@ -468,14 +486,14 @@ def preview_a_rebase(store: FaultyStore) -> Prepared:
     )
 
 
-@writer("kernel.sent:Dispatch.call_off")
+@writer("kernel.request_outcome:OutcomeLookup.call_off")
 def call_a_request_off(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
     main = kernel.references.get("main")
-    sent = Sent("1" * 32, "main", main.incarnation, main.position, START_US + DAY_US)
+    sent = SubmittedRequest("1" * 32, "main", main.incarnation, main.position, START_US + DAY_US)
 
     def change() -> object:
-        commit = Dispatch(kernel).call_off(sent)
+        commit = OutcomeLookup(kernel).call_off(sent)
         entry = decode_object(store.fetch([kernel.references.get("main").log]).popitem()[1])
         return commit, entry.kind == Event.ABORT, events(kernel, "main")
 
@@ -486,7 +504,7 @@ class _Engine:
     def require(self) -> None:
         """It can always be asked."""
 
-    def broken(self, _: Proposal, __: Expectation) -> str | None:
+    def find_violation(self, _: Proposal, __: Expectation) -> str | None:
         return None
 
 
@@ -527,7 +545,7 @@ def abort_a_transaction(store: FaultyStore) -> Prepared:
     return Prepared(BRANCH, lambda: (Transactions(kernel).abort(ID).state, events(kernel, BRANCH)))
 
 
-@writer("kernel.ending:Ending.forget")
+@writer("kernel.transaction_commit:TransactionCommits.forget")
 def forget_a_transaction(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
     Transactions(kernel).begin(ID, "main")
@@ -670,6 +688,21 @@ def take_a_lease(store: FaultyStore) -> Prepared:
     return Prepared("@lease/table", change)
 
 
+@writer("kernel.number_ranges:reserve_numbers")
+def reserve_numbers_of_a_table(store: FaultyStore) -> Prepared:
+    """After an unknown outcome other numbers are reserved, so that only what they are not is told."""
+    table = UUID(int=7)
+
+    def change() -> object:
+        ranges = [
+            reserve_numbers(store, Settings(), table, {"id": RangeRequest(1, 1, None, 10)})["id"]
+            for _ in range(2)
+        ]
+        return ranges[1] - ranges[0] >= 10 and all(last % 10 == 0 for last in ranges)
+
+    return Prepared(f"@numbers/{table.hex}", change)
+
+
 @writer("kernel.leases:Lease._renew")
 def renew_a_lease(store: FaultyStore) -> Prepared:
     now_s = [0.0]
@@ -711,11 +744,11 @@ WAYS = {
     "kernel.description:change_description",
     "kernel.references:References.swap",
     "kernel.jobs:Jobs._update",
-    "kernel.transaction_rows:TransactionRows._swapped",
+    "kernel.transaction_rows:TransactionRows._swap_transaction",
 }
 """Ways to change a row that others use. What they are used for are writers."""
-METHODS = {"swap", "_update", "_swapped"}
-CALLED = re.compile(r"\b(?:swap_row|change_description|turn|update|swap|_update|_swapped)\(")
+METHODS = {"swap", "_update", "_swap_transaction"}
+CALLED = re.compile(r"\b(?:swap_row|change_description|turn|update|swap|_update|_swap_transaction)\(")
 """What every call that changes a row, or takes a turn of one, looks like."""
 
 

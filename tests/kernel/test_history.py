@@ -97,7 +97,7 @@ def test_predecessors_and_times_equal_the_line_of_first_parents(seed: int) -> No
     for one in graph.commits:
         line = graph.line(one)
         assert [cold.history.predecessor(one, steps) for steps in range(len(line))] == line
-        with pytest.raises(CommitNotFound, match="predecessors"):
+        with pytest.raises(CommitNotFound, match="ancestors"):
             cold.history.predecessor(one, len(line))
         for each, before in pairwise(line):
             time_us = cold.history.commit(each).time_us

@@ -10,12 +10,12 @@ from threading import Thread
 import pytest
 
 from penstock.errors import CommitNotFound, HistoryExpired, PenstockError
-from penstock.kernel.bring import MergeOptions
 from penstock.kernel.chain import FOLD_OPERATIONS
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import Swept, sweep
+from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
@@ -329,7 +329,7 @@ def test_a_commit_that_falls_behind_the_horizon_while_a_reference_is_made_there_
 
     writer = Thread(target=create)
     writer.start()
-    gate.reached()
+    gate.wait_until_reached()
     commit(kernel, "main", puts(u=1))
 
     def land(what: str, count: int) -> None:

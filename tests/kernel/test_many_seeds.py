@@ -7,7 +7,7 @@ from random import randrange
 
 import pytest
 
-from tests.chance import share
+from tests.chance import share, times
 from tests.kernel import (
     test_chain,
     test_commit,
@@ -46,6 +46,6 @@ ORACLES: list[Callable[[int], None]] = [
 @pytest.mark.parametrize("oracle", share(ORACLES, 3), ids=lambda oracle: oracle.__name__)
 def test_comparisons_with_brute_force_hold_for_many_seeds(oracle: Callable[[int], None]) -> None:
     start = randrange(2**32)
-    for seed in range(start, start + 100):
+    for seed in range(start, start + times(100)):
         print(f"seed {seed}")
         oracle(seed)

@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from penstock.errors import MergeConflict
-from penstock.kernel.bring import MergeOptions
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import ConflictKind
 from penstock.model.content import Namespace, Unknown

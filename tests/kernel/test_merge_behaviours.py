@@ -17,8 +17,8 @@ from penstock.errors import (
     ReferenceChanged,
     ReferenceNotFound,
 )
-from penstock.kernel.bring import MergeOptions
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import CONTENT_MAX_BYTES, Namespace, Unknown
@@ -301,7 +301,7 @@ def test_a_property_of_a_namespace_that_both_sides_changed_is_a_conflict(
     own = _set(kernel, "dev", location=dev, more="1")
     (conflict,) = _refused(kernel)
     assert conflict.kind is (ConflictKind.KEY_EXISTS if is_new else ConflictKind.VALUE_DIFFERS)
-    assert conflict.reason == "has properties that both sides changed: 'location'"
+    assert conflict.reason == "has properties that were changed on both sides: 'location'"
     before = "" if is_new else "location=s3://root"
     assert (conflict.expected, conflict.found) == (before, f"location={main}" if main else "")
 
@@ -366,7 +366,7 @@ def test_a_property_on_which_the_common_ancestors_do_not_agree_is_a_conflict_whe
         kernel.merge(source, target, META, MergeOptions({NS: KeyMerge(mode=MergeMode.DROP)}))
     _set(kernel, "dev", more="1")
     (conflict,) = _refused(kernel)
-    assert conflict.reason == "has properties that both sides changed: 'both'"
+    assert conflict.reason == "has properties that were changed on both sides: 'both'"
     _set(kernel, "dev", both="m")
     _merge(kernel)
     assert _properties(kernel) == PROPERTIES | {"both": "m", "more": "1"}

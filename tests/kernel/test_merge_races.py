@@ -112,7 +112,7 @@ def _queued(kernel: Kernel, store: FaultyStore, calls: list[Callable[[], object]
     gate = store.pause(Point.BEFORE_OBJECTS, name="main")
     threads = [Thread(target=commit, args=(kernel, "main", puts(first=1)))]
     threads[0].start()
-    gate.reached()
+    gate.wait_until_reached()
     queue = kernel._queue("main")
     for count, call in enumerate(calls, 1):
         threads.append(Thread(target=call))

@@ -13,7 +13,7 @@ from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.objects import Blob
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Store
-from penstock.testing.counting import CountingStore
+from penstock.testing.counting_store import CountingStore
 
 
 def stored_blobs(store: Store, count: int) -> list[ObjectId]:
@@ -35,7 +35,7 @@ def test_objects_that_are_all_in_use_are_kept_within_the_bytes_allowed(max_bytes
     for number, one in enumerate(ids):
         objects.get(one)
         for earlier in ids[:number]:
-            objects.cached(earlier)
+            objects.get_cached(earlier)
         assert kept_bytes(objects) <= max_bytes
 
 
@@ -57,7 +57,7 @@ def test_what_is_used_all_the_time_is_not_read_again() -> None:
     objects = Objects(store, 64 * 1024)
     ids = stored_blobs(store, 500)
     hot, others = ids[:10], ids[10:]
-    objects.many(hot)
+    objects.get_many(hot)
     store.reset()
     for one in others:
         objects.get(one)

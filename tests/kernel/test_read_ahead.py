@@ -10,7 +10,7 @@ from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.objects import check_object
 from penstock.kernel.read_ahead import LINKS_MAX, ReadAhead
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import CommitObject
 from penstock.stores.memory import MemoryStore

@@ -22,7 +22,7 @@ from penstock.model.encoding import digest
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row
-from penstock.testing.counting import CountingStore
+from penstock.testing.counting_store import CountingStore
 from penstock.testing.faults import FaultyStore, Point
 
 QUICK = Settings(tries_max=4, backoff_min_ms=0)

@@ -83,22 +83,22 @@ def _refused(kernel: Kernel, error: type[PenstockError], call: Callable[[], obje
     ("operations", "names"),
     [
         ([], "at least one operation"),
-        ([Put(T, table(2)), Put(T, table(3))], "'t' stands twice"),
-        ([Delete(T), Delete(T)], "'t' stands twice"),
-        ([Put(T, table(2)), Unchanged(T)], "'t' stands twice"),
-        ([Unchanged(T), Delete(T)], "'t' stands twice"),
-        ([Unchanged(T), Unchanged(T)], "'t' stands twice"),
-        ([Delete(T), Put(T, table(2)), Put(T, table(3))], "'t' stands twice"),
-        ([Put(T, table(2)), Change(T, "journal", b"")], "'t' stands twice"),
+        ([Put(T, table(2)), Put(T, table(3))], "names 't' twice"),
+        ([Delete(T), Delete(T)], "names 't' twice"),
+        ([Put(T, table(2)), Unchanged(T)], "names 't' twice"),
+        ([Unchanged(T), Delete(T)], "names 't' twice"),
+        ([Unchanged(T), Unchanged(T)], "names 't' twice"),
+        ([Delete(T), Put(T, table(2)), Put(T, table(3))], "names 't' twice"),
+        ([Put(T, table(2)), Change(T, "journal", b"")], "names 't' twice"),
         (
             [Put(Key(f"t{number}"), table(number)) for number in range(OPERATIONS_MAX + 1)],
             "100000 operations",
         ),
-        ([Put(WRONG[0], table(2))], "Key is expected, not tuple"),
-        ([Put(WRONG[1], table(2))], "Key is expected, not str"),
-        ([Delete(WRONG[2])], "Key is expected, not NoneType"),
-        (["put t"], "operation is expected, not str"),
-        ([None], "operation is expected, not NoneType"),
+        ([Put(WRONG[0], table(2))], "expected a Key, got tuple"),
+        ([Put(WRONG[1], table(2))], "expected a Key, got str"),
+        ([Delete(WRONG[2])], "expected a Key, got NoneType"),
+        (["put t"], "expected an operation, got str"),
+        ([None], "expected an operation, got NoneType"),
         ([Change(T, "nowhere", b"")], "no format 'nowhere'"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -159,7 +159,7 @@ def test_a_base_of_another_incarnation_of_the_branch_is_refused(kernel: Kernel) 
 
     _refused(kernel, CommitNotFound, lambda: write(base=seen))
     error = _refused(kernel, ReferenceChanged, lambda: write(incarnation=incarnation))
-    assert "created anew" in str(error)
+    assert "created again" in str(error)
     assert write(incarnation=kernel.references.get("dev").incarnation)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import penstock
-from penstock.kernel.bring import BringTerms, MergeOptions
 from penstock.kernel.format import DRY_RUN
 from penstock.kernel.merge import MergeRequest
+from penstock.kernel.three_way import MergeOptions, ThreeWayTerms
 from penstock.kernel.transplant import TransplantRequest
 from penstock.model.commits import CommitMeta
 from penstock.stores.memory import MemoryStore
@@ -42,7 +42,7 @@ def test_a_dry_run_may_read_and_says_so_to_formats() -> None:
     kernel = new_kernel(MemoryStore())
     head = put(kernel, "a").head
     for is_dry_run in (False, True):
-        terms = BringTerms(is_dry_run=is_dry_run)
+        terms = ThreeWayTerms(is_dry_run=is_dry_run)
         merge = MergeRequest(kernel.history, kernel.formats, head, CommitMeta(), MergeOptions(), terms)
         assert (merge.is_dry_run, merge.may_read, DRY_RUN in merge.notes) == (is_dry_run,) * 3
         assert (merge.key, merge.key_is_given) == ("", False)
@@ -51,7 +51,7 @@ def test_a_dry_run_may_read_and_says_so_to_formats() -> None:
 def test_a_later_try_goes_by_the_notes_of_an_earlier_one_and_adds_to_them() -> None:
     kernel = new_kernel(MemoryStore())
     head, notes = put(kernel, "a").head, {"read": 1}
-    terms = BringTerms(key="k", may_read=True, notes=notes)
+    terms = ThreeWayTerms(key="k", may_read=True, notes=notes)
     again = TransplantRequest(kernel.history, kernel.formats, [head], CommitMeta(), MergeOptions(), terms)
     assert again.notes is notes
     assert (again.may_read, again.is_dry_run, again.key_is_given) == (True, False, True)

@@ -103,19 +103,19 @@ def test_what_was_not_there_is_not_restored_by_its_name() -> None:
     kernel = new_kernel()
     first = commit(kernel, "main", puts(a=1))
     commit(kernel, "main", [Put(Key("n"), Namespace()), *puts(b=1)])
-    with pytest.raises(KeyNotFound, match=r"there was no 'b' at [0-9a-f]{8}; to have it gone, drop it"):
+    with pytest.raises(KeyNotFound, match=r"there was no 'b' at [0-9a-f]{8}; to remove it, drop it"):
         kernel.restore(first, "main", RestoreScope((Key("b"),)), META)
     with pytest.raises(KeyNotFound, match="there was no 'c'"):
         kernel.restore(first, "main", RestoreScope((Key("c"),)), META)
     with pytest.raises(KeyNotFound, match="no namespace 'n'"):
         kernel.restore(first, "main", RestoreScope(namespace=Key("n")), META)
     with pytest.raises(
-        InvalidRequest, match="'n' is a namespace; to restore all that is below it: --namespace n"
+        InvalidRequest, match="'n' is a namespace; to restore everything in it: --namespace n"
     ):
         kernel.restore(first, "main", RestoreScope((Key("n"),)), META)
-    with pytest.raises(InvalidRequest, match="a version is one table's"):
+    with pytest.raises(InvalidRequest, match="a version belongs to one table"):
         kernel.restore(1, "main", ALL, META)
-    with pytest.raises(InvalidRequest, match="'a' is no table whose versions the lake keeps"):
+    with pytest.raises(InvalidRequest, match="the lake keeps no versions of 'a'"):
         kernel.restore(1, "main", RestoreScope((Key("a"),)), META)
 
 

@@ -11,7 +11,7 @@ from penstock.errors import (
     InvalidRequest,
     MergeConflict,
 )
-from penstock.kernel.bring import MergeOptions
+from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.content import Namespace
 from penstock.model.keys import Key

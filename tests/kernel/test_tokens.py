@@ -179,7 +179,7 @@ def test_a_token_that_cannot_be_is_refused(store: FaultyStore, wrong: Token) -> 
 def test_of_two_who_put_different_tokens_under_one_id_at_once_one_is_refused(store: FaultyStore) -> None:
     gate = store.pause(Point.BEFORE_SWAP, name=PREFIX + TOKEN.id)
     slow = Caller(lambda: put_token(store, QUICK, TOKEN))
-    gate.reached()
+    gate.wait_until_reached()
     quick = put_token(store.inner, QUICK, like(name="quick"))
     gate.open()
     assert isinstance(slow.error, ConflictError)
@@ -190,7 +190,7 @@ def test_of_two_who_revoke_at_once_one_finds_nothing(store: FaultyStore) -> None
     put_token(store, QUICK, TOKEN)
     gate = store.pause(Point.BEFORE_SWAP, name=PREFIX + TOKEN.id)
     slow = Caller(lambda: revoke_token(store, QUICK, TOKEN.id))
-    gate.reached()
+    gate.wait_until_reached()
     assert revoke_token(store.inner, QUICK, TOKEN.id) == TOKEN
     gate.open()
     assert isinstance(slow.error, TokenNotFound)
@@ -228,7 +228,7 @@ def test_a_store_that_is_away_is_unavailable(store: FaultyStore) -> None:
 def test_no_two_tokens_have_one_name_unless_one_replaces_the_other(store: FaultyStore) -> None:
     put_token(store, QUICK, TOKEN)
     other = like(id="f" * 12, secret_hash=bytes(32))
-    with pytest.raises(ConflictError, match="there is a token of 'etl' already, 0123456789ab"):
+    with pytest.raises(ConflictError, match="'etl' already has a token, 0123456789ab"):
         put_token(store, QUICK, other)
     with pytest.raises(TokenNotFound, match="no token 'eeeeeeeeeeee' of 'etl' to replace"):
         put_token(store, QUICK, other, "e" * 12)
@@ -242,7 +242,7 @@ def test_no_two_tokens_have_one_name_unless_one_replaces_the_other(store: Faulty
 def test_of_two_tokens_that_come_at_once_with_one_name_the_later_one_goes(store: FaultyStore) -> None:
     rival = like(id="f" * 12)
     store.at(Point.TURN, lambda: put_token(store, QUICK, rival), name=PREFIX + TOKEN.id)
-    with pytest.raises(ConflictError, match="there is a token of 'etl' already"):
+    with pytest.raises(ConflictError, match="'etl' already has a token"):
         put_token(store, QUICK, TOKEN)
     assert tokens(store) == [rival]
 
@@ -298,7 +298,7 @@ def test_who_changes_a_token_while_the_lake_moves_away_is_told(store: FaultyStor
     }
     gate = store.pause(Point.BEFORE_SWAP, name=PREFIX + TOKEN.id)
     late = Caller(ways[what])
-    gate.reached()
+    gate.wait_until_reached()
     move(kernel, target)
     gate.open()
     assert isinstance(late.error, LakeMoved)
@@ -311,7 +311,7 @@ def test_a_repeated_put_takes_nothing_back_while_the_lake_is_being_sealed(store:
     kernel, target = Kernel(store.inner, settings=QUICK), MemoryStore()
     seen = store.pause(Point.REFERENCE, name="@lake")  # on its way, when the description is read
     again = Caller(lambda: put_token(store, QUICK, like(created=datetime(2026, 12, 1, tzinfo=UTC))))
-    seen.reached()
+    seen.wait_until_reached()
     move(kernel, target)
     seen.open()
     assert isinstance(again.error, LakeMoved | None)

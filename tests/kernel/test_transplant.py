@@ -13,8 +13,8 @@ from penstock.errors import (
     MergeConflict,
     ReferenceChanged,
 )
-from penstock.kernel.bring import MergeOptions
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import ConflictKind
 from penstock.model.encoding import NO_COMMIT, ObjectId

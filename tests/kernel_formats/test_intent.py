@@ -306,7 +306,7 @@ def test_k2_a_journal_dropped_on_one_side_and_changed_on_the_other_conflicts(lak
 
 
 def test_k2_a_table_that_was_dropped_for_something_else_is_dropped_by_a_merge_too(lake: Lake) -> None:
-    """What comes in its place is no table of the format, which has nothing to say about it."""
+    """What comes in its place is not a table of the format, which has nothing to say about it."""
     fork(lake, "one")
     plain = IcebergTable(metadata_location="1")
     lake.branch("dev").commit([Delete(Key("diary")), Put(Key("diary"), plain)])
@@ -315,4 +315,4 @@ def test_k2_a_table_that_was_dropped_for_something_else_is_dropped_by_a_merge_to
     lake.merge("dev", "main")
     assert isinstance(journal_at(lake.kernel, "diary"), IcebergTable)
     assert before.id is not None
-    assert lake.kernel.where_is(lake.show().object_id, before.id) is None
+    assert lake.kernel.key_of_table(lake.show().object_id, before.id) is None

@@ -19,7 +19,7 @@ from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
 from penstock.testing.journal import (
     JournalFormat,
-    Published,
+    LandedJournal,
     State,
     append,
     empty_journal,
@@ -52,7 +52,7 @@ def test_what_is_brought_is_told_once_as_it_landed(lake: Lake, journals: Journal
     journals.published.clear()
     BRING[way](lake)
     target = "dev" if way == "rebase" else "main"
-    assert journals.published == [Published(Key("diary"), head(lake, target), VERSIONS[way], target)]
+    assert journals.published == [LandedJournal(Key("diary"), head(lake, target), VERSIONS[way], target)]
 
 
 def test_of_commits_that_land_together_the_last_that_changed_a_table_is_told(
@@ -66,23 +66,23 @@ def test_of_commits_that_land_together_the_last_that_changed_a_table_is_told(
     journals.published.clear()
     lake.transplant("dev~3..dev", "main")
     assert sorted(journals.published) == [
-        Published(Key("diary"), head(lake, "main~1"), 2),
-        Published(Key("log"), head(lake), 1),
+        LandedJournal(Key("diary"), head(lake, "main~1"), 2),
+        LandedJournal(Key("log"), head(lake), 1),
     ]
 
 
 def test_a_raw_put_a_rename_and_a_drop_are_told_too(lake: Lake, journals: JournalFormat) -> None:
     lake.commit([Put(Key("diary"), empty_journal(7))])
-    assert journals.published == [Published(Key("diary"), head(lake), 7)]
+    assert journals.published == [LandedJournal(Key("diary"), head(lake), 7)]
     content = journal_at(lake.kernel, "diary")
     assert content is not None
     lake.commit([Delete(Key("diary")), Put(Key("log"), content)])
     assert journals.published[1:] == [
-        Published(Key("diary"), head(lake), 0),
-        Published(Key("log"), head(lake), 7),
+        LandedJournal(Key("diary"), head(lake), 0),
+        LandedJournal(Key("log"), head(lake), 7),
     ]
     lake.commit([Delete(Key("log"))])
-    assert journals.published[3:] == [Published(Key("log"), head(lake), 0)]
+    assert journals.published[3:] == [LandedJournal(Key("log"), head(lake), 0)]
 
 
 def test_formats_are_told_which_branch_is_the_default_one(journals: JournalFormat) -> None:
@@ -225,7 +225,7 @@ class Owned(JournalFormat):
     def admit(self, table: Table, content: AnyContent | None) -> None:
         raise Refused("is managed")
 
-    def landed(
+    def after_commit(
         self, key: Key, content: AnyContent | None, commit: ObjectId, *, branch: str, is_default: bool
     ) -> None:
         pass

@@ -30,7 +30,7 @@ def identity(lake: Lake, key: str, branch: str = "main") -> UUID:
 
 
 def where(lake: Lake, one: UUID, revision: str = "main") -> Key | None:
-    return lake.kernel.where_is(head(lake, revision), one)
+    return lake.kernel.key_of_table(head(lake, revision), one)
 
 
 def rename(lake: Lake, old: str, new: str, branch: str = "main") -> None:

@@ -122,7 +122,7 @@ def test_k3_a_base_of_another_incarnation_of_the_branch_is_refused(lake: Lake) -
     dev.delete()
     dev.create()
     assert dev.head == base
-    with pytest.raises(ReferenceChanged, match="created anew"):
+    with pytest.raises(ReferenceChanged, match="created again"):
         dev.commit([append("diary", "one")], base=base, incarnation=incarnation)
     assert dev.head == base
     dev.commit([append("diary", "one")], base=base, incarnation=dev.reference.incarnation)

@@ -23,8 +23,8 @@ from penstock.model.clock import Clock, now_us
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Store
 from penstock.testing import CountingStore, FaultyStore, Point
-from penstock.testing.drill import Ticking, new_lake
-from penstock.testing.journal import JournalFormat, Published, append, journal_at, lines_of, replace
+from penstock.testing.drill import TickingClock, new_lake
+from penstock.testing.journal import JournalFormat, LandedJournal, append, journal_at, lines_of, replace
 from penstock.testing.threads import at_once
 
 
@@ -87,7 +87,7 @@ def test_k4_bytes_that_the_kernel_carries_are_stored_with_the_commit_and_kept_by
     journals: JournalFormat,
 ) -> None:
     """By the very advance that moves the branch, and not before it: at the turn nothing else is stored."""
-    clock = Ticking()
+    clock = TickingClock()
     store = CountingStore(MemoryStore(clock))
     lake = _lake_on(store, journals, clock, Settings(grace_s=10, nobody_writes=True))
     store.reset()
@@ -106,7 +106,7 @@ def test_k4_bytes_that_the_kernel_carries_are_stored_with_the_commit_and_kept_by
 def test_k4_bytes_that_no_line_names_any_more_are_swept_with_the_history_that_did(
     journals: JournalFormat,
 ) -> None:
-    clock = Ticking()
+    clock = TickingClock()
     store = MemoryStore(clock)
     lake = _lake_on(store, journals, clock, Settings(grace_s=10, nobody_writes=True))
     lake.keep_history(max_commits=1)
@@ -138,9 +138,9 @@ def test_k4_what_is_published_is_what_landed(lake: Lake, journals: JournalFormat
     first = lake.commit([append("diary", "one")])
     second = lake.commit([append("diary", "two"), append("log", "a")])
     assert journals.published == [
-        Published(Key("diary"), first.object_id, 1),
-        Published(Key("diary"), second.object_id, 2),
-        Published(Key("log"), second.object_id, 1),
+        LandedJournal(Key("diary"), first.object_id, 1),
+        LandedJournal(Key("diary"), second.object_id, 2),
+        LandedJournal(Key("log"), second.object_id, 1),
     ]
 
 
@@ -151,7 +151,7 @@ def test_k4_what_is_published_after_a_lost_answer_is_what_landed(journals: Journ
     store.lose_answer()
     commit = lake.commit([append("diary", "two")])
     assert lines_of(lake.kernel, "diary") == ["one", "two"]
-    assert journals.published[-1] == Published(Key("diary"), commit.object_id, 2)
+    assert journals.published[-1] == LandedJournal(Key("diary"), commit.object_id, 2)
     assert len(journals.published) == 2
 
 

@@ -29,6 +29,10 @@ KEYS = ("a.delta", "a.lance", "a.files")
 WRITES: dict[str, Callable[[Lake], Any]] = {
     "append": lambda lake: lake.table("a.delta").append(ROWS),
     "overwrite": lambda lake: lake.table("a.delta").overwrite(ROWS),
+    "delete rows": lambda lake: lake.table("a.delta").delete("id = 1"),
+    "update rows": lambda lake: lake.table("a.delta").update({"id": "5"}, where="id = 1"),
+    "optimize": lambda lake: lake.table("a.delta").optimize(),
+    "delete rows of lance": lambda lake: lake.table("a.lance").delete("id = 1"),
     "append to lance": lambda lake: lake.table("a.lance").append(ROWS),
     "append files": lambda lake: lake.table("a.files").write(ROWS),
     "put a file": lambda lake: lake.table("a.raw").files.put("y.txt", b"1"),
@@ -46,6 +50,7 @@ COMMANDS = (
     ["tables"], ["log"], ["branch"], ["show", "main"], ["diff", "main", "dev"], ["reflog"], ["jobs"], ["tx"],
     ["delta", "status"], ["delta", "log", "a.delta"], ["delta", "log", "a.delta", "--ref", "dev"],
     ["delta", "cat", "a.delta"], ["lance", "list"], ["files", "ls", "a.raw"], ["files", "cat", "a.raw/x.txt"],
+    ["sql", "select count(*) from a.delta"], ["diff", "main", "dev", "--rows", "a.delta"],
     ["fsck"], ["doctor"], ["merge", "dev", "--dry-run"], ["branch", "create", "newer"],
 )  # fmt: skip
 
@@ -65,6 +70,9 @@ def api(place: str) -> dict[str, Any]:
             "damages": len(lake.fsck().damages),
             "sweep": lake.sweep(dry_run=True).removed,
             "status": [one.latest_version - one.published for one in lake.delta.status()],
+            "count": [lake.table(key).count() for key in KEYS],
+            "sql": [lake.sql(f"select max(id) from {key}").fetchall()[0][0] for key in KEYS],
+            "rows that differ": lake.diff_rows("a.delta", "main", "dev").added.num_rows,
             "direct": lake.table("a.lance").to_lance().count_rows(),
         }
         said["writes"] = {name: _code(lambda: write(lake)) for name, write in WRITES.items()}  # noqa: B023

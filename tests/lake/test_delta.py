@@ -149,13 +149,13 @@ def test_the_default_branch_is_not_moved_back_under_a_table(tmp_path: Path) -> N
 def test_a_schema_is_arrows_or_deltas() -> None:
     text = schema_text(ROWS)
     assert schema_text(ROWS.schema) == schema_text(text) == text
-    with pytest.raises(InvalidRequest, match="not dict"):
+    with pytest.raises(InvalidRequest, match="got dict"):
         schema_text({"day": "string"})
 
 
 def test_no_table_comes_in_past_the_check_of_its_place(tmp_path: Path) -> None:
     intent = CreateIntent(id=uuid4(), location=str(tmp_path / "elsewhere"), actions=b"", uuid=uuid4())
-    with penstock.open(tmp_path / "lake") as lake, pytest.raises(InvalidRequest, match="calls of their own"):
+    with penstock.open(tmp_path / "lake") as lake, pytest.raises(InvalidRequest, match="calls of its format"):
         lake.commit([change("t", intent)])
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
-from penstock.lake.job_files import Began
+from penstock.lake.job_files import JobStart
 
 ROWS = pa.table({"id": [1, 2]})
 
@@ -23,7 +23,7 @@ class Died(BaseException):
 def test_what_a_creation_left_that_died_before_its_commit_is_swept_when_it_is_old(tmp_path: Path) -> None:
     with penstock.open(tmp_path / "lake") as lake:
         kept = lake.delta.create("sales.orders", data=ROWS)
-        with patch.object(Began, "check_in_time", side_effect=Died), pytest.raises(Died):
+        with patch.object(JobStart, "check_in_time", side_effect=Died), pytest.raises(Died):
             lake.delta.create("sales.lost", data=ROWS)
         left = [
             one for one in Path(lake.warehouse).rglob("*.parquet") if not str(one).startswith(kept.location)

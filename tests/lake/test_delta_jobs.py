@@ -28,7 +28,7 @@ from penstock.kernel.settings import Settings
 from penstock.lake import calls
 from penstock.lake import job_files as delta_jobs
 from penstock.lake.call import Call
-from penstock.lake.job_files import DAY_S, Began
+from penstock.lake.job_files import DAY_S, JobStart
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.model.operations import Delete
@@ -73,12 +73,12 @@ def test_rows_that_took_longer_than_their_files_are_safe_are_not_committed(
     lake: Lake, write: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.create_table("t", data=ROWS)
-    now = Began.now
+    now = JobStart.now
 
-    def long_ago(of: Lake) -> Began:
-        return Began(now(of).monotonic_s, now(of).time_s - 4 * DAY_S, 7 * DAY_S)
+    def long_ago(of: Lake) -> JobStart:
+        return JobStart(now(of).monotonic_s, now(of).time_s - 4 * DAY_S, 7 * DAY_S)
 
-    monkeypatch.setattr(delta_jobs.Began, "now", long_ago)
+    monkeypatch.setattr(delta_jobs.JobStart, "now", long_ago)
     with pytest.raises(InvalidRequest, match="'data_grace_days' must"):
         WRITES[write](lake)
     assert lake.table("t").version == 0
@@ -171,5 +171,5 @@ def test_a_lake_is_asked_once_in_a_while_how_long_files_stay(
             lake.table("demo.rows").append(pa.table({"id": [number]}))
         assert sum(isinstance(one, calls.GetAbout) for one in asked) == 1
         monkeypatch.setattr(delta_jobs, "ASKED_EVERY_S", -1.0)
-        Began.now(lake)
+        JobStart.now(lake)
         assert sum(isinstance(one, calls.GetAbout) for one in asked) == 2

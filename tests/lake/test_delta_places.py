@@ -108,10 +108,10 @@ def test_a_table_does_not_come_near_one_that_only_another_branch_has(
     lake.create_table("t", data=rows(1), location=str(place / "above/place"))
     lake.branch("dev").create()
     lake.branch().drop("t")
-    with pytest.raises(LocationRefused, match="inside or above the place of another table"):
+    with pytest.raises(LocationRefused, match="inside or above the folder of another table"):
         lake.create_table("u", data=rows(2), location=str(place / near))
     lake.branch("dev").delete()
-    with pytest.raises(LocationRefused, match="inside or above the place of another table"):
+    with pytest.raises(LocationRefused, match="inside or above the folder of another table"):
         lake.create_table("u", data=rows(2), location=str(place / near))  # history still reads the table
 
 

@@ -130,7 +130,7 @@ def test_who_creates_a_table_that_somebody_else_creates_meanwhile_leaves_no_file
         own.create_table("t", data=days("theirs"))
         yield from days("mine").to_batches()
 
-    with pytest.raises(CommitConflict, match="exists already"):
+    with pytest.raises(CommitConflict, match="already exists"):
         lake.create_table("t", data=pa.RecordBatchReader.from_batches(days("1").schema, slow()))
     assert read_days(lake.table("t")) == ["theirs"]
     assert len(data_files(tmp_path)) == 1
@@ -138,7 +138,7 @@ def test_who_creates_a_table_that_somebody_else_creates_meanwhile_leaves_no_file
 
 def test_a_table_that_exists_is_told_before_anything_is_written(lake: Lake, tmp_path: Path) -> None:
     lake.create_table("t", schema=days().schema)
-    with pytest.raises(CommitConflict, match="exists already"):
+    with pytest.raises(CommitConflict, match="already exists"):
         lake.create_table("t", data=breaking(days("1")))
 
 
@@ -209,10 +209,10 @@ def test_the_place_of_a_table_is_known_before_the_table(lake: Lake) -> None:
 def test_what_would_break_the_table_is_told_by_its_line(lake: Lake) -> None:
     with pytest.raises(InvalidContent, match="line 2, add"):
         lake.do(creation("a", "a"))
-    with pytest.raises(InvalidRequest, match="cannot be"):
+    with pytest.raises(InvalidRequest, match=r"(invalid commit to 't'|cannot be sent): .*surrogates"):
         lake.catalogue.do(CreateTable(key=Key("t"), schema=schema_text(days()), actions="\ud800"))
     body = ActionsFile(name="_penstock/bodies/none.json", size=1, sha256=hashlib.sha256(b"").digest())
-    with pytest.raises(InvalidRequest, match="is no file"):
+    with pytest.raises(InvalidRequest, match=r"none\.json, which does not exist"):
         lake.do(CreateTable(key=Key("t"), schema=schema_text(days()), actions=body))
     assert not lake.table("t").exists
 
@@ -289,10 +289,8 @@ def test_rows_outside_of_the_condition_are_refused_and_leave_no_files(
     assert (data_files(orders.location), orders.version) == (before, 0)
 
 
-@pytest.mark.parametrize("where", ["amount > 1", "day >= '1' or amount = 1", "nothing = 1", "day >="])
-def test_a_condition_on_other_than_partition_columns_is_refused_before_anything_is_written(
-    orders: Table, where: str
-) -> None:
+@pytest.mark.parametrize("where", ["amount > 'x'", "nothing = 1", "day >="])
+def test_what_is_no_condition_is_refused_before_anything_is_written(orders: Table, where: str) -> None:
     before = data_files(orders.location)
     with pytest.raises(InvalidRequest):
         orders.overwrite(breaking(days("2026-11-05")), where=where)

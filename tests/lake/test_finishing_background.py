@@ -64,8 +64,8 @@ def stop_at(gate: Gate, monkeypatch: pytest.MonkeyPatch, owner: type, name: str,
 
 def wait_for(lake: Lake, gate: Gate) -> None:
     """Have the lake wait for who stands at the gate, and no longer than that."""
-    gate.reached()
-    with pytest.raises(Unavailable, match="still at work in the background"):
+    gate.wait_until_reached()
+    with pytest.raises(Unavailable, match="background work of the lake did not finish"):
         lake.finish_background(AT_ONCE_S)
     opening = Thread(target=gate.open)
     opening.start()
@@ -239,7 +239,7 @@ def test_a_thread_that_outlives_its_lake_logs_nothing_of_a_store_that_is_closed(
     monkeypatch.setattr(owner, name, watched)
     lake = penstock.open(tmp_path / "lake", settings=IMPATIENT)
     add(lake)
-    gate.reached()
+    gate.wait_until_reached()
     lake.close()
     caplog.clear()
     gate.open()

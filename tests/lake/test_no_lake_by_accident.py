@@ -87,7 +87,7 @@ def test_opening_and_reading_make_nothing(tmp_path: Path, scheme: str, exists: b
         assert str(place) in repr(lake)
         assert (lake.default_branch, lake.warehouse) == ("main", str(place / "warehouse"))
         for name, read in READS.items():
-            with pytest.raises(LakeNotFound, match="The first write makes one") as refused:
+            with pytest.raises(LakeNotFound, match="The first write creates one") as refused:
                 pytest.fail(f"{name}: {read(lake)}")
             assert "penstock init" in str(refused.value)
         lake.finish_background()

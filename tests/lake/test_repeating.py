@@ -22,7 +22,6 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.lake.answers import Landing
-from penstock.lake.asked import asked
 from penstock.lake.calls import (
     CommitOperations,
     CreateReference,
@@ -34,7 +33,8 @@ from penstock.lake.calls import (
     Write,
 )
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
+from penstock.lake.request_digest import request_digest
 from penstock.lake.tokens import parse_grant
 from penstock.server.access import Caller, Guarded
 from penstock.stores.memory import MemoryStore
@@ -152,7 +152,7 @@ def test_a_branch_that_was_made_before_the_store_fell_silent_is_not_said_to_be_m
     lake = open_lake(store, author="tester")
     # The lake's row is read before, and once more when the new name is there.
     store.fail(Point.REFERENCE, Unavailable("away"), times=None, skip=1, name="@lake")
-    with pytest.raises(OutcomeUnknown, match="'dev' was made, but it is not known"):
+    with pytest.raises(OutcomeUnknown, match="'dev' was created, but it is not known"):
         lake.kernel.references.create("dev", lake.branch().kind, lake.kernel.references.get("main").head)
 
 
@@ -229,7 +229,7 @@ def test_the_outcome_of_a_very_request_is_not_that_of_another_under_its_key(lake
     landed = lake.do(commit)
 
     def outcome(call: Write[Any]) -> Landing | None:
-        return lake.do(GetOutcome(key="run-1", branch="dev", asked=asked(call)))
+        return lake.do(GetOutcome(key="run-1", branch="dev", asked=request_digest(call)))
 
     found = outcome(commit)
     assert found is not None
@@ -244,9 +244,9 @@ def test_a_request_has_the_hash_that_it_had_in_the_first_release() -> None:
     told = Said(message="m", authors=("ada",), properties={"a": ("b",)}, author_time=datetime.now(UTC))
     operations = (Put(Key("n"), Namespace()),)
     commit = CommitOperations(branch="main", operations=operations, said=told, idempotency_key="k")
-    assert asked(commit).hex() == "6be943acf153ce70f72cf3e6ea7db89a741ec0dd1fad89da9452bee6ad58e9fe"
+    assert request_digest(commit).hex() == "6be943acf153ce70f72cf3e6ea7db89a741ec0dd1fad89da9452bee6ad58e9fe"
     merge = Merge(source="dev", into="main", said=Said(message=None))
-    assert asked(merge).hex() == "85412f70eb45527a0d1fe68c1550cd37a14264d49a21d3983d7ddfbc2710b8ae"
+    assert request_digest(merge).hex() == "85412f70eb45527a0d1fe68c1550cd37a14264d49a21d3983d7ddfbc2710b8ae"
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from penstock.errors import (
     ForeignCommit,
     InvalidLog,
     KeyNotFound,
+    LakeMoved,
     NotManaged,
     OutOfSync,
     PenstockError,
@@ -691,6 +692,28 @@ def test_rows_that_only_the_lake_has_are_added_on_top(place: Path) -> None:
         assert lake.fsck().damages == ()
 
 
+def test_rows_that_are_added_on_top_of_a_table_that_tracks_rows_get_the_ids_that_follow(place: Path) -> None:
+    tracked = {"delta.enableRowTracking": "true"}
+    restore_lake(
+        place,
+        lambda lake: lake.delta.create("a.t", data=rows(1), properties=tracked),
+        lambda lake: lake.table("a.t").append(rows(2)),
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LogCheck, "require_in_sync", lambda *_, **__: None)
+        patched.setattr(LogCheck, "is_checked", lambda *_: True)
+        with penstock.open(place) as lake:
+            lake.table("a.t").append(rows(3))
+    with penstock.open(place) as lake:
+        (done,) = lake.resync("a.t").tables
+        assert done.repeated
+        table = lake.table("a.t")
+        table.append(rows(4))
+        found = table.to_arrow(columns=["id", "_row_id", "_row_commit_version"]).to_pylist()
+        by_id = {one["id"]: (one["_row_id"], one["_row_commit_version"]) for one in found}
+        assert by_id == {1: (0, 0), 2: (1, 1), 3: (2, 2), 4: (3, 3)}
+
+
 def test_a_file_that_the_lake_has_committed_twice_is_added_on_top_once(place: Path) -> None:
     def own(lake: Lake) -> None:
         write(lake, "delta", 3)
@@ -741,7 +764,7 @@ def test_a_writer_that_has_read_the_lakes_own_version_is_refused_after_a_resync(
         lake.resync("a.t")
         action = json.dumps({"remove": {"path": "x.parquet", "dataChange": True}})
         late = TableCommit(key=Key("a", "t"), actions=action, read_version=1, table=own[0].id)
-        with pytest.raises(CommitConflict, match="not the same any more"):
+        with pytest.raises(CommitConflict, match="is another table now"):
             lake.do(CommitTables(tables=(late,)))
         assert everywhere(lake, "delta")[0] == [1, 2, 3]
 
@@ -853,3 +876,31 @@ def put_version_of_a_stranger(lake: Lake, kind: str, monkeypatch: pytest.MonkeyP
         return real(*given, **named)
 
     monkeypatch.setattr(patched, name, late)
+
+
+@in_each_format
+def test_the_former_location_of_a_lake_that_moved_says_so_and_not_that_its_tables_are_out_of_sync(
+    place: Path, kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with penstock.open(place) as lake:
+        write(lake, kind, 1)
+        lake.finish_background()
+    penstock.move(place, tmp_path / "moved")
+    with penstock.open(tmp_path / "moved") as lake:
+        write(lake, kind, 2)
+        lake.finish_background()
+    with caplog.at_level(logging.WARNING, "penstock"), penstock.open(place) as lake:
+        lake.finish_background()
+        assert ids(lake.table(KEYS[kind]).to_arrow()) == [1]
+        assert lake.fsck().damages == ()
+        if kind == "delta":
+            (alarm,) = (one.alarm for one in lake.delta.status())
+        else:
+            alarm = lake.do(GetLanceStatus(key=Key.parse(KEYS[kind]))).alarm
+        assert "has moved to" in alarm
+        with pytest.raises(LakeMoved):
+            write(lake, kind, 3)
+    assert not [one for one in caplog.messages if "out of sync" in one]
+    ran = CliRunner().invoke(root, ["--lake", str(place), "doctor"])
+    assert f"the lake has moved to {tmp_path / 'moved'}; this location is read-only" in ran.output
+    assert "resync" not in ran.output

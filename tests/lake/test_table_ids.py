@@ -46,7 +46,7 @@ from penstock.model.nessie import DeltaTable
 from penstock.model.references import Kind, Reference
 from penstock.server.access import Guarded
 from penstock.stores.memory import MemoryStore
-from penstock.testing.counting import CountingStore
+from penstock.testing.counting_store import CountingStore
 from tests.queue.hooks import Caller, Gate
 from tests.server.access import caller
 
@@ -116,7 +116,7 @@ def test_an_id_that_only_another_branch_knows_is_refused(lake: Lake, kind: str, 
     table = make(lake, kind, "dev")
     assert table.id is not None
     somebody = Lake(Guarded(lake.catalogue, caller("write:main:sales.*")), author="somebody")
-    with pytest.raises(InvalidRequest, match="has known a table"):
+    with pytest.raises(InvalidRequest, match="already had a table"):
         somebody.do(STEALS[by](table.id))
     assert lake.at("main").get(STEAL) is None
     if kind != "files":
@@ -146,7 +146,7 @@ def test_an_id_is_refused_wherever_the_lake_knows_it(
     table = make(lake, "delta", "dev")
     leave(lake)
     assert table.id is not None
-    with pytest.raises(InvalidRequest, match="has known a table"):
+    with pytest.raises(InvalidRequest, match="already had a table"):
         lake.do(STEALS[by](table.id))
 
 
@@ -155,7 +155,7 @@ def test_an_id_is_refused_that_only_an_open_transaction_knows(lake: Lake, by: st
     with lake.transaction() as transaction:
         transaction.write(rows(7), "hr.pay")
         identity = transaction.table("hr.pay").get_commits().id
-        with pytest.raises(InvalidRequest, match="has known a table"):
+        with pytest.raises(InvalidRequest, match="already had a table"):
             lake.do(STEALS[by](identity))
 
 
@@ -213,7 +213,7 @@ def test_of_two_tables_that_are_created_at_once_with_one_id_one_lands(
     found = lake.at("main").get(STEAL)
     assert found is not None
     assert found.id == identity
-    with pytest.raises(InvalidRequest, match="has known a table"):
+    with pytest.raises(InvalidRequest, match="already had a table"):
         lake.do(ON_DEV[second](identity))
     assert lake.at("dev").get(STEAL) is None
 
@@ -265,7 +265,7 @@ def test_an_id_whose_request_was_never_decided_is_free_when_another_process_has_
 
 BEFORE_SENT = {
     "delta": "penstock.formats.delta.ownership.first_version.FirstVersion.of",
-    "lance": "penstock.formats.lance.owning.Ownership.claim",
+    "lance": "penstock.formats.lance.ownership.Ownership.claim",
 }
 
 
@@ -331,7 +331,7 @@ def test_an_id_stays_reserved_for_a_request_that_was_sent_twice_until_both_are_d
     found = lake.at("main").get(STEAL)
     assert found is not None
     assert found.id == identity
-    with pytest.raises(InvalidRequest, match="has known a table"):
+    with pytest.raises(InvalidRequest, match="already had a table"):
         lake.do(ON_DEV[by](identity))
 
 
@@ -345,8 +345,8 @@ CREATIONS: dict[str, Callable[[str], Call[Any]]] = {
 @pytest.mark.parametrize(
     ("by", "owner", "name"),
     [
-        ("delta", Tables, "known"),
-        ("delta at a place", Tables, "known"),
+        ("delta", Tables, "find_outcome"),
+        ("delta at a place", Tables, "find_outcome"),
         *((by, KnownTables, name) for by in CREATIONS for name in ("reserve", "require_unknown")),
     ],
 )
@@ -359,9 +359,9 @@ def test_a_creation_that_was_sent_twice_and_has_landed_gets_its_own_table_for_an
 
     def overtaken(*given: Any) -> Any:
         monkeypatch.setattr(owner, name, original)
-        before = original(*given) if name == "known" else None
+        before = original(*given) if name == "find_outcome" else None
         answers.append(lake.do(own))
-        return before if name == "known" else original(*given)
+        return before if name == "find_outcome" else original(*given)
 
     monkeypatch.setattr(owner, name, overtaken)
     answers.append(lake.do(own))
@@ -369,7 +369,7 @@ def test_a_creation_that_was_sent_twice_and_has_landed_gets_its_own_table_for_an
     assert [one.commit for one in answers] == [answers[0].commit] * 3
     found = lake.at("main").get(STEAL)
     assert found is not None
-    with pytest.raises((InvalidRequest, TableConflict), match=r"has known a table|is there already"):
+    with pytest.raises((InvalidRequest, TableConflict), match=r"already had a table|is there already"):
         lake.do(msgspec.structs.replace(own, idempotency_key="another"))
 
 
@@ -458,7 +458,7 @@ def test_a_lance_table_does_not_come_to_the_folder_of_a_delta_table(
     if is_kept_by_branch:
         lake.branch("keeps").create()
     lake.branch().drop("t")
-    with pytest.raises(LocationRefused, match=r"is the place of another table of the lake \(DELTA"):
+    with pytest.raises(LocationRefused, match=r"is or was the location of another table of the lake \(DELTA"):
         come(lake, place)
     assert not (Path(place) / "_penstock/owner.json").exists()
     assert values(lake, "t", before) == [1]
@@ -473,7 +473,7 @@ def test_a_delta_table_does_not_come_to_the_folder_of_a_lance_table(
     lance.write_dataset(rows(1), namespace_client=lake.lance(), table_id=["t"], mode="append")
     before = lake.resolve("main")
     lake.branch().drop("t")
-    with pytest.raises(LocationRefused, match=r"is the place of another table of the lake \(LANCE"):
+    with pytest.raises(LocationRefused, match=r"is or was the location of another table of the lake \(LANCE"):
         come(lake, place)
     assert values(lake, "t", before) == [1]
 
@@ -492,7 +492,7 @@ def test_no_new_table_begins_where_one_was_dropped_that_history_still_reads(
     lake.branch().drop("t")
     lake.finish_background()
     shutil.rmtree(place)
-    with pytest.raises(LocationRefused, match="name another"):
+    with pytest.raises(LocationRefused, match="choose another"):
         come(lake, place)
     with pytest.raises((PenstockError, ValueError)):  # what Lance raises for files that are not there
         values(lake, "t", before)
@@ -518,7 +518,7 @@ def test_no_table_comes_near_one_that_was_dropped(
 ) -> None:
     lake.create_table("t", data=rows(1), location=f"{place}/above/place")
     lake.branch().drop("t")
-    with pytest.raises(LocationRefused, match="inside or above the place of another table"):
+    with pytest.raises(LocationRefused, match="inside or above the folder of another table"):
         come(lake, f"{place}/{near}")
 
 
@@ -550,7 +550,7 @@ def test_a_sweep_removes_nothing_from_a_folder_that_tables_of_two_formats_share(
     found = swept(lake)
     assert values(lake, "hr.pay", "dev") == [7]
     if kind != by and stolen.location == table.location:
-        assert "is the place of another table of the lake as well" in found["hr.pay"].problem
+        assert "is also the location of another table of the lake" in found["hr.pay"].problem
 
 
 @pytest.mark.usefixtures("careless")
@@ -584,7 +584,7 @@ def test_a_sweep_removes_nothing_from_a_folder_that_a_pointer_of_the_lake_leads_
     pointer = IcebergTable(metadata_location=f"{found.location}/metadata/1.json")
     lake.branch("dev").put("iceberg", pointer)
     grow_old(found.location)
-    assert "is the place of another table" in swept(lake)["t"].problem
+    assert "location of another table" in swept(lake)["t"].problem
     assert theirs.exists()
 
 

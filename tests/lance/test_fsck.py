@@ -10,12 +10,12 @@ import pytest
 
 import penstock
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.lake.soundness import LanceCheck
+from penstock.formats.lance.lake.table_check import LanceCheck
 from penstock.formats.lance.state import (
     Changes,
     OwnTag,
     Version,
-    changed,
+    apply_changes,
     state_of,
     tag_key,
     version_key,
@@ -58,15 +58,17 @@ def test_an_entry_that_leads_nowhere_is_told(lake: Lake, changes: Changes, said:
     content = content_of(lake)
     objects = Pending(lake.kernel.objects)
     state = state_of(content)
-    wrong, blobs = changed(objects, state, changes)
+    wrong, blobs = apply_changes(objects, state, changes)
     objects.fresh.update(blobs)
     bad = with_state(content, wrong)
-    assert [what for _, what in LanceCheck(objects).flaws("a", bad) if said in what]
+    assert [what for _, what in LanceCheck(objects).find_flaws("a", bad) if said in what]
 
 
 def test_a_state_that_cannot_be_read_or_holds_another_tree_is_told(lake: Lake) -> None:
     content, check = content_of(lake), LanceCheck(lake.kernel.objects)
     torn = msgspec.structs.replace(content, state=b"?")
-    assert [name for name, what in check.flaws("a", torn) if "cannot be read" in what] == ["a"]
+    assert [name for name, what in check.find_flaws("a", torn) if "cannot be read" in what] == ["a"]
     alone = msgspec.structs.replace(content, held=(bytes(32),))
-    assert [what for _, what in check.flaws("a", alone)] == ["does not hold the tree that its state names"]
+    assert [what for _, what in check.find_flaws("a", alone)] == [
+        "does not hold the tree that its state names"
+    ]

@@ -210,11 +210,12 @@ def test_lances_own_branches_are_made_and_written_by_its_client(namespace: Penst
 
 
 def test_branches_and_tags_that_the_namespace_makes_are_found_by_the_client(
-    namespace: PenstockNamespace,
+    own: Lake, namespace: PenstockNamespace
 ) -> None:
     written(namespace, "items", ids=[10])
     namespace.create_table_tag(CreateTableTagRequest(id=ITEMS, tag="first", version=1))
     namespace.create_table_branch(CreateTableBranchRequest(id=ITEMS, name="trial", from_version=1))
+    own.finish_background()
     assert ids_at(namespace, "items", version="first") == list(range(10))
     branch = opened(namespace, "items").checkout_version(("trial", None))
     branch.insert(rows([20]))

@@ -130,7 +130,7 @@ def test_a_version_does_not_bring_in_files_of_another_table(lake: Lake, tmp_path
         (staged := place / f"{version}.manifest-{uuid4()}").write_bytes(data)
         one = CreateLanceVersion(key=key, version=version, manifest=str(staged), size=len(data))
         for who in (writer, as_(lake, "admin")):
-            with pytest.raises(InvalidManifest, match=r"has files at .*only a table that is registered"):
+            with pytest.raises(InvalidManifest, match=r"has files at .*only a registered table"):
                 who.do(CommitLance(operations=(one,)))
     whole = RegisterLance(key=Key("sales", "clone"), location=str(tmp_path / "clone"))
     denied(writer, CommitLance(operations=(whole,)))

@@ -49,11 +49,11 @@ def test_a_fork_reads_tables_and_writes_nothing_to_their_folders(fork: tuple[Lak
     lake, folder = fork
     before = files(folder)
     assert (ids_at(lake.lance(), "items"), ids_at(lake.lance("main~1"), "items")) == ([0, 1, 3], [0, 1])
-    with pytest.raises(ManagedElsewhere, match="can only be read here"):
+    with pytest.raises(ManagedElsewhere, match="is read-only here"):
         lake.merge("dev")
-    with pytest.raises(ManagedElsewhere, match="can only be read here"):
+    with pytest.raises(ManagedElsewhere, match="is read-only here"):
         lake.revert("main")
-    with pytest.raises(InvalidTableStateError, match="can only be read here"):
+    with pytest.raises(InvalidTableStateError, match="is read-only here"):
         lake.lance().create_table_branch({"id": ["items"], "name": "own"})
     assert files(folder) == before
     assert ids_at(lake.lance(), "items") == [0, 1, 3]

@@ -27,7 +27,7 @@ from penstock.formats.lance.lake.namespace import PenstockNamespace
 from penstock.formats.lance.names import manifest_name
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from tests.lance.tables import ids_at, ids_of, opened, rows, written
 
 
@@ -196,7 +196,7 @@ def test_a_commit_of_a_branch_is_read_in_its_line(lake: Lake, main: PenstockName
 
 def test_nothing_is_written_at_a_commit(lake: Lake, main: PenstockNamespace) -> None:
     pinned = lake.lance(lake.resolve())
-    with pytest.raises(InvalidInputError, match="at a commit"):
+    with pytest.raises(InvalidInputError, match="is of a commit, which cannot change"):
         pinned.create_table_tag(CreateTableTagRequest(id=["items"], tag="t", version=1))
     with pytest.raises(OSError, match="result for version"):
         written(pinned, "items", ids=[9])

@@ -444,7 +444,7 @@ def test_a_table_is_declared_with_an_id_and_written_to_in_one_commit(lake: Lake)
     ).done
     assert (done[0].location, done[1].version and done[1].version.version) == (str(place), 1)
     assert ids_at(lake.lance(), "fresh") == [7]
-    with pytest.raises(InvalidRequest, match="has known a table"):
+    with pytest.raises(InvalidRequest, match="already had a table"):
         lake.do(CommitLance(operations=(DeclareLance(key=Key("other"), id=identity),)))
 
 

@@ -16,7 +16,7 @@ import pytest
 import penstock
 from penstock.formats.lance.lake import pins
 from penstock.formats.lance.names import PINS, REFS_OF_TAGS, manifest_name
-from penstock.formats.lance.pinning import pin_name
+from penstock.formats.lance.version_pins import pin_name
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
 from penstock.storage.places import Place

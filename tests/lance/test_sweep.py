@@ -20,7 +20,7 @@ import penstock
 from penstock.errors import PenstockError
 from penstock.formats.lance.lake import sweep
 from penstock.formats.lance.lake.calls import GetLanceTable
-from penstock.formats.lance.lake.kept import KeptLance
+from penstock.formats.lance.lake.retained_tables import RetainedTables
 from penstock.kernel.settings import Settings
 from penstock.lake.answers import SweptTable
 from penstock.lake.lake import Lake
@@ -428,12 +428,12 @@ def stepping(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def stepping(*steps: Callable[[], object]) -> None:
         waiting = iter(steps)
 
-        class Stepping(KeptLance):
+        class Stepping(RetainedTables):
             def look(self) -> None:
                 next(waiting, lambda: None)()
                 super().look()
 
-        monkeypatch.setattr(sweep, "KeptLance", Stepping)
+        monkeypatch.setattr(sweep, "RetainedTables", Stepping)
 
     return stepping
 

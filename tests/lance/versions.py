@@ -11,7 +11,7 @@ from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.intents import Create, Declare, Placed, Step, Steps, encode_steps
 from penstock.formats.lance.lake.parts import LanceParts
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
-from penstock.formats.lance.rehoming import rehome
+from penstock.formats.lance.relocation import rehome
 from penstock.formats.lance.state import NAME, Versions, state_of
 from penstock.formats.lance.wire import Message
 from penstock.kernel.conflict import content_of

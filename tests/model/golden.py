@@ -158,6 +158,6 @@ def line() -> list[tuple[ObjectId, CommitObject]]:
     chain.add(Draft({b"a": b"1", b"b": large}, said, "one", blobs=blobs))
     chain.add(Draft({}, CommitMeta(), "two"))
     chain.add(Draft({b"a": None}, CommitMeta(), "three", further_parents=(NO_COMMIT,)))
-    sealed = chain.seal(1_793_491_200_000_000)
+    sealed = chain.build_commits(1_793_491_200_000_000)
     chain.add(Draft({b"%04d" % number: b"v" for number in range(600)}, CommitMeta(), "four"))
-    return sealed + chain.seal(1_793_491_200_000_000)
+    return sealed + chain.build_commits(1_793_491_200_000_000)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from penstock.errors import InvalidContent
 from penstock.formats.files.content import FilesTable
 from penstock.formats.lance.content import LanceTable
-from penstock.kernel.bring import MergeOptions
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.objects import split_value
 from penstock.kernel.request import Request, RequestTerms
+from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.content import (
     CONTENT_MAX_BYTES,
@@ -130,7 +130,7 @@ class _NewerVersion(Request):
     """A commit of a newer version: it lets a key hold bytes that this version cannot read."""
 
     event = Event.COMMIT
-    wish = b"newer"
+    fingerprint = b"newer"
 
     def __init__(self, stored: bytes, data: bytes) -> None:
         self._stored = stored

@@ -122,7 +122,9 @@ def test_an_error_survives_pickling_and_copying_whole(kind: type[PenstockError])
         assert (str(other), other.message, other.details) == (str(error), error.message, error.details)
 
 
-@pytest.mark.parametrize(("kind", "when"), [(CommitConflict, "meanwhile"), (MergeConflict, "on both sides")])
+@pytest.mark.parametrize(
+    ("kind", "when"), [(CommitConflict, "by another writer since"), (MergeConflict, "on both sides")]
+)
 def test_conflicts_are_named_one_by_one_and_survive_pickling(kind: type[CommitConflict], when: str) -> None:
     error = pickle.loads(pickle.dumps(kind(CONFLICTS)))
     assert error.conflicts == CONFLICTS

@@ -27,7 +27,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "penstock/lake/*kept.py",
         "penstock/lake/*/kept.py",
         "penstock/formats/delta/lake/retained_files.py",
-        "penstock/server/sweeping.py",
+        "penstock/server/background_sweep.py",
     ],
     "remote": ["penstock/lake/remote*.py", "penstock/wire/*.py"],
     "access": ["penstock/server/access/*.py"],

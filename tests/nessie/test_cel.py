@@ -19,7 +19,7 @@ from penstock.model.commits import Commit
 from penstock.model.keys import Key
 from penstock.server.nessie import cel
 from penstock.server.nessie.cel import filter_for
-from penstock.server.nessie.cel_items import (
+from penstock.server.nessie.cel_bindings import (
     FilterKind,
     Head,
     KeyFacts,
@@ -302,7 +302,7 @@ def test_an_expression_is_read_once_however_many_commits_it_is_asked_of(
     def read_again(text: str, _: str) -> None:
         pytest.fail(f"{text} was read before")
 
-    monkeypatch.setattr(cel, "_compiled", read_again)
+    monkeypatch.setattr(cel, "_compile", read_again)
     for _ in range(2):
         keep = filter_for("commits", expression)
         assert not any(keep(A_COMMIT) for _ in range(250))

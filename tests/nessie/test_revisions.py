@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import CommitNotFound, InvalidName, InvalidRequest, ReferenceNotFound
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.keys import Key
 from penstock.model.nessie import IcebergTable

@@ -14,13 +14,13 @@ import pytest
 from penstock.errors import StorageFull, Unavailable
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
-from penstock.lake.opening import init_lake, open_lake
+from penstock.lake.opener import init_lake, open_lake
 from penstock.lake.remote import Patience, Remote
 from penstock.lake.tokens import new_token
 from penstock.metrics.memory import Metrics
 from penstock.server import health, writability
 from penstock.server.access import TokenGate
-from penstock.server.discretion import Discreet
+from penstock.server.error_redaction import Discreet
 from penstock.server.health import Readiness
 from penstock.server.native import NATIVE
 from tests.queue.hooks import wait_until

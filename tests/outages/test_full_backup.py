@@ -14,7 +14,7 @@ from penstock.kernel import backup, object_copy
 from penstock.kernel.leases import Leases
 from penstock.lake.backup import backup_lake, list_backups, restore_backup, verify_backup
 from penstock.lake.lake import Lake
-from penstock.lake.opening import init_lake, open_lake
+from penstock.lake.opener import init_lake, open_lake
 from tests.copy.lakes import table
 from tests.outages.conftest import SmallDisk
 

@@ -15,13 +15,13 @@ from penstock.cli.root import penstock as command
 from penstock.errors import OutcomeUnknown, StorageFull
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
-from penstock.lake.opening import init_lake, open_lake
+from penstock.lake.opener import init_lake, open_lake
 from penstock.lake.tokens import new_token
 from penstock.metrics.memory import Metrics
 from penstock.metrics.table import TRIES
 from penstock.server import health, writability
 from penstock.server.access import TokenGate
-from penstock.server.discretion import Discreet
+from penstock.server.error_redaction import Discreet
 from penstock.server.health import Readiness
 from penstock.server.native import NATIVE
 from penstock.stores.memory import MemoryStore
@@ -117,7 +117,7 @@ def test_rocksdb_on_a_full_disk_says_that_it_has_to_be_opened_anew(small_disk: S
         # It notices when it syncs, so that it cannot say what is found of this later.
         with pytest.raises((OutcomeUnknown, StorageFull), match="has no room left") as first:
             _put_many(lake)
-        with pytest.raises(StorageFull, match="Free space there, then open the lake anew"):
+        with pytest.raises(StorageFull, match="Free space there, then open the lake again"):
             lake.branch().put("a.next", LARGE)
         small_disk.make_room()
     with open_lake(place, author="ada") as lake:
@@ -185,7 +185,7 @@ def test_clients_of_a_server_are_told_at_once_and_only_administrators_where(
             assert refused.value.details["part"] == "database"
             if name == "etl":
                 assert refused.value.message == (
-                    "the lake's database has no room left; whoever runs the server must free space there"
+                    "the lake's database has no room left; the server's administrator must free space there"
                 )
         assert len([one for one in server.lines if one["status"] == 503]) == 2, "nobody asks again in vain"
 

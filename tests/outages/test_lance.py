@@ -20,7 +20,7 @@ from lance_namespace.errors import ErrorCode
 
 from penstock.errors import CommitConflict, InvalidRequest, PenstockError, StorageFull, Unavailable
 from penstock.formats.lance.lake.data_errors import lance_work
-from penstock.formats.lance.lake.failures import told
+from penstock.formats.lance.lake.failures import own_errors
 from penstock.lake.job_files import is_refusal
 from penstock.model.keys import Key
 from tests.outages.conftest import SmallDisk
@@ -38,7 +38,7 @@ class Silent(LanceNamespace):
 
 def ours(work: Callable[[], object]) -> PenstockError:
     """What a program that asked Penstock is told of a failure of Lance."""
-    with pytest.raises(PenstockError) as caught, told(Silent(), KEY):
+    with pytest.raises(PenstockError) as caught, own_errors(Silent(), KEY):
         work()
     return caught.value
 

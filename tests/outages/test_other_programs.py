@@ -22,7 +22,7 @@ PROTOCOL = '{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}'
 def test_a_lance_that_does_not_ask_the_lake_is_not_believed(tmp_path: Path) -> None:
     with penstock.open(tmp_path / "lake", create=True, author="ada") as lake:
         job = LanceJob(key=Key("t"), branch="main", id="load-1", id_name="idempotency_key", said=Said())
-        with pytest.raises(OutcomeUnknown, match="did not ask the lake, which knows nothing of it") as raised:
+        with pytest.raises(OutcomeUnknown, match="the lake did not receive that version") as raised:
             JobNamespace(lake, job).run(lambda _: SimpleNamespace(version=7))
     assert raised.value.details["key"] == "load-1"
 
@@ -39,12 +39,12 @@ def test_an_answer_that_says_something_else_than_it_should_is_not_taken_for_a_ta
         metadata=PROTOCOL,
     )
     with pytest.raises(UnsupportedFormat, match="'t'"):
-        told.declared()
+        told.parse_declared()
 
 
 def test_a_folder_that_is_no_partition_is_refused_by_name() -> None:
-    from penstock.formats.delta.spark.job.partitions import values_of
+    from penstock.formats.delta.lake.partition_folders import values_of
 
     day = Field(name="day", type="string", nullable=True, metadata={})
-    with pytest.raises(InvalidRequest, match="'day=1/more=2' of a job's files is no partition by day"):
+    with pytest.raises(InvalidRequest, match="'day=1/more=2' of a job's files is not a partition by day"):
         values_of("day=1/more=2", [day])

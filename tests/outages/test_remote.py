@@ -10,7 +10,7 @@ import pytest
 from penstock import IcebergTable
 from penstock.errors import OutcomeUnknown, StorageFull, TimedOut, Unavailable
 from penstock.lake.calls import CommitOperations, GetAbout
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.lake.remote import Patience, Remote
 from penstock.lake.remote_connection import Connection, Reply
 from penstock.model.keys import Key

@@ -292,7 +292,7 @@ class RulesOfCommits:
             lake.create_table(table.key, schema=SCHEMA, location=str(tmp_path / "another"))
             yield from rows(1, 2).to_batches()
 
-        with pytest.raises(CommitConflict, match="created anew"):
+        with pytest.raises(CommitConflict, match="created again"):
             table.append(pa.RecordBatchReader.from_batches(SCHEMA, batches()))
         assert table.get_commits().location == str(tmp_path / "another")
         assert paths(table) == []

@@ -58,7 +58,7 @@ class RulesOfReaders:
         assert {(one.published, one.latest_version) for one in got.values()} == {(1, 6)}
 
     def test_r13_a_range_that_ends_before_it_begins_is_refused(self, table: Table) -> None:
-        with pytest.raises(InvalidRequest, match="from 3 to 2"):
+        with pytest.raises(InvalidRequest, match=r"invalid range of versions .*: 3 to 2"):
             table.get_commits(3, 2)
 
     def test_r13_what_is_told_is_of_one_moment(self, lake: Lake, table: Table) -> None:

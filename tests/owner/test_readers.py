@@ -17,7 +17,7 @@ from tests.interop.delta.homes import Home, home_on
 from tests.interop.delta.stories import SCHEMA, Rows, Story, rows_of
 
 SEEDS = range(3)
-QUICK = {("disk", 0), ("bucket", 1)}
+QUICK = {("disk", 0)}
 """What is told of a table does not depend on where it lies: `make test` has one story of each."""
 
 

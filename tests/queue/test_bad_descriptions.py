@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.kernel.bring import MergeOptions
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.keys import Key
 from penstock.model.operations import Put

@@ -3,10 +3,10 @@
 from functools import partial
 
 from penstock.errors import CommitConflict, IdempotencyKeyReused, ReferenceChanged
-from penstock.kernel.bring import MergeOptions
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.queue import ENTRY_MAX_CHARS
 from penstock.kernel.settings import Settings
+from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import AUTHOR_MAX_CHARS, CommitMeta
 from penstock.model.encoding import ObjectId
 from penstock.model.idempotency import KEY_MAX_CHARS

@@ -11,10 +11,10 @@ import pytest
 import penstock
 from penstock.errors import CommitConflict, IdempotencyKeyReused, InvalidRequest
 from penstock.kernel.batch import Outcome
-from penstock.kernel.bring import MergeOptions
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import sweep
+from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Operation, Put, Unchanged

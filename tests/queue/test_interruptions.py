@@ -53,7 +53,7 @@ class Odd(Request):
         self._problem, self._first = problem, Once()
 
     @property
-    def wish(self) -> bytes:
+    def fingerprint(self) -> bytes:
         return b"odd"
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:

@@ -7,7 +7,7 @@ import pytest
 from penstock.errors import IdempotencyKeyReused, InvalidRequest, OutcomeUnknown
 from penstock.kernel.batch import Outcome
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.request import MadeKey
+from penstock.kernel.request import GeneratedKey
 from penstock.kernel.settings import Settings
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT
@@ -55,7 +55,7 @@ def test_a_made_key_names_the_position_before_its_request(store: HookedStore) ->
     for name in "abc":
         before = kernel.references.get("main").position
         put(kernel, name)
-        made = MadeKey.read(history(kernel)[-1][1].key)
+        made = GeneratedKey.read(history(kernel)[-1][1].key)
         assert made is not None
         assert made.position == before
 
@@ -80,7 +80,7 @@ def test_an_answer_that_was_lost_is_found_by_the_key_in_the_error(
     with pytest.raises(OutcomeUnknown) as lost:
         put(hasty, "a")
     key = lost.value.details["key"]
-    assert MadeKey.read(key) is not None
+    assert GeneratedKey.read(key) is not None
     put(kernel, "between")
     again = put(kernel if elsewhere else hasty, "a", key=key)
     assert again.repeated == was_applied
@@ -209,7 +209,7 @@ SOME_KEY = f"9999~1~{'0' * 16}~{'0' * 16}"
 def test_a_key_that_was_not_made_for_this_branch_is_refused() -> None:
     kernel = new_kernel(MemoryStore())
     put(kernel, "a")
-    with pytest.raises(InvalidRequest, match="was not made for 'main'"):
+    with pytest.raises(InvalidRequest, match="was issued for another state of 'main'"):
         put(kernel, "b", key=SOME_KEY)
     assert messages(kernel) == ["a"]
 

@@ -78,7 +78,7 @@ def test_a_tag_is_no_branch_and_a_branch_no_tag(lake: Lake) -> None:
 def test_a_name_is_taken_over_all_kinds(lake: Lake, store: HookedStore, first: str, second: str) -> None:
     getattr(lake, first)("x").create()
     before = everything(store)
-    with pytest.raises(ReferenceExists, match=f"a {first} 'x' already") as caught:
+    with pytest.raises(ReferenceExists, match=f"the {first} 'x' already exists") as caught:
         getattr(lake, second)("x").create()
     assert caught.value.details["name"] == "x"
     assert everything(store) == before
@@ -284,7 +284,7 @@ def test_a_branch_that_is_created_anew_is_not_the_old_one(lake: Lake, store: Hoo
     new = dev.create().reference
     assert new.incarnation != old.incarnation
     before = everything(store)
-    with pytest.raises(ReferenceChanged, match="'dev' was deleted and created anew") as caught:
+    with pytest.raises(ReferenceChanged, match="'dev' was deleted and created again") as caught:
         lake.kernel.commit("dev", [Put(Key("a"), table())], incarnation=old.incarnation)
     assert caught.value.details["name"] == "dev"
     assert everything(store) == before

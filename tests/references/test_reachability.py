@@ -77,7 +77,7 @@ def test_a_commit_that_left_more_than_half_the_grace_ago_is_refused(
             partial(lake.transplant, commit, "main"),
             partial(lake.rebase, "other", commit),
         ):
-            with pytest.raises(CommitNotFound, match="on no branch or tag") as caught:
+            with pytest.raises(CommitNotFound, match="not on any branch or tag") as caught:
                 do()
             assert caught.value.details["commit"] == commit
     assert everything(store) == before

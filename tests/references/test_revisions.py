@@ -15,7 +15,7 @@ from penstock.model.encoding import encode, object_id
 from penstock.model.objects import EMPTY_ROOT, CommitObject
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
-from penstock.testing.counting import CountingStore
+from penstock.testing.counting_store import CountingStore
 from tests.queue.hooks import HookedStore, SetClock, everything, new_kernel, new_lake, put, table
 
 
@@ -30,7 +30,7 @@ def test_a_tilde_walks_back_by_first_parents(lake: Lake) -> None:
     for number in range(20):
         assert lake.resolve(f"main~{number}") == commits[19 - number]
     assert lake.resolve("main~20") == EMPTY_COMMIT_ID
-    with pytest.raises(CommitNotFound, match="20 predecessors, not 21"):
+    with pytest.raises(CommitNotFound, match="20 ancestors, not 21"):
         lake.resolve("main~21")
 
 
@@ -185,7 +185,7 @@ def test_an_abbreviated_id_is_looked_for_among_so_many_of_the_newest(
     monkeypatch.setattr(kernel, "ABBREVIATION_SEARCH_MAX", 4)
     assert lake.resolve(commits[-4][:10]) == commits[-4]
     for commit in (commits[-5], on_old[0]):
-        with pytest.raises(CommitNotFound, match="give the whole id"):
+        with pytest.raises(CommitNotFound, match="give the full id"):
             lake.resolve(commit[:10])
     assert lake.resolve(f"old@{on_old[0][:10]}") == on_old[0]
 
@@ -208,7 +208,7 @@ def test_an_abbreviated_id_of_two_commits_is_refused_with_both(lake: Lake, store
     for name, commit in zip(("left", "right"), pair, strict=True):
         lake.kernel.references.create(name, Kind.BRANCH, commit)
     left, right = (commit.hex() for commit in pair)
-    with pytest.raises(InvalidName, match="several commits") as caught:
+    with pytest.raises(InvalidName, match="is ambiguous") as caught:
         lake.resolve(left[:8])
     assert left[:16] in str(caught.value)
     assert right[:16] in str(caught.value)

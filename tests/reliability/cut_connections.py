@@ -16,7 +16,7 @@ from penstock.stores.port import Store
 from penstock.testing import FaultyStore, HistoryChecker, Point, Recorder
 from penstock.testing.chain import read_chain
 from penstock.testing.client import Client
-from penstock.testing.drill import Ticking, new_lake
+from penstock.testing.drill import TickingClock, new_lake
 from penstock.testing.recorder import Answer
 from tests.reliability.worker import TABLES
 from tests.servers.proxy import Direction, Proxy
@@ -57,7 +57,7 @@ def commit_over_cuts(
     return proxy.cuts
 
 
-def sweep_leftovers(store: Store, clock: Ticking) -> None:
+def sweep_leftovers(store: Store, clock: TickingClock) -> None:
     """Leave a deleted branch and a lost swap behind, and sweep them away while a commit uses some again."""
     new_lake(store)
     faulty = FaultyStore(store, locking=False)

@@ -11,7 +11,7 @@ import pytest
 from penstock.stores.dynamodb import DynamoStore
 from penstock.stores.port import Store
 from penstock.testing import CountingStore
-from penstock.testing.drill import Ticking
+from penstock.testing.drill import TickingClock
 from tests.reliability.cut_connections import commit_over_cuts, sweep_leftovers
 from tests.reliability.test_histories import threads_on
 from tests.servers.dynamodb import DynamoDBPlace
@@ -63,6 +63,6 @@ def test_hundreds_of_commits_over_connections_that_are_cut_land_once(
 
 @pytest.mark.verify
 def test_a_sweep_removes_what_nobody_needs_and_nothing_else(dynamodb_place: DynamoDBPlace) -> None:
-    clock = Ticking()
+    clock = TickingClock()
     with closing(DynamoStore(dynamodb_place.url, clock=clock)) as store:
         sweep_leftovers(store, clock)

@@ -24,8 +24,8 @@ from penstock.stores.sqlite import SqliteStore
 from penstock.testing import FaultyStore, HistoryChecker, Point, Recorder
 from penstock.testing.chain import read_chain
 from penstock.testing.client import Client
-from penstock.testing.drill import Ticking, new_lake
-from penstock.testing.recorder import Answer, Call, attempts, load
+from penstock.testing.drill import TickingClock, new_lake
+from penstock.testing.recorder import Answer, RecordedCall, attempts, load
 from tests.reliability.processes import check_lake, run_all
 from tests.reliability.worker import TABLES, Task
 
@@ -49,7 +49,7 @@ class Doubts:
         self._client = Client(Kernel(self._store, (), HASTY), self.recorder)
         self._other = Client(Kernel(self._other_store, (), HASTY), self.recorder)
 
-    def request(self, number: int) -> Call:
+    def request(self, number: int) -> RecordedCall:
         """A request whose answer is lost, at some point."""
         self._store.fail(self._chance.choice(DOUBTFUL), OutcomeUnknown("no answer"))
         tables = self._chance.sample(TABLES, 2)
@@ -61,7 +61,7 @@ class Doubts:
         self._store.heal()
         return next(one.call for one in attempts(self.recorder.events) if one.call.key == f"key {number}")
 
-    def settle(self, call: Call) -> None:
+    def settle(self, call: RecordedCall) -> None:
         """Make it again, in other places and with more answers lost, until it is known what became of it."""
         if self._chance.random() < 0.3:
             with suppress(PenstockError):
@@ -154,7 +154,7 @@ def test_another_process_settles_hundreds_that_this_one_left_in_doubt(tmp_path: 
 
 
 def test_a_key_is_remembered_through_sweeps_for_as_long_as_promised() -> None:
-    clock = Ticking()
+    clock = TickingClock()
     data = MemoryStore(clock)
     new_lake(data)
     kernel = Kernel(data, (), Settings(grace_s=60, idempotency_days=7, nobody_writes=True), clock)

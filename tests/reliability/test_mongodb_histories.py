@@ -10,7 +10,7 @@ import pytest
 from penstock.stores.mongodb import MongoStore
 from penstock.stores.port import Store
 from penstock.testing import CountingStore
-from penstock.testing.drill import Ticking
+from penstock.testing.drill import TickingClock
 from tests.reliability.cut_connections import commit_over_cuts, sweep_leftovers
 from tests.reliability.test_histories import threads_on
 from tests.servers.proxy import Direction, Proxy
@@ -67,6 +67,6 @@ def test_hundreds_of_commits_over_connections_that_are_cut_land_once(mongodb_url
 
 @pytest.mark.verify
 def test_a_sweep_removes_what_nobody_needs_and_nothing_else(mongodb_url: str) -> None:
-    clock = Ticking()
+    clock = TickingClock()
     with closing(MongoStore(mongodb_url, clock=clock)) as store:
         sweep_leftovers(store, clock)

@@ -25,7 +25,7 @@ from penstock.stores.port import Row, Store
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.wrapped import WrappedStore
 from penstock.testing import FaultyStore, Point
-from penstock.testing.drill import Ticking, new_lake
+from penstock.testing.drill import TickingClock, new_lake
 from penstock.testing.journal import JournalFormat, append, journal_at, lines_of, replace
 from penstock.testing.threads import at_once
 
@@ -36,7 +36,7 @@ class Place:
     """Data with a clock, and lakes on it that share nothing else."""
 
     def __init__(self, kind: str, path: Path) -> None:
-        self.clock = Ticking()
+        self.clock = TickingClock()
         self.data: Store = (
             MemoryStore(self.clock)
             if kind == "memory"
@@ -105,7 +105,7 @@ def test_a_commit_that_stores_garbage_again_keeps_it(place: Place, point: Point)
     store = FaultyStore(place.data)
     gate = store.pause(point)
     with sweeping(place.lake(store)) as said:
-        gate.reached()
+        gate.wait_until_reached()
         writer = place.lake()
         writer.commit([append("diary", "one")])
         writer.commit([append("diary", "two")])
@@ -123,7 +123,7 @@ def test_a_commit_that_stands_between_its_objects_and_its_swap_keeps_what_it_use
     gate = store.pause(Point.BEFORE_SWAP)
     thread = Thread(target=lambda: writer.commit([append("diary", "one")]))
     thread.start()
-    gate.reached()
+    gate.wait_until_reached()
     swept = place.lake().sweep()
     gate.open()
     thread.join(60)
@@ -138,10 +138,10 @@ def test_a_commit_that_loses_its_swap_to_another_keeps_what_both_use(place: Plac
     sweeping_store = FaultyStore(place.data)
     stop_sweep, stop_commit = sweeping_store.pause(Point.DELETE), store.pause(Point.BEFORE_SWAP)
     with sweeping(place.lake(sweeping_store)):
-        stop_sweep.reached()
+        stop_sweep.wait_until_reached()
         slow = Thread(target=lambda: place.lake(store).commit([append("diary", "one")]))
         slow.start()
-        stop_commit.reached()
+        stop_commit.wait_until_reached()
         place.lake().branch().put("other", IcebergTable(metadata_location="1"))
         stop_commit.open()
         slow.join(60)
@@ -163,7 +163,7 @@ def test_a_tree_that_grows_back_into_nodes_that_were_garbage_keeps_them(place: P
     store = FaultyStore(place.data)
     gate = store.pause(Point.DELETE)
     with sweeping(place.lake(store)):
-        gate.reached()
+        gate.wait_until_reached()
         place.lake().commit(more)
         gate.open()
     place.check()
@@ -178,7 +178,7 @@ def test_a_branch_made_at_a_head_that_was_left_behind_keeps_it(place: Place) -> 
     store = FaultyStore(place.data)
     gate = store.pause(Point.SCAN)
     with sweeping(place.lake(store)):
-        gate.reached()
+        gate.wait_until_reached()
         place.lake().branch("again").create(at=left.id)
         place.clock.pass_hours(1)
         gate.open()
@@ -193,7 +193,7 @@ def test_a_branch_is_not_made_at_a_commit_that_a_sweep_may_be_removing(place: Pl
     left = lake.branch("dev").commit([append("diary", "going")])
     lake.branch("dev").delete()
     place.clock.pass_hours(GRACE_S * 0.6 / 3600)
-    with pytest.raises(PenstockError, match="on no branch or tag"):
+    with pytest.raises(PenstockError, match="not on any branch or tag"):
         place.lake().branch("again").create(at=left.id)
 
 
@@ -215,7 +215,7 @@ def test_a_revert_to_what_lies_behind_the_horizon_keeps_what_it_brings_back(plac
     store = FaultyStore(place.data)
     gate = store.pause(Point.SCAN)
     with sweeping(place.lake(store, history_max_commits=1)):
-        gate.reached()
+        gate.wait_until_reached()
         with suppress(PenstockError):
             place.lake().revert(lost.id)
         gate.open()
@@ -240,7 +240,7 @@ def test_a_merge_of_what_lies_behind_the_horizon_keeps_what_it_brings(place: Pla
     store = FaultyStore(place.data)
     gate = store.pause(Point.SCAN)
     with sweeping(place.lake(store, history_max_commits=1)):
-        gate.reached()
+        gate.wait_until_reached()
         with suppress(PenstockError):
             place.lake().merge(f"dev@{old}", "main")
         gate.open()
@@ -257,7 +257,7 @@ def test_a_branch_made_behind_the_horizon_keeps_what_it_names(place: Place) -> N
     store = FaultyStore(place.data)
     gate = store.pause(Point.SCAN)
     with sweeping(place.lake(store, history_max_commits=1)):
-        gate.reached()
+        gate.wait_until_reached()
         with suppress(PenstockError):
             place.lake().branch("old").create(at="main~2")
         gate.open()
@@ -343,7 +343,7 @@ class Traffic:
     """Counts who is under way, so that the clock can jump when nobody is: no write takes longer than the
     grace period."""
 
-    def __init__(self, clock: Ticking) -> None:
+    def __init__(self, clock: TickingClock) -> None:
         self._clock, self._count, self._jumping = clock, 0, False
         self._changed = Condition()
 

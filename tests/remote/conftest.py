@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -50,6 +51,12 @@ class Switch:
         answer = self.lake.do(call, progress)
         self.afterwards(call)
         return answer
+
+    def wait_for(self, kind: type[Call[Any]]) -> threading.Event:
+        """An event that is set once a call of this kind was carried out."""
+        carried_out = threading.Event()
+        self.afterwards = lambda call: carried_out.set() if isinstance(call, kind) else None
+        return carried_out
 
     def close(self) -> None:
         pass

@@ -460,7 +460,12 @@ def transacting(lake: Lake) -> list[Any]:
     with lake.transaction(message="two tables", properties={"x": "1"}) as tx:
         tx.writes.put("a.b", table(2))
         tx.writes.put("a.c", table(3))
-        inside: list[Any] = [tx.table("a.c").content, tx.info, tx.renew(60.0, x=None, y="2"), lake.branches()]
+        inside: list[Any] = [
+            tx.table("a.c").content,
+            tx.info,
+            tx.renew(60.0, {"x": None, "y": "2"}),
+            lake.branches(),
+        ]
         inside += [[one.key for one in tx.tables("a")], tx.table("a.d").exists]
         inside.append(sorted(map(str, lake.do(GetTransaction(id=tx.id, reads=True)).reads)))
         refused = [

@@ -127,8 +127,8 @@ def test_a_read_that_something_in_between_could_not_pass_on_is_repeated(status: 
 
 UNREADABLE = [
     (Said(200, HTML, "text/html"), "not a Penstock server"),
-    (Said(200, b'{"hello":"world"}'), "newer than this Penstock, or none"),
-    (Said(200, b"[1, 2"), "newer than this Penstock, or none"),
+    (Said(200, b'{"hello":"world"}'), "newer than this Penstock, or not a Penstock server"),
+    (Said(200, b"[1, 2"), "newer than this Penstock, or not a Penstock server"),
 ]
 
 
@@ -176,23 +176,23 @@ def test_a_read_that_took_too_long_is_not_asked_for_again() -> None:
 
 
 def test_a_fault_of_the_server_leaves_a_write_in_doubt_but_not_a_read() -> None:
-    with scripted(refusal(PenstockError("the server met an error of its own"))) as server:
-        with pytest.raises(OutcomeUnknown, match="error of its own"):
+    with scripted(refusal(PenstockError("internal error of the server"))) as server:
+        with pytest.raises(OutcomeUnknown, match="internal error of the server"):
             ask(server.url, WRITE)
-        with pytest.raises(AdministratorError, match="error of its own"):
+        with pytest.raises(AdministratorError, match="internal error of the server"):
             ask(server.url, READ)
     assert [asked.method for asked in server.asked] == ["POST", "POST", "GET", "GET"]
 
 
 def test_a_write_that_the_servers_fault_came_after_is_found_out() -> None:
     landing = Said(200, json.encode(Landing(commits=(), head="ab" * 32), Landing))
-    fault = refusal(PenstockError("an error of its own"))
+    fault = refusal(PenstockError("internal error of the server"))
     with scripted(fault, fault, landing, YES) as server:
         assert ask(server.url, WRITE).id == "ab" * 32
 
 
 def test_an_error_tells_the_request_that_met_it() -> None:
-    with scripted(refusal(PenstockError("an error of its own"))) as server:
+    with scripted(refusal(PenstockError("internal error of the server"))) as server:
         for call in (READ, WRITE):
             with pytest.raises(PenstockError) as caught:
                 ask(server.url, call)
@@ -246,8 +246,12 @@ def test_what_is_no_penstock_server_is_told(
 
 FOREIGN_READS: list[tuple[Said, type[PenstockError], str]] = [
     (Said(200, HTML, "text/html"), LakeNotFound, "not a Penstock server"),
-    (Said(200, b'{"hello":"world"}'), UnsupportedFormat, "newer than this Penstock, or none"),
-    (Said(200, b"[1, 2"), UnsupportedFormat, "newer than this Penstock, or none"),
+    (
+        Said(200, b'{"hello":"world"}'),
+        UnsupportedFormat,
+        "newer than this Penstock, or not a Penstock server",
+    ),
+    (Said(200, b"[1, 2"), UnsupportedFormat, "newer than this Penstock, or not a Penstock server"),
     (Said(500, HTML, "text/html"), AdministratorError, "from Penstock"),
     (Said(408, HTML, "text/html"), TimedOut, "from Penstock"),
 ]
@@ -265,7 +269,9 @@ def test_a_read_of_what_is_no_penstock_server_is_not_repeated(
 
 @pytest.mark.parametrize("path", ["/api/v1", "/api/v2", "/api/v2/"])
 def test_the_address_of_nessies_api_is_told_apart(path: str) -> None:
-    with pytest.raises(InvalidRequest, match=r"Nessie's API is; the address of the lake is http://host:1/x$"):
+    with pytest.raises(
+        InvalidRequest, match=r"the address of Nessie's API; the address of the lake is http://host:1/x$"
+    ):
         Remote(f"http://host:1/x{path}")
 
 

@@ -37,7 +37,7 @@ from penstock.model.keys import Key
 from penstock.model.operations import Put
 from penstock.model.references import Kind
 from penstock.testing.threads import at_once
-from tests.remote.conftest import QUICK
+from tests.remote.conftest import QUICK, Switch
 from tests.remote.scenarios import table
 from tests.remote.serving import Served
 from tests.servers.proxy import Cut, Proxy
@@ -127,10 +127,11 @@ def _impatient(proxy: Proxy, total_s: float = 0.4) -> Remote:
 
 @pytest.mark.parametrize("write", WRITES)
 def test_if_no_answer_ever_comes_the_outcome_is_unknown_and_can_be_found_out(
-    embedded: Lake, far: Lake, proxy: Proxy, write: str
+    embedded: Lake, far: Lake, proxy: Proxy, switch: Switch, write: str
 ) -> None:
     call = WRITES[write]
     name = call.target_name
+    carried_out = switch.wait_for(type(call))
     with Lake(_impatient(proxy), author="tester") as lake:
         proxy.fall_silent()
         with pytest.raises(OutcomeUnknown, match="it is not known whether request") as caught:
@@ -139,6 +140,7 @@ def test_if_no_answer_ever_comes_the_outcome_is_unknown_and_can_be_found_out(
     assert "repeating it with that key is safe" in str(caught.value)
     assert str(caught.value).count(key) == 1
     assert caught.value.details.get("name") == name
+    assert carried_out.wait(60)
     proxy.speak()
     proxy.cut_all()
     landing = embedded.do(GetOutcome(key=key, branch=name))

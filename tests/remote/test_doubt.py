@@ -46,7 +46,7 @@ from penstock.lake.calls import (
 )
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Patience, Remote
-from penstock.lake.remote_doubt import recover
+from penstock.lake.remote_outcome import recover
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.content import Namespace
 from penstock.model.keys import Key
@@ -400,7 +400,7 @@ def test_a_refusal_that_may_come_of_an_earlier_try_is_not_believed_without_a_loo
 @pytest.mark.parametrize("call", [Sweep(), PutSetting(name="colour", value="red")], ids=["sweep", "setting"])
 def test_what_cannot_be_repeated_may_be_unknown(far: Lake, proxy: Proxy, call: Call[Any]) -> None:
     cut = proxy.cut_after("to_client", 0)
-    with pytest.raises(OutcomeUnknown, match="doing it again does no harm"):
+    with pytest.raises(OutcomeUnknown, match="repeating it is safe"):
         far.do(call)
     assert cut.happened
 
@@ -413,5 +413,5 @@ def test_a_lake_that_was_closed_says_so_at_once(far: Lake, proxy: Proxy) -> None
     lake.close()
     lake.close()
     for use in (lake.log, lambda: lake.branch().put("a", table(9)), lake.fsck):
-        with pytest.raises(InvalidRequest, match=r"http://127\.0\.0\.1:\d+ was closed; open the lake anew"):
+        with pytest.raises(InvalidRequest, match=r"http://127\.0\.0\.1:\d+ was closed; open the lake again"):
             use()

@@ -11,7 +11,7 @@ from penstock import Delete, IcebergTable, Key, Put
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.calls import Call, Diff, GetChanges, ListCommits
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.lake.remote import Remote
 from penstock.server.limits import Limits
 from tests.remote.serving import serving

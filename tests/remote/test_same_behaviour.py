@@ -74,11 +74,15 @@ ELSEWHERE: dict[type, tuple[str, ...]] = {
         *("kernel", "is_embedded", "url", "create_table", "delta", "places", "files_system"),
         *("add_check", "remove_check", "checks", "import_lance", "export_lance"),
         *("finish_background", "catalogue", "is_made_here", "begin_write"),
+        *("sql", "diff_rows"),
     ),
+    Snapshot: ("at", "sql"),
     Table: (
         *("snapshot", "to_arrow", "append", "overwrite", "commit", "append_actions", "get_commits"),
         *("backfill_to_version", "location", "version", "schema", "properties", "history"),
-        *("write", "unnoted", "delta", "require_branch"),
+        *("write", "outside_read_set", "delta", "require_branch"),
+        *("scan", "arrow_schema", "count", "head", "num_rows", "to_batches", "to_pandas", "to_polars"),
+        *("delete", "update", "merge", "optimize", "analyze", "checkpoint", "vacuum"),
     ),
 }
 """What is tried by other tests: above, and what is of Delta tables, which takes files, by ``test_delta``.

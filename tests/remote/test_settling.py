@@ -25,7 +25,6 @@ from penstock.errors import (
 from penstock.formats.files.lake.calls import CopiedFile, WriteFiles
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import About
-from penstock.lake.asked import asked
 from penstock.lake.calls import (
     AssignReference,
     Call,
@@ -40,10 +39,11 @@ from penstock.lake.calls import (
     Write,
 )
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.lake.remote import Patience, Remote
-from penstock.lake.remote_doubt import holds_for_every_try
-from penstock.lake.remote_sending import SETTLE_S
+from penstock.lake.remote_outcome import holds_for_every_try
+from penstock.lake.remote_sender import SETTLE_S
+from penstock.lake.request_digest import request_digest
 from penstock.model.keys import Key
 from penstock.model.operations import Put
 from penstock.server.limits import Limits
@@ -268,4 +268,4 @@ def test_what_came_of_a_key_of_the_caller_is_asked_for_by_the_request_itself() -
             other.close()
         remote.close()
     for one in (*server.asked[2:], *strict.asked[2:]):
-        assert one.path.endswith(f"/outcomes/run-1?asked={asked(call).hex()}")
+        assert one.path.endswith(f"/outcomes/run-1?asked={request_digest(call).hex()}")

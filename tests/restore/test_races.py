@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from penstock.errors import KeyNotFound, OutcomeUnknown, PenstockError, ReferenceChanged
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.model.clock import now_us
 from penstock.stores import open_store
 from penstock.testing import FaultyStore, Point
@@ -95,7 +95,7 @@ def test_a_version_is_not_that_of_a_table_which_took_the_place_meanwhile(
         write(racing.other, key, [9])
 
     racing.before_turn(create_anew)
-    with pytest.raises(KeyNotFound, match=f"'{key}' was dropped and created anew meanwhile"):
+    with pytest.raises(KeyNotFound, match=f"'{key}' was dropped and created again since then"):
         lake.table(key).restore(version=1)
     assert rows_of(lake, key) == [8, 9]
 
@@ -126,7 +126,7 @@ def test_two_restores_at_once_are_done_one_after_the_other(racing: Racing, forma
 
     threads = [Thread(target=restore, args=(one,)) for one in (first, second)]
     threads[0].start()
-    gate.reached()
+    gate.wait_until_reached()
     threads[1].start()
     racing.other.restore(key, to=second)
     gate.open()

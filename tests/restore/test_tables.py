@@ -83,7 +83,7 @@ def test_a_table_goes_back_to_each_of_its_versions(lake: Lake, format_name: str)
         assert lake.table(key).version == newest + result.applied
     with pytest.raises(VersionNotFound, match=f"'{key}' has no version 99"):
         lake.table(key).restore(version=99)
-    with pytest.raises(InvalidRequest, match="a version is 0 or greater, got -1"):
+    with pytest.raises(InvalidRequest, match="version must be 0 or greater, got -1"):
         lake.table(key).restore(version=-1)
 
 
@@ -110,16 +110,16 @@ def test_exactly_one_thing_and_one_time_is_asked_for(any_lake: Lake) -> None:
     lake = any_lake
     head = write(lake, "delta.t", [1])
     table = lake.table("delta.t")
-    with pytest.raises(InvalidRequest, match="version, timestamp or ref; exactly one"):
+    with pytest.raises(InvalidRequest, match="give exactly one of version, timestamp and ref"):
         table.restore()
-    with pytest.raises(InvalidRequest, match="version, timestamp or ref; exactly one"):
+    with pytest.raises(InvalidRequest, match="give exactly one of version, timestamp and ref"):
         table.restore(0, ref=head)
     for what in ({}, {"keys": "delta.t", "all": True}, {"namespace": "delta", "all": True}):
-        with pytest.raises(InvalidRequest, match="keys, a namespace, or all; exactly one"):
+        with pytest.raises(InvalidRequest, match="give exactly one of keys, a namespace, or all"):
             lake.restore(to=head, **what)  # type: ignore[arg-type]
-    with pytest.raises(InvalidRequest, match="a version is that of one table"):
+    with pytest.raises(InvalidRequest, match="a version belongs to one table"):
         lake.restore(all=True, version=1)
-    with pytest.raises(InvalidRequest, match="to when"):
+    with pytest.raises(InvalidRequest, match="give the state to restore"):
         lake.restore(all=True)
     with pytest.raises(InvalidRequest, match="twice"):
         lake.restore(["delta.t", "delta.t"], to=head)
@@ -130,7 +130,8 @@ def test_exactly_one_thing_and_one_time_is_asked_for(any_lake: Lake) -> None:
         lake.table("delta.t", "v1").restore(version=0)
     write(lake, "files.t", [1])
     with pytest.raises(
-        MergeConflict, match=r"^cannot restore: 1 conflict\n.* has no versions; restore it to a"
+        MergeConflict,
+        match=r"^cannot restore: 1 conflict\n.* has no version numbers of its own; restore",
     ):
         lake.table("files.t").restore(version=0)
 
@@ -327,9 +328,9 @@ def test_a_state_behind_the_horizon_has_expired_and_the_oldest_is_named(tmp_path
         oldest = lake.log(limit=10)[1]
         with pytest.raises(HistoryExpired) as expired:
             lake.table("delta.t").restore(ref=first)
-        assert "The oldest state that 'main' still has is of 20" in str(expired.value)
+        assert "The oldest state that can be restored on 'main' is of 20" in str(expired.value)
         assert expired.value.details["oldest"] == oldest.id
-        with pytest.raises(HistoryExpired, match="The oldest state that 'main' still has"):
+        with pytest.raises(HistoryExpired, match="The oldest state that can be restored on 'main'"):
             lake.table("delta.t").restore(timestamp="2020-01-01")
         lake.restore("delta.t", to=oldest)
 
@@ -347,8 +348,8 @@ def test_data_files_that_are_gone_are_named_before_anything_is_written(lake: Lak
     head = lake.branch().head
     how = {"ref": then} if way == "ref" else {"version": 0}
     message = (
-        rf"'delta.t' cannot go back to version 0: 1 of its data files are gone from storage \({gone.name}\),"
-        " as after a VACUUM by another engine"
+        r"'delta.t' cannot be restored to version 0: 1 of its data files are gone from storage "
+        rf"\({gone.name}\), as after a VACUUM by another engine"
     )
     with pytest.raises(MergeConflict, match=message):
         lake.table("delta.t").restore(**how)
@@ -378,7 +379,7 @@ def test_lance_files_that_are_gone_are_named(lake: Lake) -> None:
     assert len(data) == 3
     _, second, _ = sorted(data.values(), key=lambda one: one.stat().st_mtime_ns)
     second.unlink()
-    with pytest.raises(MergeConflict, match=f"'lance.t' cannot go back to version 2: .*{second.name}"):
+    with pytest.raises(MergeConflict, match=f"'lance.t' cannot be restored to version 2: .*{second.name}"):
         lake.restore("lance.t", to=then)
     lake.table("lance.t").restore(version=1)
     assert rows_of(lake, "lance.t") == [1]
@@ -406,7 +407,7 @@ def test_a_table_that_was_adopted_since_goes_back_to_its_versions_only(lake: Lak
     lake.branch().drop("delta.t")
     lake.delta.adopt(str(place), "delta.t")
     write(lake, "delta.t", [3])
-    with pytest.raises(MergeConflict, match="was not managed by the lake then, and is now"):
+    with pytest.raises(MergeConflict, match="was not managed by the lake at that time, but is now"):
         lake.restore("delta.t", to=then)
     lake.table("delta.t").restore(version=0)
     assert rows_of(lake, "delta.t") == rows_for_others(lake, "delta.t") == [1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.lake.tokens import parse_grant
 from penstock.model.content import Namespace
 from penstock.model.keys import Key

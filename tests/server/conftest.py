@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from tests.server.running import Program, program
 
 

@@ -203,7 +203,11 @@ class Victim:
                 "lance": main.table("hr.lance").to_arrow().to_pylist(),
                 "files": lake.table("hr.files").files.read(f"{CANARY}.csv"),
                 "transaction": (transaction.state, transaction.who),
-                "jobs": [(job.id, job.state) for job in lake.jobs() if job.key == "hr.files"],
+                "jobs": [
+                    (job.id, job.state)
+                    for job in lake.jobs()
+                    if (job.key, job.branch) == ("hr.files", "main")
+                ],
                 "tokens": sorted(token.id for token in lake.tokens()),
                 "roots": lake.roots,
                 "hr-nightly": lake.outcome("hr-nightly"),
@@ -290,7 +294,9 @@ class Attack:
         """What the server says of all its routes. The first time, it imports what it needs for that."""
         connection = http.client.HTTPConnection(self._server.host, self._server.port, timeout=120)
         with closing(connection):
-            return self._server.ask("GET", "/openapi.json", connection=connection).json
+            answer = self._server.ask("GET", "/openapi.json", connection=connection)
+            assert answer.status == 200, f"the server does not describe itself: {answer.status}"
+            return answer.json
 
     def _send(
         self, method: str, address: str, body: bytes | None, headers: dict[str, str]

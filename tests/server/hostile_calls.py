@@ -157,6 +157,8 @@ class Calls:
             ),
             lambda: delta_calls.CreateTable(key=key, schema=SCHEMA, location=place, **self._written()),
             lambda: delta_calls.AdoptTable(key=key, location=place, **self._written()),
+            lambda: delta_calls.AdoptTables(location=place, namespace=key),
+            lambda: delta_calls.ReleaseTables(namespace=key),
             lambda: delta_calls.PublishTable(key=key, branch=self._branch()),
         )
 

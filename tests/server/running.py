@@ -25,7 +25,7 @@ import uvicorn
 from penstock.lake.catalogue import Catalogue
 from penstock.metrics.memory import Metrics
 from penstock.processes.pool import ProcessPool
-from penstock.server.access import Gate, OpenGate
+from penstock.server.access import AccessGate, OpenGate
 from penstock.server.app import ROW_WORK_IMPORTS, Application
 from penstock.server.connection import connection_type
 from penstock.server.limits import Limits
@@ -268,7 +268,7 @@ def local(
     apis: Sequence[Api],
     *,
     limits: Limits = Limits(),
-    gate: Gate | None = None,
+    gate: AccessGate | None = None,
     head_timeout_s: float = 30.0,
     drain_timeout_s: float = 10.0,
     pool: ProcessPool | None = None,

@@ -30,7 +30,7 @@ from penstock.server.acceptor_process import (
     UNTAKEN_MAX,
     is_plain_probe,
 )
-from penstock.server.listening import bind
+from penstock.server.listener import bind
 from tests.server.running import Program, program, read_all
 from tests.server.test_serve import COMMITS, LAKE, commit, wait_for_end, workers
 

@@ -12,13 +12,13 @@ import pytest
 from penstock.errors import CommitNotFound, Denied, PenstockError, ReferenceChanged
 from penstock.formats.delta.lake import calls as delta_calls
 from penstock.formats.files.lake import calls as files_calls
-from penstock.formats.files.lake import care_calls as files_care_calls
+from penstock.formats.files.lake import sweep_calls as files_care_calls
 from penstock.formats.lance.lake import calls as lance_calls
 from penstock.lake import calls, resync_calls
 from penstock.lake.audits import calls as audit_calls
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.lake.transactions import calls as transaction_calls
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.keys import Key
@@ -254,6 +254,11 @@ CASES: list[tuple[Make, set[str]]] = [
         always(delta_calls.CommitTables(tables=(appended(ORDERS), appended(PAY)), branch="dev/etl")),
         WHOLE_DEV_WRITERS,
     ),
+    (always(delta_calls.ReserveIdentities(key=ORDERS, column="n", count=1)), ALL_WRITERS),
+    (
+        always(delta_calls.ReserveIdentities(key=ORDERS, branch="dev/etl", column="n", count=1)),
+        DEV_WRITERS,
+    ),
     (always(delta_calls.PublishTable(key=ORDERS)), ALL_WRITERS | TABLE_MAINTAINERS),
     (always(delta_calls.PublishTable(key=ORDERS, branch="dev/etl")), DEV_WRITERS | TABLE_MAINTAINERS),
     (always(delta_calls.CreateTable(key=Key("sales", "x"), schema="{}", branch="dev/etl")), DEV_WRITERS),
@@ -261,6 +266,10 @@ CASES: list[tuple[Make, set[str]]] = [
     (always(delta_calls.CreateTable(key=Key("sales", "x"), schema="{}")), ALL_WRITERS),
     (always(delta_calls.AdoptTable(location="s3://elsewhere/x")), ALL_WRITERS),
     (always(delta_calls.ReleaseTable(key=ORDERS)), {"admin"}),
+    (always(delta_calls.AdoptTables(location="s3://elsewhere/x")), ALL_WRITERS),
+    (always(delta_calls.AdoptTables(location="s3://elsewhere/x", dry_run=True)), ALL_WRITERS),
+    (always(delta_calls.ReleaseTables()), {"admin"}),
+    (always(delta_calls.ReleaseTables(namespace=ORDERS, dry_run=True)), {"admin"}),
     (always(delta_calls.RecoverTable(location="s3://elsewhere/x")), {"admin"}),
     (always(delta_calls.CheckpointTable(key=ORDERS)), ALL_WRITERS | TABLE_MAINTAINERS),
     (always(delta_calls.CompactLog(key=ORDERS)), ALL_WRITERS | TABLE_MAINTAINERS),
@@ -370,14 +379,15 @@ def is_expected(error: PenstockError) -> bool:
     texts = [
         *(
             "is not in the history",
-            "does not come after",
+            "is not a first-parent ancestor of",
             "cannot merge",
             "cannot revert",
             "has no commits yet",
         ),
-        *("is no Delta table", "has no warehouse", "lies outside the lake's roots", "not a table that"),
-        *("is no table whose files", "there is no job", "there is no transaction", "no Lance table"),
-        "is no table that this lake manages",
+        *("is not a Delta table", "has no warehouse", "is outside the lake's roots", "not a table that"),
+        *("not a file table", "there is no job", "there is no transaction", "no Lance table"),
+        "not a Lance table of the lake",
+        "is not a table that this lake manages",
         "cannot be out of sync",
     ]
     return any(text in error.message for text in texts)
@@ -452,7 +462,7 @@ def test_lists_of_references_leave_out_what_may_not_be_read_and_fill_their_pages
 def test_rows_of_the_store_that_are_no_references_are_not_listed(kind: Kind) -> None:
     lake = new_lake()
     lake.create_token("etl", "read")
-    with pytest.raises(PenstockError, match="no references of the kind"):
+    with pytest.raises(PenstockError, match="unknown kind of reference"):
         guarded(lake, "admin").do(calls.ListReferences(kind=kind))
 
 

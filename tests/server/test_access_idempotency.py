@@ -24,7 +24,7 @@ from penstock.formats.files.lake.calls import BeginJob, WriteFiles
 from penstock.kernel.settings import IDEMPOTENCY_DAYS, Settings
 from penstock.lake import calls
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.lake.transactions.calls import BeginTransaction, CommitTransaction
 from penstock.model.clock import now_us
 from penstock.model.idempotency import KEY_MAX_CHARS, given_key, owned_key
@@ -95,7 +95,7 @@ def test_requests_about_references_have_keys_of_their_token_too(lake: Lake) -> N
             assert lake.branch("a").exists != isinstance(call, calls.DeleteReference)
     for who, message in ((one, "1"), (other, "2")):  # repeated, they are all done already
         for call in moves(message):
-            if not isinstance(call, calls.Bring):  # a branch that is gone remembers nothing of these
+            if not isinstance(call, calls.MergeCall):  # a branch that is gone remembers nothing of these
                 who.do(call)
     assert not lake.branch("a").exists
 

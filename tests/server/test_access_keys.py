@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.errors import CommitConflict, Denied, PenstockError
 from penstock.lake import calls
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.lake.tokens import parse_grant
 from penstock.model.content import Namespace
 from penstock.model.keys import Key

@@ -196,7 +196,7 @@ def test_every_place_that_a_content_names_is_looked_at(lake: Lake, number: int) 
 def test_a_content_that_settles_a_conflict_is_looked_at_too(lake: Lake, number: int) -> None:
     given = {"sales.orders": KeyMerge(mode=MergeMode.NORMAL, content=contents(OUTSIDE)[number])}
     mine = guarded(lake, "write")
-    ways: list[calls.Bring] = [
+    ways: list[calls.MergeCall] = [
         calls.Merge(source="dev/etl", keys=given, dry_run=True),
         calls.Transplant(commits=("dev/etl",), keys=given, dry_run=True),
         calls.Revert(commit="main", keys=given, dry_run=True),

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import Denied
 from penstock.server.access import OpenGate
-from penstock.server.browsers import OwnPages
+from penstock.server.same_origin import OwnPages
 from tests.server.running import Program, program
 
 LAKE = "/api/penstock/v1/lake"

@@ -29,7 +29,7 @@ from penstock.server import connection as served
 from penstock.server.connection import HEAD_MAX_BYTES, WAITING_MAX, ServerConnection
 from penstock.server.limits import Limits
 from penstock.server.logs import Level, Log
-from penstock.server.routes import Answer, Api, Route
+from penstock.server.routes import Api, HttpAnswer, Route
 from penstock.server.sockets import Sockets
 from tests.queue.hooks import wait_until
 from tests.server.running import Client, Local, local, read_all
@@ -262,12 +262,12 @@ def test_requests_that_were_answered_do_not_count(lake: Lake, trial: Trial) -> N
 
 def test_a_full_connection_waits_for_its_answers_longer_than_for_a_head(lake: Lake, trial: Trial) -> None:
     with (
-        local(lake.catalogue, [trial_api(trial)], head_timeout_s=0.2) as server,
+        local(lake.catalogue, [trial_api(trial)], head_timeout_s=1.0) as server,
         server.raw() as connection,
     ):
         connection.sendall(NEXT.replace(b"/open", b"/wait") + NEXT * WAITING_MAX)
         assert trial.arrived.acquire(timeout=20)
-        threading.Event().wait(0.5)  # longer than a head may take
+        threading.Event().wait(1.5)  # longer than a head may take
         trial.opened.set()
         assert read_all(connection).count(b"HTTP/1.1 20") == WAITING_MAX
 
@@ -302,7 +302,7 @@ def test_any_number_of_offers_at_once_is_answered_up_to_the_limit_and_none_fails
 
 def large_api(trial: Trial) -> Api:
     """With an answer that no buffer holds."""
-    answer = Answer(body=b"a" * 20_000_000, content_type="text/plain")
+    answer = HttpAnswer(body=b"a" * 20_000_000, content_type="text/plain")
     route = Route(method="GET", path="/large", handle=lambda _: answer, summary="Large", answer=str)
     api = trial_api(trial)
     return msgspec.structs.replace(api, routes=(*api.routes, route))

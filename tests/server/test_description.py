@@ -21,7 +21,7 @@ from schemathesis.schemas import APIOperation
 
 from penstock import DeltaTable, IcebergTable, IcebergView, Key, LanceTable, Namespace, Put, Udf
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.model.content import AnyContent
 from penstock.server.openapi import describe
 from penstock.server.run import all_apis

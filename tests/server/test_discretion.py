@@ -24,7 +24,7 @@ from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
 from penstock.lake.tokens import new_token
 from penstock.server.access import TokenGate
-from penstock.server.discretion import Discreet
+from penstock.server.error_redaction import Discreet
 from penstock.server.run import all_apis
 from tests.server.running import Local, local
 
@@ -97,7 +97,7 @@ def test_an_error_keeps_its_kind_and_what_it_says_of_the_request(lake: Lake) -> 
     assert reply.json["error"] == {
         "code": "outcome_unknown",
         "message": "the lake's store did not say whether this was applied; "
-        "repeating it with idempotency key k is safe, and tells",
+        "repeating it with idempotency key k is safe, and returns the outcome",
         "details": {"key": "k", "name": "main"},
     }
 

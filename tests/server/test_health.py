@@ -14,19 +14,19 @@ from penstock.lake import calls
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.copy import move_lake
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.lake.tokens import new_token, parse_grant
 from penstock.server import health, openapi
-from penstock.server.access import Gate, OpenGate, TokenGate
-from penstock.server.figures import Figures
+from penstock.server.access import AccessGate, OpenGate, TokenGate
 from penstock.server.health import Readiness, server_api
+from penstock.server.metrics_endpoint import MetricsEndpoint
 from penstock.server.routes import Api
 from tests.queue.hooks import wait_until
 from tests.server.running import Reply, local
 
 
-def own_api(catalogue: Catalogue, readiness: Readiness | None = None, gate: Gate | None = None) -> Api:
-    figures = Figures()
+def own_api(catalogue: Catalogue, readiness: Readiness | None = None, gate: AccessGate | None = None) -> Api:
+    figures = MetricsEndpoint()
     return server_api((), readiness or Readiness(catalogue), gate or OpenGate(), figures.text)
 
 

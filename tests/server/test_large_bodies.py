@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from penstock.errors import TooLarge
-from penstock.server.handling import require_few_values
 from penstock.server.large_bodies import LARGE_BODIES_OF_CALLER_MAX
+from penstock.server.request_handler import require_few_values
 from tests.server.running import Program, program, read_all
 
 MIB = 2**20

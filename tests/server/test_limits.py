@@ -14,7 +14,7 @@ from penstock.errors import TimedOut, Unauthenticated
 from penstock.lake.calls import GetAbout
 from penstock.lake.lake import Lake
 from penstock.model.tokens import Grant, Role
-from penstock.server.access import Gate
+from penstock.server.access import AccessGate
 from penstock.server.access.caller import Caller
 from penstock.server.limits import Limits
 from penstock.server.native import NATIVE
@@ -109,7 +109,7 @@ def test_a_write_without_a_key_is_not_to_be_repeated_blindly(
         reply = server.ask(method, "/try/wait", headers=headers)
         trial.opened.set()
     assert reply.status == 408
-    assert reply.message.endswith("it may still be applied; look whether it was before you repeat it")
+    assert reply.message.endswith("it may still be applied; check whether it was before you repeat it")
 
 
 def test_a_stream_may_take_longer(lake: Lake, trial: Trial) -> None:
@@ -147,7 +147,7 @@ def test_the_log_warns_of_what_the_server_could_not_keep_up_with(lake: Lake, tri
         "the request took longer than 0.1 s, this server's limit; nothing was changed",
     )
     assert told[429][0] == "warning"
-    assert told[429][1].startswith("the server has 1 requests open already")
+    assert told[429][1].startswith("the server already has 1 requests open")
 
 
 def test_a_request_keeps_its_room_until_its_thread_has_ended(lake: Lake, trial: Trial) -> None:
@@ -173,7 +173,7 @@ def test_a_body_that_is_still_on_its_way_takes_room_of_whoever_is_known(lake: La
         assert server.get("/try/echo/a").status == 200
 
 
-class ClosedGate(Gate):
+class ClosedGate(AccessGate):
     """Knows nobody."""
 
     def __call__(self, headers: object, /) -> Caller:
@@ -211,7 +211,7 @@ def test_nobody_unknown_can_hold_room_by_sending_nothing(lake: Lake, trial: Tria
         assert server.application.open_requests == 0
 
 
-class KnowsAda(Gate):
+class KnowsAda(AccessGate):
     """Lets in one person."""
 
     def __call__(self, headers: Mapping[str, str], /) -> Caller:
@@ -276,7 +276,7 @@ def test_a_server_that_waited_long_enough_at_its_end_says_that_a_write_is_open(
     assert "the server is stopping; it may still be applied" in reply.message
 
 
-class SlowGate(Gate):
+class SlowGate(AccessGate):
     """Waits for its store."""
 
     def __init__(self) -> None:
@@ -298,7 +298,7 @@ def test_finding_out_who_asks_has_the_same_time_limit(lake: Lake, trial: Trial) 
     assert b"nothing was changed" in answered, "a write that was not begun cannot be applied"
 
 
-class BrokenGate(Gate):
+class BrokenGate(AccessGate):
     """Has a bug."""
 
     def __call__(self, headers: object, /) -> Caller:

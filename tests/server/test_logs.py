@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from penstock.server.logs import PATH_MAX_CHARS, Level, Log, LogHandler, LogLineWriter, masked
+from penstock.server.logs import PATH_MAX_CHARS, Level, Log, LogHandler, LogLineWriter, mask_secrets
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from penstock.server.logs import PATH_MAX_CHARS, Level, Log, LogHandler, LogLine
     ],
 )
 def test_what_looks_like_a_secret_is_masked(text: str, shown: str) -> None:
-    assert masked(text) == shown
+    assert mask_secrets(text) == shown
 
 
 @pytest.mark.parametrize(

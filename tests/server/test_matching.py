@@ -10,8 +10,8 @@ import pytest
 
 from penstock.errors import InvalidRequest, MethodNotAllowed, PenstockError, RouteNotFound
 from penstock.model.keys import Key
-from penstock.server.matching import Matching, parameters
-from penstock.server.routes import Answer, Api, Route
+from penstock.server.route_matcher import RouteMatcher, parameters
+from penstock.server.routes import Api, HttpAnswer, Route
 from penstock.wire import json
 
 
@@ -19,8 +19,8 @@ def route(method: str, path: str, **patterns: str) -> Route:
     return Route(method=method, path=path, handle=lambda _: None, summary="", patterns=patterns)
 
 
-def _error(error: PenstockError, _: Mapping[str, str]) -> Answer:
-    return Answer(status=error.http_status)
+def _error(error: PenstockError, _: Mapping[str, str]) -> HttpAnswer:
+    return HttpAnswer(status=error.http_status)
 
 
 def api(prefix: str, *routes: Route) -> Api:
@@ -46,7 +46,7 @@ TREES = api(
     route("GET", "/trees/{ref}/contents/{key}"),
     route("GET", "/diff/{one}...{other}", one=r"(?:[^/.]|\.(?!\.\.))+"),
 )
-MATCHING = Matching((api("", route("GET", "/healthz"), route("GET", "/")), TREES))
+MATCHING = RouteMatcher((api("", route("GET", "/healthz"), route("GET", "/")), TREES))
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ def test_what_is_wrong_below_a_prefix_is_said_by_its_api() -> None:
 
 
 def test_the_first_route_of_the_table_wins() -> None:
-    both = Matching((api("/x", route("GET", "/{any}"), route("GET", "/fixed")),))
+    both = RouteMatcher((api("/x", route("GET", "/{any}"), route("GET", "/fixed")),))
     assert both.find("GET", "/x/fixed").label == "GET /{any}"
 
 
 def test_a_pattern_with_a_group_of_its_own_is_refused_when_the_server_is_made() -> None:
     with pytest.raises(ValueError, match="captures"):
-        Matching((api("/x", route("GET", "/{a}", a="(b|c)")),))
+        RouteMatcher((api("/x", route("GET", "/{a}", a="(b|c)")),))
 
 
 def test_parameters_of_several_values_are_known() -> None:

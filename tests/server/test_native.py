@@ -10,15 +10,20 @@ import pytest
 import urllib3
 
 import penstock
-from penstock.formats.files.lake.care_calls import SweepFiles
+from penstock.formats.delta.lake.calls import AdoptTables, ReleaseTables
+from penstock.formats.files.lake.sweep_calls import SweepFiles
 from penstock.formats.files.routes import ROUTES
 from penstock.lake.calls import CALLS, EraseTable, Fsck, Sweep, SweepTables, Write
 from penstock.lake.lake import Lake
 from penstock.lake.resync_calls import Resync
 from penstock.server.limits import Limits
 from penstock.server.native import NATIVE, PREFIX
+from penstock.server.spark_catalog import ROUTES as SPARK_CATALOG
 from tests.remote.scenarios import table
 from tests.remote.serving import serving
+
+LONG = {Sweep, SweepTables, EraseTable, SweepFiles, Resync, Fsck, AdoptTables, ReleaseTables}
+"""Calls that tell how far they are."""
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +64,10 @@ def ask(lake: Lake) -> Iterator[Client]:
 def test_every_call_is_a_route_of_its_own() -> None:
     routes = {(route.method, route.path) for route in NATIVE.routes}
     assert len(routes) == len(NATIVE.routes)
-    assert NATIVE.routes[len(CALLS) :] == ROUTES
+    assert NATIVE.routes[len(CALLS) :] == (*SPARK_CATALOG, *ROUTES)
     for kind, route in zip(CALLS, NATIVE.routes[: len(CALLS)], strict=True):
         assert (route.method, route.path, route.answer) == (kind.method, kind.path, kind.answer)
-        assert route.streams == (kind in (Sweep, SweepTables, EraseTable, SweepFiles, Resync, Fsck))
+        assert route.streams == (kind in LONG)
         assert route.summary
         assert route.is_write == (kind.method != "GET" and not route.streams)
         assert ("Idempotency-Key" in route.headers) == issubclass(kind, Write)

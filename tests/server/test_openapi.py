@@ -103,7 +103,7 @@ def test_the_page_shows_every_route_and_loads_nothing(lake: Lake, apis: tuple[Ap
             names = {value for name, value in tags.attributes if name == "id"}
             links = {value for name, value in tags.attributes if name == "href" and value}
             assert {link[1:] for link in links if link.startswith("#")} <= names
-            assert {link for link in links if not link.startswith("#")} == {"/openapi.json"}
+            assert {link for link in links if not link.startswith("#")} == {"/openapi.json", "/ui/"}
         assert server.get("/openapi.json").json["openapi"] == "3.1.0"
 
 

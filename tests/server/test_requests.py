@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.metrics.table import HTTP_REQUESTS
 from penstock.server.limits import Limits
 from tests.server.running import Local, local, read_all

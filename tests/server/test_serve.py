@@ -19,11 +19,11 @@ import msgspec
 import pytest
 
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.lake.tokens import new_token
-from penstock.server.figures import Figures
 from penstock.server.limits import Limits
-from penstock.server.listening import bind, url_of
+from penstock.server.listener import bind, url_of
+from penstock.server.metrics_endpoint import MetricsEndpoint
 from penstock.server.options import Serving
 from penstock.server.run import Service
 from tests.server.running import Client, Program, program, read_all
@@ -157,7 +157,7 @@ def test_a_lake_that_is_not_there_is_not_made_without_dev(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--dev", "--host", "0.0.0.0"), "this machine only"),
+        (("--dev", "--host", "0.0.0.0"), "can only serve this machine"),
         (("--dev", "--workers", "2", "--lake", "memory:"), "only one process"),
         (("--dev", "--workers", "2", "--lake", "rocksdb:///x"), "only one process"),
         (("--dev", "--lake", "http://127.0.0.1:1"), "another server"),
@@ -170,9 +170,9 @@ def test_a_lake_that_is_not_there_is_not_made_without_dev(tmp_path: Path) -> Non
         (("--dev", "--lake", "memory:", "--port", "65536"), "--port"),
         (
             ("--insecure", "--lake", "memory:", "--host", "no.such.host.invalid"),
-            "no machine 'no.such.host.invalid'",
+            "unknown host 'no.such.host.invalid'",
         ),
-        (("--insecure", "--lake", "memory:", "--host", "192.0.2.1"), "no address of this machine"),
+        (("--insecure", "--lake", "memory:", "--host", "192.0.2.1"), "not an address of this machine"),
     ],
 )
 def test_what_contradicts_itself_is_refused_at_once(
@@ -185,7 +185,7 @@ def test_what_contradicts_itself_is_refused_at_once(
 def test_a_port_that_is_taken_is_named(penstock_server: Program, tmp_path: Path) -> None:
     port = str(penstock_server.port)
     said = refused(tmp_path, "--dev", "--lake", "memory:", "--port", port)
-    assert f"another program uses port {port}" in said
+    assert f"port {port} is in use by another program" in said
     assert "--port 0" in said
     assert "try again" not in said
 
@@ -219,7 +219,7 @@ def test_a_lake_without_roots_is_warned_about(tmp_path: Path) -> None:
 # -- ending ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.verify)])
 def test_a_signal_lets_open_requests_finish(tmp_path: Path, number: signal.Signals) -> None:
     with program(tmp_path) as server:
         connection, rest = half_sent(server, "orders")
@@ -267,7 +267,7 @@ def test_work_that_goes_on_after_its_answer_is_waited_for_at_the_end(lake: Lake)
     serving = Serving(lake="memory:", is_dev=True, limits=Limits(request_timeout_s=0.1))
     with bind("127.0.0.1", 0) as listener:
         client = Client(url_of(listener))
-        service = Service(lake.catalogue, serving, Figures(), apis=[trial_api(trial)])
+        service = Service(lake.catalogue, serving, MetricsEndpoint(), apis=[trial_api(trial)])
         running = threading.Thread(target=service.run, args=(listener, started.set))
         running.start()
         assert started.wait(10)
@@ -285,10 +285,10 @@ def test_work_that_goes_on_after_its_answer_is_waited_for_at_the_end(lake: Lake)
 
 GIVES_UP = """
 import threading
-from penstock.lake.opening import open_lake
-from penstock.server.figures import Figures
+from penstock.lake.opener import open_lake
+from penstock.server.metrics_endpoint import MetricsEndpoint
 from penstock.server.limits import Limits
-from penstock.server.listening import bind, url_of
+from penstock.server.listener import bind, url_of
 from penstock.server.run import Service
 from penstock.server.options import Serving
 from tests.server.running import Client
@@ -302,7 +302,7 @@ lake = open_lake("memory:")
 limits = Limits(request_timeout_s=0.1)
 serving = Serving(lake="memory:", is_dev=True, limits=limits, drain_timeout_s=0.4)
 listener = bind("127.0.0.1", 0)
-service = Service(lake.catalogue, serving, Figures(), apis=[trial_api(Trial())])
+service = Service(lake.catalogue, serving, MetricsEndpoint(), apis=[trial_api(Trial())])
 service.run(listener, threading.Thread(target=client).start)
 """
 

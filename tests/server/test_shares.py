@@ -123,7 +123,7 @@ def test_one_token_leaves_places_for_others_and_is_told_why_it_gets_no_more(lake
             assert trial.arrived.acquire(timeout=WAIT_S)
         refused = server.get("/try/echo/a", authorization=f"Bearer {greedy}")
         assert (refused.status, refused.code) == (429, "throttled")
-        assert refused.message.startswith("your token has 4 requests open already")
+        assert refused.message.startswith("your token already has 4 open requests")
         assert int(refused.headers["retry-after"]) >= 1
         committed = server.ask(
             "POST",
@@ -172,7 +172,7 @@ def test_without_tokens_an_address_has_a_share(lake: Lake, trial: Trial) -> None
             assert trial.arrived.acquire(timeout=WAIT_S)
         refused = server.get("/try/echo/a")
         assert refused.status == 429
-        assert refused.message.startswith("your address, 127.0.0.1, has 2 requests open already")
+        assert refused.message.startswith("your address, 127.0.0.1, already has 2 open requests")
         with socket.create_connection((server.host, server.port), WAIT_S, ("127.0.0.2", 0)) as elsewhere:
             elsewhere.sendall(b"GET /try/echo/a HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
             assert read_all(elsewhere).startswith(b"HTTP/1.1 200")

@@ -14,8 +14,8 @@ from penstock.kernel.leases import Leases
 from penstock.lake.calls import GetSetting, PutSetting
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
+from penstock.server.background_sweep import LEASE, NOTE, BackgroundSweep
 from penstock.server.logs import Level, Log
-from penstock.server.sweeping import LEASE, NOTE, Sweeping
 from penstock.storage.places import Place
 from tests.sweep.pool import Pool
 from tests.sweep.tables import LateClock, abandoned, data_files, ids, root_of, rows
@@ -37,9 +37,11 @@ def said() -> io.BytesIO:
     return io.BytesIO()
 
 
-def sweeping(lake: Lake, said: io.BytesIO, hours: float = 24.0, *, remove_data: bool = False) -> Sweeping:
+def sweeping(
+    lake: Lake, said: io.BytesIO, hours: float = 24.0, *, remove_data: bool = False
+) -> BackgroundSweep:
     assert isinstance(lake.catalogue, Embedded)
-    return Sweeping(lake.catalogue, Log(said, Level.INFO), every_hours=hours, remove_data=remove_data)
+    return BackgroundSweep(lake.catalogue, Log(said, Level.INFO), every_hours=hours, remove_data=remove_data)
 
 
 def test_a_lake_is_swept_once_in_each_period_by_whomever(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.model.content import content_types
 from penstock.server.run import all_apis
 from tests.server.running import Local, local
@@ -33,12 +33,12 @@ def put(content: Any, **more: Any) -> dict[str, Any]:
         (
             put({"type": "ICEBERG"}),
             "operations[0].content.type",
-            f"'operations[0].content.type' is 'ICEBERG', but takes one of {', '.join(TYPES)}",
+            f"'operations[0].content.type' is 'ICEBERG', but must be one of {', '.join(TYPES)}",
         ),
         (
             {"operations": [{"operation": "drop", "key": "a"}]},
             "operations[0].operation",
-            "'operations[0].operation' is 'drop', but takes one of change, delete, put, unchanged",
+            "'operations[0].operation' is 'drop', but must be one of change, delete, put, unchanged",
         ),
         (
             {"operations": [{"operation": "delete"}]},
@@ -47,7 +47,7 @@ def put(content: Any, **more: Any) -> dict[str, Any]:
         ),
         ({}, "operations", "the request needs the field 'operations'"),
         ({"operations": [], "brunch": "x"}, "brunch", "the request has no field 'brunch'"),
-        ({"operations": "x"}, "operations", "'operations' takes a list, not text"),
+        ({"operations": "x"}, "operations", "'operations' must be a list, got text"),
         (
             put({"type": "LANCE_TABLE"}, content_id=1),
             "operations[0]",
@@ -67,8 +67,8 @@ def test_a_body_that_cannot_be_read_says_which_field_and_why(
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("limit=x", "'limit' takes a whole number or null, not text"),
-        ("kind=twig", "'kind' is 'twig', but takes one of "),
+        ("limit=x", "'limit' must be a whole number or null, got text"),
+        ("kind=twig", "'kind' is 'twig', but must be one of "),
     ],
 )
 def test_a_query_that_cannot_be_read_says_which_parameter_and_why(
@@ -83,7 +83,7 @@ def test_a_query_that_cannot_be_read_says_which_parameter_and_why(
 def test_nessies_api_says_it_in_the_same_words(server: Local) -> None:
     reply = server.ask("POST", COMMIT, {"commitMeta": {"message": 1}, "operations": []})
     assert reply.status == 400
-    assert reply.json["message"] == "'commitMeta.message' takes text, not a whole number"
+    assert reply.json["message"] == "'commitMeta.message' must be text, got a whole number"
 
 
 @pytest.mark.parametrize("body", [b'{"x":' * 100_000, b'{"message": "\xff"}', b"\xff", b"[[["])

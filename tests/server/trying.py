@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock.errors import PenstockError, ReferenceNotFound
-from penstock.server.routes import Answer, Api, Ask, Route
+from penstock.server.routes import Api, Ask, HttpAnswer, Route
 from penstock.wire import json
 from penstock.wire.errors import Failure, encode_error
 from penstock.wire.requests import KEY_HEADER
@@ -61,8 +61,8 @@ def _missing(_: Ask) -> None:
     raise ReferenceNotFound("there is no 'x'")
 
 
-def _error(error: PenstockError, headers: Mapping[str, str]) -> Answer:
-    return Answer(status=error.http_status, body=encode_error(error, headers["x-request-id"]))
+def _error(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
+    return HttpAnswer(status=error.http_status, body=encode_error(error, headers["x-request-id"]))
 
 
 def trial_api(trial: Trial, *, strict_query: bool = True) -> Api:

@@ -111,7 +111,10 @@ class Proxy:
         self._order(cut)
 
     def fall_silent(self) -> None:
-        """Swallow every answer but keep the connections: only the client's patience ends the wait."""
+        """Swallow every answer but keep the connections: only the client's patience ends the wait.
+
+        Nor does the server hear that a client gave up: what it was asked for, it carries out.
+        """
         self.is_silent = True
 
     def speak(self) -> None:
@@ -205,7 +208,8 @@ class Link(asyncio.Protocol):
         self.pass_on("to_server", data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.ended("to_server")
+        if not self._proxy.is_silent:
+            self.ended("to_server")
 
     def pass_on(self, direction: Direction, data: bytes) -> None:
         if self._is_cut or (direction == "to_client" and self._proxy.is_silent):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import penstock
 from penstock.spark.sessions import session
-from penstock.spark.streaming import sink, stream
+from penstock.spark.streams import sink, stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,8 +10,8 @@ from uuid import uuid4
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
+from penstock.formats.delta.lake.job_outputs import CHANGES, JobTarget
 from penstock.formats.delta.spark.job import jobs
-from penstock.formats.delta.spark.job.outputs import CHANGES, JobTarget
 from penstock.lake.lake import Lake
 from tests.spark.reading_tables import using
 
@@ -100,7 +100,7 @@ def test_a_footer_that_is_larger_than_most_is_read_whole(
 def test_what_others_keep_in_the_folder_is_not_adopted(
     bare: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
-    from penstock.formats.delta.spark.job.adopting import _adopted
+    from penstock.formats.delta.spark.job.adopting import _list_output
 
     root = tmp_path / "table"
     target = JobTarget(place=lake.places.at(str(root)))
@@ -117,5 +117,5 @@ def test_what_others_keep_in_the_folder_is_not_adopted(
         folder / "x.crc",
     ):
         stray.write_bytes(data)
-    found = _adopted(target.place, f"_penstock/data/job={job.hex}", target)
+    found = _list_output(target.place, f"_penstock/data/job={job.hex}", target)
     assert [one.name for one in found if one.rows] == [file.name]

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def test_arguments_in_the_wrong_order_are_refused(spark: SparkSession) -> None:
-    with pytest.raises(InvalidRequest, match=r"to be a DataFrame of Spark's, and is 'demo\.rows'"):
+    with pytest.raises(InvalidRequest, match=r"must be a Spark DataFrame, got 'demo\.rows'"):
         write("demo.rows", spark.range(1))  # type: ignore[arg-type]
-    with pytest.raises(InvalidRequest, match=r"to be a Spark session, .* and is 'demo\.rows'"):
+    with pytest.raises(InvalidRequest, match=r"must be a Spark session, .* got 'demo\.rows'"):
         read("demo.rows", spark)  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest, match=r"a Spark session, as penstock\.spark\.session\(lake\)"):
         view("demo.rows")  # type: ignore[arg-type]
@@ -43,7 +43,7 @@ def test_a_session_that_was_stopped_is_told_apart(spark: SparkSession) -> None:
 
     stopped = SparkSession.__new__(SparkSession)
     stopped._sc = _Context()  # type: ignore[assignment] # as stop() leaves it
-    with pytest.raises(InvalidRequest, match=r"was stopped; make a new one by penstock\.spark\.session"):
+    with pytest.raises(InvalidRequest, match=r"was stopped; create a new one by penstock\.spark\.session"):
         read(stopped, "demo.rows")
     check_session(spark)
 
@@ -65,12 +65,12 @@ def test_reads_and_changes_check_what_they_are_given(spark: SparkSession, lake: 
 def test_arguments_that_there_are_not_are_refused_by_name(spark: SparkSession, lake: Lake) -> None:
     lake.delta.create("demo.rows", data=pa.table({"id": [1]}))
     wrong: Mapping[str, Callable[[], object]] = {
-        "a write has no argument 'partitionby'; there are .*partition_by": lambda: write(
+        "a write has no argument 'partitionby'; the arguments are .*partition_by": lambda: write(
             spark.range(1),
             "demo.rows",
             partitionby="id",  # type: ignore[call-arg]
         ),
-        "a read has no argument 'fold'; there are folder": lambda: read(
+        "a read has no argument 'fold'; the arguments are folder": lambda: read(
             spark,
             "demo.rows",
             fold="x",  # type: ignore[call-arg]
@@ -100,14 +100,14 @@ def test_what_spark_cannot_do_with_a_table_is_refused_by_the_name_of_its_format(
         "cannot read the changes of": lambda: changes(spark, "demo.files", 0),
     }
     for told, call in wrong.items():
-        with pytest.raises(NotManaged, match=rf"'demo\.files' is a table of files, and Spark {told} one"):
+        with pytest.raises(NotManaged, match=rf"'demo\.files' is a table of files, so Spark {told} it"):
             call()
     assert read(spark, "demo.files").count() == 1
 
 
 @pytest.mark.parametrize("key", ["s3://bucket/x", "/data/x/y", "data\\x", "`sales`.`orders`"])
 def test_no_table_is_created_by_a_path_or_a_quoted_name(spark: SparkSession, lake: Lake, key: str) -> None:
-    with pytest.raises(InvalidKey, match=r"a key is the table's name in the lake, such as 'sales\.orders'"):
+    with pytest.raises(InvalidKey, match=r"cannot be the name of a table: a name is like 'sales\.orders'"):
         write(spark.range(1), key)
     assert list(lake.at().entries()) == []
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import ChecksFailed
 from penstock.formats.rows.arrow_types import pa
-from penstock.lake.audits.audited import Audit, Audited
+from penstock.lake.audits.audited_branch import Audit, Audited
 from penstock.lake.lake import Lake
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.spark.job.jobs import CALENDARS
 from penstock.lake.lake import Lake
-from penstock.spark.writing import write
+from penstock.spark.writer import write
 from tests.spark.reading_tables import ENGINES, using
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from penstock.formats.rows.schema import Field, StructType
 from penstock.formats.rows.spark_conditions import means_the_same
 from penstock.lake.lake import Lake
 from penstock.spark.analysis import explain_analysis
-from penstock.spark.reading import read
+from penstock.spark.reader import read
 from penstock.spark.schemas import to_spark_schema
 from tests.spark.reading_tables import VALUES
 from tests.spark.test_read import CONDITIONS, RECORDS

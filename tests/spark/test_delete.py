@@ -17,9 +17,9 @@ from penstock.formats.delta.protocol.actions import Cdc, parse_commit
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.changing import delete, update
-from penstock.spark.reading import read
-from penstock.spark.writing import write
+from penstock.spark.reader import read
+from penstock.spark.row_changes import delete, update
+from penstock.spark.writer import write
 from tests.formats.delta.logs import protocol
 from tests.formats.delta.rows import inline_vector, metadata_for, vector_data
 from tests.spark.reading_tables import adopted, in_each_engine, put_file, using, with_vectors, written
@@ -177,8 +177,8 @@ def test_conditions_that_spark_reads_otherwise_than_the_lake_lose_no_row(
     [
         ("rand() < 0.5", "is not the same each time"),
         ("nobody = 1", "nobody"),
-        ("id = = 1", "cannot make sense"),
-        ("id + 1", "cannot make sense"),
+        ("id = = 1", "Spark does not accept it"),
+        ("id + 1", "Spark does not accept it"),
         ("row_number() over (order by id) > 1", "made of one row each"),
         ("max(id) > 1", "made of one row each"),
     ],
@@ -272,7 +272,7 @@ def test_rows_are_looked_for_only_by_columns_that_the_table_has(spark: SparkSess
     """As where rows are to be replaced by a condition on a column that the same write adds."""
     table = lake.create_table("t", data=pa.table({"id": [1]}))
     added = spark.sql("select 2L as id, 1 as added")
-    with pytest.raises(InvalidRequest, match="Spark cannot make sense of it") as refused:
+    with pytest.raises(InvalidRequest, match="Spark does not accept it") as refused:
         write(added, "t", mode="overwrite", replace_where="added = 1 and id > 0", merge_schema=True)
     assert "\n" not in refused.value.message
     assert (table.version, len(list(Path(table.location).rglob("*.parquet")))) == (0, 1)

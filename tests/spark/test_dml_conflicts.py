@@ -18,15 +18,15 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import OutcomeUnknown, TableConflict
+from penstock.formats.delta.lake.rewrite import Rewrite
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites.merges import plan_merge
 from penstock.formats.delta.spark.rewrites.plans import plan_delete, plan_update
-from penstock.formats.delta.spark.rewrites.rewriting import Rewrite
 from penstock.lake.call import Said
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.changing import delete, update
-from penstock.spark.merging import merge
+from penstock.spark.merge_builder import merge
+from penstock.spark.row_changes import delete, update
 from tests.spark.writing_cases import delta_table
 
 if TYPE_CHECKING:

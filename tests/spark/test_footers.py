@@ -15,10 +15,10 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
+from penstock.formats.delta.lake.footer_stats import stats_of
+from penstock.formats.delta.lake.job_outputs import JobTarget
 from penstock.formats.delta.rows.stats import Statistics, StatsLeaf
 from penstock.formats.delta.spark.job import jobs
-from penstock.formats.delta.spark.job.footers import stats_of
-from penstock.formats.delta.spark.job.outputs import JobTarget
 from penstock.formats.rows.schema import parse_schema
 from penstock.lake.lake import Lake
 from penstock.spark import write

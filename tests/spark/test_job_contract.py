@@ -15,8 +15,8 @@ from uuid import uuid4
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
+from penstock.formats.delta.lake.job_outputs import CHANGES, JobTarget, ParquetOutput
 from penstock.formats.delta.spark.job import jobs
-from penstock.formats.delta.spark.job.outputs import CHANGES, JobTarget, ParquetOutput
 from penstock.lake.lake import Lake
 from tests.spark.reading_tables import ENGINES, using
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.spark.jar import COMMIT_PROTOCOL_SETTING
-from penstock.spark.reading import read
+from penstock.spark.reader import read
 from penstock.spark.scan import manifests
 from penstock.spark.scan.frames import How
 from tests.formats.delta.logs import add
@@ -76,12 +76,12 @@ def test_a_manifest_that_is_gone_is_an_error_and_not_a_table_without_rows(
     schema = read(using(spark, "fallback"), "t").schema
     (manifest,) = manifests_of(table)
     folder = manifest.parent.parent
-    assert shown(manifests._listed(spark, f"file://{folder}", schema, How())) == [(1,)]
+    assert shown(manifests._read_manifest_files(spark, f"file://{folder}", schema, How())) == [(1,)]
     manifest.unlink()
     for left in (manifest.parent, folder, folder.parent):
         assert left.is_dir()
         with pytest.raises(AnalysisException, match="PATH_NOT_FOUND"):
-            manifests._listed(spark, f"file://{folder}", schema, How())
+            manifests._read_manifest_files(spark, f"file://{folder}", schema, How())
         shutil.rmtree(left)
 
 

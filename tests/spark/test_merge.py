@@ -13,7 +13,7 @@ import pytest
 from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.merging import MergeBuilder, merge
+from penstock.spark.merge_builder import MergeBuilder, merge
 from tests.spark.reading_tables import using
 from tests.spark.writing_cases import delta_table
 
@@ -196,7 +196,7 @@ def found_where(table: Table, where: str) -> list[int]:
     [
         (lambda one: one, "no clause"),
         (lambda one: one.when_matched_update({"x": "1"}), "no column 'x'"),
-        (lambda one: one.when_matched_update({"v": "source.x"}), "cannot make sense"),
+        (lambda one: one.when_matched_update({"v": "source.x"}), "Spark does not accept it"),
         (lambda one: one.when_matched_update({"v": "'7'"}), "'v' is of the type int"),
         (lambda one: one.when_not_matched_by_source_update({"v": "source.v"}), "with the table's columns"),
         (lambda one: one.when_not_matched_by_source_delete("source.v = 1"), "with the table's columns"),
@@ -210,10 +210,10 @@ def found_where(table: Table, where: str) -> list[int]:
         ),
         (lambda one: one.when_matched_delete("max(target.v) over () = 1"), "made of one row each"),
         (lambda one: one.when_matched_update({"v": "sum(source.v)"}), "made of one row each"),
-        (lambda one: one.when_matched_update({"v": "__penstock_file"}), "cannot make sense"),
+        (lambda one: one.when_matched_update({"v": "__penstock_file"}), "Spark does not accept it"),
         (lambda one: one.when_matched_delete("rand() > 0.5"), "is not the same each time"),
         (lambda one: one.when_matched_delete().when_matched_update({"v": "1"}), "never apply"),
-        (lambda one: having(one, "target.k = source.x").when_matched_delete(), "cannot make sense"),
+        (lambda one: having(one, "target.k = source.x").when_matched_delete(), "Spark does not accept it"),
         (
             lambda one: having(one, "source.k = 1 and now() > 0").when_matched_delete(),
             "the time at which",

@@ -45,10 +45,10 @@ def test_a_write_that_names_the_lake_is_refused_without_the_jar(
     if lack == "classes":
         hide_classes(spark)
     for use in uses(spark, str(tmp_path / "out")):
-        with pytest.raises(InvalidRequest, match=r"'[Pp]enstock\.[Tt]able' is for a lake.* path alone"):
+        with pytest.raises(InvalidRequest, match=r"'[Pp]enstock\.[Tt]able' needs Penstock, .* path only"):
             use()
     if lack == "classes":
-        with pytest.raises(InvalidRequest, match="for a lake"):
+        with pytest.raises(InvalidRequest, match=r"'penstock\.ref' needs Penstock"):
             spark.read.option("penstock.ref", "main").parquet(str(tmp_path))
     assert not (tmp_path / "out").exists()
     assert spark.sql("select 'options (penstock.table' as text").first()[0] == "options (penstock.table"  # type: ignore[index]
@@ -66,5 +66,5 @@ def test_a_session_that_has_the_jar_takes_them(spark: SparkSession, lake: Lake, 
 def test_paths_of_a_setting_are_refused_as_those_of_the_argument(spark: SparkSession, lake: Lake) -> None:
     hide_classes(spark)
     builder = type(spark).builder.config(TABLES, '{"/data/x": "raw.x"}')
-    with pytest.raises(InvalidRequest, match="'tables' would mean nothing"):
+    with pytest.raises(InvalidRequest, match="'tables' would have no effect"):
         configure(builder, lake)

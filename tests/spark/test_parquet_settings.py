@@ -14,7 +14,7 @@ from penstock.formats.rows.arrow_types import pq
 from penstock.lake.lake import Lake
 from penstock.spark import merge
 from penstock.spark.job.parquet_settings import MICROSECONDS, TIMESTAMPS, hold_settings, unset_settings
-from penstock.spark.writing import write
+from penstock.spark.writer import write
 from tests.spark.reading_tables import in_each_engine, using
 
 if TYPE_CHECKING:

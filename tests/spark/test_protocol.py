@@ -12,8 +12,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
+from penstock.formats.delta.lake.job_outputs import CHANGES, JobTarget
 from penstock.formats.delta.spark.job import jobs
-from penstock.formats.delta.spark.job.outputs import CHANGES, JobTarget
 from penstock.lake.lake import Lake
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
 from penstock.spark import jar
-from penstock.spark.writing import write
+from penstock.spark.writer import write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

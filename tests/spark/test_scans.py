@@ -14,6 +14,8 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog, UnsupportedFeature
+from penstock.formats.delta.lake.scan_plan import FILE
+from penstock.formats.delta.rows import deletion_words
 from penstock.formats.delta.spark.scan import deletions, scans
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.formats.rows.schema import Field, StructType
@@ -104,7 +106,7 @@ def test_a_table_without_files_is_a_dataframe_without_rows(
     lake.create_table("t", schema=everything().schema, partition_by="day")
     for numbered in (False, True):
         rows = whole(using(spark, engine), lake, numbered=numbered)
-        ends = [scans.FILE, scans.ROW] if numbered else []
+        ends = [FILE, scans.ROW] if numbered else []
         assert (rows.columns, rows.count()) == ([*everything().column_names, *ends], 0)
 
 
@@ -164,7 +166,7 @@ def vectored(lake: Lake, root: Path, gone: list[set[int]]) -> None:
 def test_vectors_are_read_several_at_once_and_stay_with_their_files(
     spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletions, "READ_AHEAD", 2)
+    monkeypatch.setattr(deletion_words, "READ_AHEAD", 2)
     gone = [{0, 63, 64, 199}, set(), set(range(200)), {127}, {128, 191}]
     vectored(lake, tmp_path / "t", gone)
     found = sorted(whole(spark, lake).toArrow()["id"].to_pylist())
@@ -186,7 +188,7 @@ def test_many_deleted_rows_are_not_sent_to_every_executor(
 def test_more_deleted_rows_than_can_be_held_are_refused_with_a_way_out(
     spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletions, "WORDS_MAX", 2)
+    monkeypatch.setattr(deletion_words, "WORDS_MAX", 2)
     vectored(lake, tmp_path / "t", [{1, 2, 70}, {0}])
     with pytest.raises(InvalidRequest, match="name too many rows") as refused:
         whole(spark, lake)
@@ -302,7 +304,7 @@ def test_files_outside_of_the_table_are_refused(spark: SparkSession, lake: Lake,
     snapshot = table.snapshot()
     assert shown(scans.rows(spark, snapshot, snapshot.files())) == [(1,)]
     for path in (f"file://{tmp_path}/other/b.parquet", "../other/b.parquet", "s3://bucket/b.parquet"):
-        with pytest.raises(UnsupportedFeature, match="outside of the table"):
+        with pytest.raises(UnsupportedFeature, match="which is outside the table"):
             scans.rows(spark, snapshot, [replace(outside, path=path)])
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.spark.writes.fitting import fit_rows
+from penstock.formats.delta.spark.writes.row_casts import fit_rows
 from penstock.formats.delta.spark.writes.schemas import new_schema
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
 from penstock.lake.lake import Lake

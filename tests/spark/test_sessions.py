@@ -110,7 +110,7 @@ def test_a_session_is_made_for_a_lake_and_nothing_else(started_spark: SparkSessi
 def test_a_lake_that_was_closed_gets_no_session(started_spark: SparkSession, tmp_path: Path) -> None:
     with penstock.open(tmp_path / "closed") as closed:
         pass
-    with pytest.raises(InvalidRequest, match="was closed; open the lake anew"):
+    with pytest.raises(InvalidRequest, match="was closed; open the lake again"):
         session(closed)
 
 

@@ -17,7 +17,7 @@ import pytest
 from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
 from penstock.spark.failures import unwrap
-from penstock.spark.streaming import sink, stream
+from penstock.spark.streams import sink, stream
 from tests.spark.reading_tables import using
 
 if TYPE_CHECKING:

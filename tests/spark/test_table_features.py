@@ -18,11 +18,11 @@ from penstock.formats.delta.protocol.features import with_features
 from penstock.formats.delta.protocol.mapping import ID, MODE, PARQUET_ID, stored_name
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.changing import delete, update
 from penstock.spark.feed import changes
-from penstock.spark.merging import merge
-from penstock.spark.reading import read
-from penstock.spark.writing import write
+from penstock.spark.merge_builder import merge
+from penstock.spark.reader import read
+from penstock.spark.row_changes import delete, update
+from penstock.spark.writer import write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +31,7 @@ KEY = "shop.orders"
 ROWS = pa.table({"id": [1, 2], "name": ["a", "b"]})
 
 
+@pytest.mark.verify
 def test_files_of_a_clustered_table_have_statistics_of_the_clustering_columns(
     spark: SparkSession, lake: Lake
 ) -> None:
@@ -58,7 +59,7 @@ def ids(table: Table) -> list[int]:
     return sorted(table.to_arrow()["id"].to_pylist())
 
 
-@pytest.mark.parametrize("feed", ["true", "false"])
+@pytest.mark.parametrize("feed", ["false", pytest.param("true", marks=pytest.mark.verify)])
 def test_no_row_is_written_for_which_a_constraint_is_not_true(
     spark: SparkSession, lake: Lake, feed: str
 ) -> None:
@@ -118,7 +119,7 @@ def mapped_rows(*numbers: int, day: str = "mon") -> list[tuple[object, ...]]:
     return [(one, f"n{one}", (one, [(str(one),)]), day) for one in numbers]
 
 
-@pytest.mark.parametrize("mode", ["name", "id"])
+@pytest.mark.parametrize("mode", ["name", pytest.param("id", marks=pytest.mark.verify)])
 def test_a_table_with_mapped_columns_is_written_and_read(spark: SparkSession, lake: Lake, mode: str) -> None:
     properties = {MODE: mode, "delta.enableChangeDataFeed": "true"}
     first = spark.createDataFrame(mapped_rows(1, 2), MAPPED).coalesce(1)

@@ -110,5 +110,5 @@ def test_without_a_session_the_way_out_is_told(lake: Lake) -> None:
     assert session_of(given, "") is given
     with ThreadPoolExecutor(1) as thread:  # where no session is active, whatever other tests did
         read = thread.submit(tx.read, "s.t")
-        with pytest.raises(InvalidRequest, match=r"tx\.table\('s\.t'\)\.to_arrow\(\) reads"):
+        with pytest.raises(InvalidRequest, match=r"read with tx\.table\('s\.t'\)\.to_arrow\(\)"):
             read.result(60)

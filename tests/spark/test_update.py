@@ -12,8 +12,8 @@ from penstock.errors import InvalidRequest
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.changing import update
-from penstock.spark.merging import merge
+from penstock.spark.merge_builder import merge
+from penstock.spark.row_changes import update
 from tests.spark.reading_tables import in_each_engine, using
 from tests.spark.writing_cases import delta_table
 

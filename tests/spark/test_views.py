@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import InvalidRequest, KeyNotFound
 from penstock.lake.lake import Lake
-from penstock.spark.reading import view
+from penstock.spark.reader import view
 from tests.spark.reading_tables import shown
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def test_a_view_may_be_given_a_name(spark: SparkSession, lake: Lake) -> None:
 def test_tables_whose_views_would_have_one_name_are_refused(spark: SparkSession, lake: Lake) -> None:
     lake.create_table("north.orders", data=pa.table({"id": [1]}))
     lake.create_table("south.Orders", data=pa.table({"id": [2]}))
-    with pytest.raises(InvalidRequest, match="same last name"):
+    with pytest.raises(InvalidRequest, match="views of the same name"):
         view(spark, "north.orders", "south.Orders")
 
 

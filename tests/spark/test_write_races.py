@@ -22,7 +22,7 @@ from penstock.errors import (
 from penstock.formats.delta.lake.calls import CommitTables, CreateTable
 from penstock.formats.delta.spark.job import files as files_module
 from penstock.formats.delta.spark.job import tables
-from penstock.formats.delta.spark.writes import creating
+from penstock.formats.delta.spark.writes import table_creation
 from penstock.kernel.reachable import silent
 from penstock.kernel.settings import Settings
 from penstock.lake.call import Call
@@ -53,7 +53,7 @@ def after_writing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any
             happen()
             return actions
 
-        for module in (creating, tables):
+        for module in (table_creation, tables):
             monkeypatch.setattr(module, "write_files", write_files)
         return jobs
 

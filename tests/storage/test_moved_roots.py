@@ -65,10 +65,10 @@ def test_whatever_was_mapped_no_two_locations_have_one_place(
     ("old", "new", "why"),
     [
         ("/data", "/data", "mapped to itself"),
-        ("/data", "/data/new", "one is the other, or lies in it"),
-        ("/data/new", "/data", "one is the other, or lies in it"),
-        ("/data", "/ssd/a/b", "one is the other, or lies in it"),
-        ("/ssd", "/elsewhere", "one is the other, or lies in it"),
+        ("/data", "/data/new", "they are equal or one contains the other"),
+        ("/data/new", "/data", "they are equal or one contains the other"),
+        ("/data", "/ssd/a/b", "they are equal or one contains the other"),
+        ("/ssd", "/elsewhere", "they are equal or one contains the other"),
         ("/other", "/warehouse/x", "the lake has the root /warehouse"),
         ("/other", "/", "whole disk"),
         ("/", "/other", "whole disk"),
@@ -93,7 +93,7 @@ def test_a_root_that_moves_on_or_back_has_one_entry_and_remembers_where_it_was()
     assert MovedRoots(back).to_storage("/b/t") == MovedRoots(back).to_lake("/c/t") == "/a/t"
     assert map_roots(back, ["/a"], "/a", "/b") == (MovedRoot("/a", "/b", ("/c",)),)
     for place in ("/b", "/d"):
-        with pytest.raises(InvalidRequest, match="no root of the lake that was mapped"):
+        with pytest.raises(InvalidRequest, match="not a mapped root of the lake"):
             unmap_root(twice, ["/a"], place)
-    with pytest.raises(InvalidRequest, match="or was, places of files that move"):
+    with pytest.raises(InvalidRequest, match="or was, locations of moved files"):
         map_roots(twice, ["/a", "/x"], "/x", "/b")

@@ -93,12 +93,12 @@ def error_of(
 @pytest.mark.parametrize(
     ("status", "code", "why"),
     [
-        (403, "AccessDenied", "its access keys lack the right to {right} there"),
-        (403, "RequestTimeTooSkewed", "this machine's clock is too far from that of the storage"),
+        (403, "AccessDenied", "its access keys lack the permission to {right} there"),
+        (403, "RequestTimeTooSkewed", "this machine's clock differs too much from that of the storage"),
         (400, "ExpiredToken", "the access keys have expired"),
-        (401, "Unauthorized", "its access keys lack the right to {right} there"),
-        (403, "InvalidAccessKeyId", "the access keys, or their secret, are not known there"),
-        (403, "SignatureDoesNotMatch", "the access keys, or their secret, are not known there"),
+        (401, "Unauthorized", "its access keys lack the permission to {right} there"),
+        (403, "InvalidAccessKeyId", "the access keys or their secret are wrong"),
+        (403, "SignatureDoesNotMatch", "the access keys or their secret are wrong"),
         (404, "NoSuchBucket", "there is no such bucket"),
     ],
 )

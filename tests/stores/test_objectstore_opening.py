@@ -52,7 +52,7 @@ def test_a_place_that_holds_something_else_is_left_alone(tmp_path: Path) -> None
         ObjectStore(f"file://{tmp_path}")
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
     (tmp_path / "notes.txt").rename(tmp_path / "lake")
-    with pytest.raises(InvalidRequest, match="not a lake"):
+    with pytest.raises(InvalidRequest, match="is not empty, but contains no lake"):
         ObjectStore(f"file://{tmp_path}")
 
 
@@ -80,7 +80,7 @@ def test_storage_that_does_not_keep_conditions_is_refused(
     ignored: Callable[[Condition], bool], tmp_path: Path
 ) -> None:
     bucket = Careless(tmp_path, ignored)
-    with pytest.raises(InvalidRequest, match="conditions"):
+    with pytest.raises(InvalidRequest, match="conditional writes"):
         ObjectStore(bucket.url, bucket=bucket)
     assert not (tmp_path / "lake").exists()
 
@@ -88,7 +88,7 @@ def test_storage_that_does_not_keep_conditions_is_refused(
 def test_storage_that_no_longer_keeps_conditions_is_refused(tmp_path: Path) -> None:
     ObjectStore(f"file://{tmp_path}").close()
     bucket = Careless(tmp_path, lambda condition: condition == "absent")
-    with pytest.raises(InvalidRequest, match="conditions"):
+    with pytest.raises(InvalidRequest, match="conditional writes"):
         ObjectStore(bucket.url, bucket=bucket, create=False)
 
 

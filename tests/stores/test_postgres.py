@@ -686,7 +686,7 @@ def assert_untold(error: BaseException, secrets: list[str]) -> None:
         ({"dbname": "nowhere"}, LakeNotFound, "there is no database .* penstock init"),
         ({"port": "1"}, Unavailable, "cannot be reached"),
         ({"host": "nowhere.invalid"}, Unavailable, "cannot be reached"),
-        ({"password": "%zz" + SECRET}, InvalidRequest, "cannot be read"),
+        ({"password": "%zz" + SECRET}, InvalidRequest, "cannot be parsed"),
         ({"port": "1x"}, Unavailable, "port"),
     ],
 )

@@ -123,7 +123,7 @@ def test_a_newer_schema_is_refused_by_its_number(place: Path) -> None:
 def test_a_version_that_cannot_be_read_is_damage(place: Path) -> None:
     RocksdbStore(place).close()
     (place / VERSION_FILE).write_bytes(b"\xff\x00")
-    with pytest.raises(Damaged, match="which version"):
+    with pytest.raises(Damaged, match="does not contain the version of the lake"):
         RocksdbStore(place)
 
 
@@ -309,7 +309,7 @@ def test_a_second_process_is_told_why_it_must_wait(place: Path) -> None:
 
 
 def test_a_second_handle_in_one_process_is_refused(place: Path, store: RocksdbStore) -> None:
-    with pytest.raises(InvalidRequest, match="open in this process already"):
+    with pytest.raises(InvalidRequest, match="already open in this process"):
         RocksdbStore(place)
     assert swap(store, row("main")).swapped
 
@@ -518,9 +518,9 @@ def test_a_failed_sync_leaves_the_outcome_unknown_and_is_never_called_durable_la
     with store.turn("main") as turn, pytest.raises(OutcomeUnknown, match="Input/output error"):
         turn.advance(sample(1), row("main", data=b"2"))
     failing.fails = False
-    with pytest.raises(Unavailable, match="Open the lake anew"):
+    with pytest.raises(Unavailable, match="Open the lake again"):
         store.reference("main")
-    with pytest.raises(Unavailable, match="Open the lake anew"):
+    with pytest.raises(Unavailable, match="Open the lake again"):
         store.store(sample(1, "more"))
     with store.turn("audit") as turn, pytest.raises(OutcomeUnknown):
         turn.advance({}, row("audit"))

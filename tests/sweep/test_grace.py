@@ -96,7 +96,7 @@ def test_no_sweep_takes_a_file_between_its_write_and_its_commit(
     def slowly(actions: Any) -> Any:
         with sweeper(lake, grace_s=0, data_grace_days=0) as other:
             for sweep in (other.sweep, other.sweep_tables, other.sweep_files):
-                with pytest.raises(InvalidRequest, match="may remove what somebody is writing"):
+                with pytest.raises(InvalidRequest, match="may remove files of a write in progress"):
                     sweep()
                 swept.append(sweep.__name__)
         return lines_of(actions)
@@ -160,7 +160,7 @@ def test_jobs_and_transactions_are_bounded_by_the_lakes_grace(lake: Lake) -> Non
 
 
 def test_no_write_may_take_longer_than_a_lake_may_be_told_to_wait() -> None:
-    with pytest.raises(InvalidRequest, match="write_timeout_s is at most 1800"):
+    with pytest.raises(InvalidRequest, match="write_timeout_s must be at most 1800"):
         penstock.open("memory:", settings=Settings(write_timeout_s=1801))
 
 

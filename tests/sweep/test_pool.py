@@ -14,7 +14,7 @@ import pytest
 import penstock
 from penstock.errors import PenstockError, Unavailable
 from penstock.formats.files.files import File, decode_file, slice_of
-from penstock.formats.files.lake import named as files_named
+from penstock.formats.files.lake import referenced_files as files_named
 from penstock.formats.files.lake.calls import GetFilesTable
 from penstock.kernel.settings import Settings
 from penstock.lake import sweep_engine

@@ -39,7 +39,7 @@ def test_a_file_of_a_commit_that_no_branch_leads_to_any_more_cannot_be_copied(
     lake.branch("dev").delete()
     files.copy("x", "lately-dropped", at=dropped)
     later.days = 3
-    with pytest.raises(CommitNotFound, match="on no branch or tag"):
+    with pytest.raises(CommitNotFound, match="not on any branch or tag"):
         files.copy("x", "y", at=dropped)
     assert names(lake, "t") == {"kept", "from-a-branch", "lately-dropped"}
 

@@ -10,7 +10,7 @@ import pytest
 import penstock
 from penstock.errors import JobOver, LakeExists, LakeMoved
 from penstock.formats.files.lake.calls import ListJobs
-from penstock.kernel import copy as copying
+from penstock.kernel import copy
 from penstock.kernel.settings import Settings
 from penstock.lake.copy import copy_lake, move_lake
 from penstock.lake.fork_notes import FORKS, ForkNotes
@@ -127,7 +127,7 @@ def test_while_a_fork_is_under_way_everything_stays(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(copying, "fsck", killed)
+        patch.setattr(copy, "fsck", killed)
         with pytest.raises(Killed):
             copy_lake(source, tmp_path / "fork", clock=later)
     with opened(source, later) as lake:

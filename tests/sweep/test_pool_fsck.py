@@ -124,7 +124,7 @@ def test_an_address_outside_of_the_pool_is_told(place: Path, database: Database,
     _, leaf = first_leaf(database, state_of(table).root)
     file = encode_file(File("../../etc/passwd", 1, 1))
     new = put_leaf(database, table, leaf.keys, [file, *leaf.values[1:]])
-    assert f"{new.hex()}: '../../etc/passwd' is no address below the pool" in names_damaged(place)
+    assert f"{new.hex()}: '../../etc/passwd' is not an address below the pool" in names_damaged(place)
 
 
 def test_a_state_that_cannot_be_read_is_told(place: Path, database: Database, table: FilesTable) -> None:

@@ -14,7 +14,7 @@ import pytest
 import penstock
 from penstock.errors import Unavailable
 from penstock.formats.files.lake import sweep as files_sweep
-from penstock.formats.files.lake.named import NamedFiles
+from penstock.formats.files.lake.referenced_files import ReferencedFiles
 from penstock.lake.lake import Lake
 from penstock.storage.buckets import BucketEntry
 from penstock.storage.places import Place
@@ -43,12 +43,12 @@ def stepping(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def stepping(*steps: Step) -> None:
         waiting = iter(steps)
 
-        class Stepping(NamedFiles):
+        class Stepping(ReferencedFiles):
             def look(self) -> None:
                 next(waiting, lambda: None)()
                 super().look()
 
-        monkeypatch.setattr(files_sweep, "NamedFiles", Stepping)
+        monkeypatch.setattr(files_sweep, "ReferencedFiles", Stepping)
 
     return stepping
 

@@ -156,7 +156,7 @@ def test_an_erase_names_forks_and_says_what_stays_for_them(
     later.days = 40
     erased = source.erase("t", all_references=True)
     assert not erased.finished
-    assert any("stay for a fork of the lake" in line for line in erased.left)
+    assert any("stay because a fork of the lake" in line for line in erased.left)
 
 
 def test_an_erase_ends_once_the_fork_and_its_note_are_removed(
@@ -184,7 +184,7 @@ def test_an_erase_of_a_dropped_table_leaves_files_of_forks(
         source.erase("t", dropped=True)
     erased = source.erase("t", dropped=True, all_references=True)
     assert not erased.finished
-    assert any("stay for a fork of the lake" in line for line in erased.left)
+    assert any("stay because a fork of the lake" in line for line in erased.left)
     read_fork(fork)
 
 
@@ -199,7 +199,7 @@ def test_an_erase_of_a_table_of_files_has_not_ended_while_files_stay_for_a_fork(
         later.days = 40
         erased = lake.erase("t", all_references=True)
         assert not erased.finished
-        assert any("1 files stay for a fork of the lake" in line for line in erased.left)
+        assert any("1 files stay because a fork of the lake" in line for line in erased.left)
 
 
 @pytest.mark.parametrize("is_moved", [False, True])

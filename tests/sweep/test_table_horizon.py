@@ -13,8 +13,8 @@ import penstock
 from penstock.errors import Damaged
 from penstock.kernel.expired import ExpiredCommits
 from penstock.kernel.settings import Settings
-from penstock.lake.kept import KeptHistory
 from penstock.lake.lake import Lake
+from penstock.lake.retained_history import RetainedHistory
 from penstock.model.nessie import IcebergTable
 from tests.sweep.tables import LateClock, abandoned, ids, only, rows
 
@@ -83,7 +83,7 @@ def test_history_that_expires_while_it_is_walked_is_no_damage(
     lake, another = opening(), opening()
     swept = 0
 
-    def expiring(kept: KeptHistory[Any]) -> ExpiredCommits:
+    def expiring(kept: RetainedHistory[Any]) -> ExpiredCommits:
         nonlocal swept
         found = expired(kept)
         if not swept:
@@ -91,8 +91,8 @@ def test_history_that_expires_while_it_is_walked_is_no_damage(
             swept = another.sweep().removed
         return found
 
-    expired = KeptHistory._expired
-    monkeypatch.setattr(KeptHistory, "_expired", expiring)
+    expired = RetainedHistory._expired_commits
+    monkeypatch.setattr(RetainedHistory, "_expired_commits", expiring)
     assert only(lake.sweep_tables(remove_data=True)).data_files == 1
     assert swept > 0
     assert ids(lake.table("orders")) == [1, 2]

@@ -18,8 +18,8 @@ from penstock.kernel.sweep import Swept
 from penstock.lake.copy import move_lake
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
+from penstock.server.background_sweep import BackgroundSweep
 from penstock.server.logs import Level, Log
-from penstock.server.sweeping import Sweeping
 from penstock.stores.memory import MemoryStore
 from penstock.testing.faults import FaultyStore, Gate, Point
 from tests.queue.hooks import DAY_S, SetClock, table
@@ -77,14 +77,16 @@ def sweep(lake: Lake) -> Swept | None:
 
 def sweep_as_server(lake: Lake) -> None:
     assert isinstance(lake.catalogue, Embedded)
-    sweeping = Sweeping(lake.catalogue, Log(io.BytesIO(), Level.INFO), every_hours=24, remove_data=False)
+    sweeping = BackgroundSweep(
+        lake.catalogue, Log(io.BytesIO(), Level.INFO), every_hours=24, remove_data=False
+    )
     assert sweeping.look(), "the lake was not swept"
 
 
 def wait_for_servers_turn(lake: Lake, clock: SetClock) -> None:
     """A lake that no server has swept before is swept one period after one looked first."""
     assert isinstance(lake.catalogue, Embedded)
-    Sweeping(lake.catalogue, Log(io.BytesIO(), Level.INFO), every_hours=24, remove_data=False).look()
+    BackgroundSweep(lake.catalogue, Log(io.BytesIO(), Level.INFO), every_hours=24, remove_data=False).look()
     clock.go_on(2 * DAY_S)
 
 
@@ -112,7 +114,7 @@ def test_a_sweep_that_notes_late_what_it_cuts_off_leaves_what_a_faster_one_noted
     gate = Gate()
     faulty.at(Point.TURN, gate, name="@lake")
     sweeping: Future[Any] = threads.submit(slow, one)
-    gate.reached()
+    gate.wait_until_reached()
     commit_daily(two, clock, range(20, 20 + days))
     fast(two)
     gate.open()

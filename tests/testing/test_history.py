@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.model.encoding import NO_COMMIT
 from penstock.testing import HistoryChecker, Violation
 from penstock.testing.chain import BranchChain, ChainLink, ChainLog
-from penstock.testing.recorder import Answer, Answered, Call, Event, ReadDone, Values
+from penstock.testing.recorder import Answer, Answered, Event, ReadDone, RecordedCall, Values
 from penstock.testing.violations import (
     BrokenChain,
     BrokenLog,
@@ -69,7 +69,9 @@ class Told:
         self._number += 1
         start, end = times
         self.events.append(
-            Call(client="c", number=self._number, at_ns=start, key=key, writes=writes, reads=reads or {})
+            RecordedCall(
+                client="c", number=self._number, at_ns=start, key=key, writes=writes, reads=reads or {}
+            )
         )
         if end is not None:
             self.events.append(

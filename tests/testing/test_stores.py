@@ -177,7 +177,7 @@ def test_a_gate_stops_a_writer_between_its_objects_and_its_swap(tmp_path: Path) 
         answers: list[Advanced] = []
         writer = Thread(target=lambda: answers.append(advance(store, data=b"slow")))  # noqa: B023
         writer.start()
-        gate.reached()
+        gate.wait_until_reached()
         assert len(scan_all(data)) == 2
         assert swap(data, row("main", data=b"fast")).swapped
         gate.open()

@@ -9,7 +9,7 @@ from penstock.kernel.conflict import content_of
 from penstock.kernel.description import new_description, write_description
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
-from penstock.kernel.transactions import Known, Transactions
+from penstock.kernel.transactions import TransactionRecord, Transactions
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
@@ -55,7 +55,7 @@ class Process:
         policy: Policy = Policy.SNAPSHOT,
         isolation: Isolation = Isolation.SNAPSHOT,
         target: str = "main",
-    ) -> Known:
+    ) -> TransactionRecord:
         return self.transactions.begin(
             uuid4().hex, target, policy=policy, isolation=isolation, who="ann", message="nightly"
         )
@@ -82,7 +82,7 @@ class Process:
         found = self.get(branch, key)
         return None if found is None else found.snapshot_id
 
-    def commit(self, known: Known, message: str = "landed") -> Known:
+    def commit(self, known: TransactionRecord, message: str = "landed") -> TransactionRecord:
         return self.transactions.commit(known.transaction.id, CommitMeta(message=message))
 
     def head(self, branch: str = "main") -> ObjectId:

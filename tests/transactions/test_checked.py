@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import CommitVetoed, TransactionOver
 from penstock.kernel.checks import Check, Proposal
-from penstock.kernel.transactions import Known
+from penstock.kernel.transactions import TransactionRecord
 from penstock.model.transactions import TransactionState
 from penstock.testing.faults import FaultyStore, Point
 from tests.transactions.lakes import MINUTE_US, Clock, Process
@@ -22,7 +22,7 @@ def dies(_: Proposal) -> None:
     raise Died
 
 
-def left(process: Process, *names: str) -> Known:
+def left(process: Process, *names: str) -> TransactionRecord:
     """A transaction whose process dies while the last of some checks looks at what would land."""
     for name in names:
         process.kernel.checks.add(Check(name, "main", dies if name == names[-1] else lambda _: None))

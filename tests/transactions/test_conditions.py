@@ -36,7 +36,7 @@ def kept(tx: Transaction, mode: str) -> None:
     if mode == "ignore":
         assert tx.write(rows(2), "t", mode=mode) is None
     else:
-        with pytest.raises(CommitConflict, match="exists already"):
+        with pytest.raises(CommitConflict, match="already exists"):
             tx.write(rows(2), "t", mode=mode)
     tx.table("b").files.put("h", b"1")
 
@@ -133,7 +133,9 @@ def test_columns_that_were_looked_at_must_be_the_same_still(lake: Lake) -> None:
     told = {**metadata.configuration, "owner": "ann"}
     now = CommitInfo({"operation": "SET TBLPROPERTIES", "inCommitTimestamp": time.time_ns() // 1_000_000})
     lake.table("t").commit(1, [now, msgspec.structs.replace(metadata, configuration=told)])
-    with pytest.raises(MergeConflict, match="changed meanwhile: its properties became different"):
+    with pytest.raises(
+        MergeConflict, match="changed by another writer since: its properties became different"
+    ):
         tx.land()
 
 

@@ -125,6 +125,8 @@ def test_a_store_that_stays_away_leaves_it_committing_and_anybody_finishes_it(
     other = Process(faulty.inner, clock)
     left = other.transactions.get(known.transaction.id)
     assert left.state is TransactionState.COMMITTING
-    assert other.transactions.seen(left).state is TransactionState.COMMITTED  # by the log of its target
+    assert (
+        other.transactions.look_up_end(left).state is TransactionState.COMMITTED
+    )  # by the log of its target
     assert other.commit(left).transaction.commit == other.head()
     assert other.number("a") == 2

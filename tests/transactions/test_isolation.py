@@ -7,7 +7,6 @@ from threading import Barrier, Thread
 import pytest
 
 from penstock.errors import InvalidRequest, MergeConflict, TransactionNotFound, TransactionOver
-from penstock.kernel.bring import BringTerms, MergeOptions
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.checks import Check
 from penstock.kernel.copy import copy
@@ -19,7 +18,8 @@ from penstock.kernel.request import NextBatch
 from penstock.kernel.settings import Settings
 from penstock.kernel.state import prefix_end
 from penstock.kernel.sweep import sweep
-from penstock.kernel.transactions import Known
+from penstock.kernel.three_way import MergeOptions, ThreeWayTerms
+from penstock.kernel.transactions import TransactionRecord
 from penstock.model.commits import CommitMeta
 from penstock.model.content import Namespace
 from penstock.model.encoding import NO_COMMIT
@@ -39,11 +39,11 @@ SNAPSHOT, SERIALIZABLE = Isolation.SNAPSHOT, Isolation.SERIALIZABLE
 GREEDY = Settings(grace_s=0.0, idempotency_days=0.0, nobody_writes=True)
 
 
-def begin(process: Process, isolation: Isolation = SERIALIZABLE) -> Known:
+def begin(process: Process, isolation: Isolation = SERIALIZABLE) -> TransactionRecord:
     return process.begin(policy=Policy.REBASE, isolation=isolation)
 
 
-def read(process: Process, known: Known, *reads: Read | str) -> None:
+def read(process: Process, known: TransactionRecord, *reads: Read | str) -> None:
     told = [one if isinstance(one, Read) else Read(key=Key.parse(one)) for one in reads]
     process.transactions.note_reads(known.transaction.id, told)
 
@@ -57,7 +57,7 @@ def write(process: Process, branch: str, key: str, text: str) -> None:
     process.kernel.commit(branch, [append(key, text)])
 
 
-def why(process: Process, known: Known) -> list[str]:
+def why(process: Process, known: TransactionRecord) -> list[str]:
     """Why it does not land; nothing if it does."""
     try:
         process.commit(known)
@@ -77,7 +77,7 @@ def test_a_table_that_was_read_and_written_must_be_as_it_was(process: Process, i
     write(process, known.transaction.branch, "a", "two")
     write(process, "main", "a", "three")
     (told,) = why(process, known)
-    assert told.startswith("'a' was read by this transaction, and changed meanwhile")
+    assert told.startswith("'a' was read by this transaction, but was changed by another writer since")
     assert lines_of(process.kernel, "a") == ["one", "three"]
 
 
@@ -128,7 +128,7 @@ def test_what_was_read_and_is_gone_is_told(process: Process) -> None:
     process.put(known.transaction.branch, "b", 1)
     process.delete("main", "a")
     (told,) = why(process, known)
-    assert told.startswith("'a' was read by this transaction, and is gone since")
+    assert told.startswith("'a' was read by this transaction, but was deleted since")
 
 
 def test_a_table_that_was_made_anew_is_another_one(process: Process) -> None:
@@ -139,7 +139,7 @@ def test_a_table_that_was_made_anew_is_another_one(process: Process) -> None:
     process.delete("main", "a")
     process.put("main", "a", 1)
     (told,) = why(process, known)
-    assert told.startswith("'a' was read by this transaction, and changed meanwhile")
+    assert told.startswith("'a' was read by this transaction, but was changed by another writer since")
 
 
 @pytest.mark.parametrize(("isolation", "lands"), [(SNAPSHOT, True), (SERIALIZABLE, False)])
@@ -152,7 +152,7 @@ def test_a_key_that_held_nothing_must_hold_nothing(
     process.put("main", "a", 1)
     told = why(process, known)
     assert (told == []) is lands
-    assert lands or "was not there when this transaction looked for it" in told[0]
+    assert lands or "did not exist when this transaction looked for it" in told[0]
 
 
 def test_a_namespace_that_both_found_missing_and_made_is_one(process: Process) -> None:
@@ -190,10 +190,8 @@ def test_names_that_were_listed_must_be_the_same(process: Process, listed: str |
     else:
         process.delete("main", "sales.old")
     (told,) = why(process, known)
-    assert (
-        f"{'came to' if what == 'comes' else 'went from'} {'the lake' if not listed else repr(listed)}"
-        in told
-    )
+    change = "was added to" if what == "comes" else "was removed from"
+    assert f"{change} {'the lake' if not listed else repr(listed)}" in told
 
 
 def test_names_elsewhere_and_what_names_hold_were_not_listed(process: Process) -> None:
@@ -225,7 +223,9 @@ def test_names_are_compared_once_all_that_came_before_has_landed(process: Proces
     names = {b"": ReadEntry(is_listed=True)}
     for isolation, waits in ((SERIALIZABLE, True), (SNAPSHOT, False)):
         options = MergeOptions(reads=Reads(known.transaction.base, isolation, names))
-        merge = MergeRequest(kernel.history, kernel.formats, head, CommitMeta(), options, BringTerms(key="k"))
+        merge = MergeRequest(
+            kernel.history, kernel.formats, head, CommitMeta(), options, ThreeWayTerms(key="k")
+        )
         chain = Chain(kernel.objects, kernel.references.get("main").head)
         assert merge.apply(chain, kernel.references.get("main"))
         chain.add(Draft({b"a": b"anything"}, CommitMeta()))
@@ -253,7 +253,7 @@ def test_of_two_that_each_read_what_the_other_writes_one_lands(
         process.put(known.transaction.branch, writes, 0)
     meet, told = Barrier(2), list[list[str]]()
 
-    def lands(process: Process, known: Known) -> None:
+    def lands(process: Process, known: TransactionRecord) -> None:
         meet.wait(30)
         told.append(why(process, known))
 
@@ -439,7 +439,9 @@ def test_nothing_is_noted_for_one_that_has_ended_or_never_was(process: Process) 
 def test_the_isolation_of_one_that_has_begun_stays(process: Process) -> None:
     known = begin(process)
     assert known.transaction.isolation is SERIALIZABLE
-    with pytest.raises(InvalidRequest, match="the isolation 'serializable'; another one needs another id"):
+    with pytest.raises(
+        InvalidRequest, match="the isolation 'serializable'; use another id for another transaction"
+    ):
         process.transactions.begin(known.transaction.id, "main")
 
 

@@ -51,7 +51,7 @@ def test_rows_are_written_again_and_land_beside_the_others(lake: Lake, overtaken
     with lake.transaction(overtaken) as tx:
         tx.write(rows(4), "s.l")
         tx.write(rows(5), "s.l")
-        assert sorted(tx.table("s.l").unnoted.to_arrow()["id"].to_pylist()) == [1, 4, 5]
+        assert sorted(tx.table("s.l").outside_read_set.to_arrow()["id"].to_pylist()) == [1, 4, 5]
     assert ids(lake) == [1, 2, 3, 4, 5]
 
 

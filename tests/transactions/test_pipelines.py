@@ -52,7 +52,7 @@ def test_everything_lands_at_one_instant_as_one_commit(lake: Lake) -> None:
         tx.check("no nulls", lambda inside: inside.table("s.delta").to_arrow()["id"].null_count == 0)
         assert (lake.resolve(), [str(one.key) for one in lake.tables()]) == (before, ["gone"])
         assert [one.name for one in lake.branches()] == ["main"]
-        with pytest.raises(InvalidRequest, match="nothing is taken from there"):
+        with pytest.raises(InvalidRequest, match="nothing can be taken from it"):
             lake.branch("copy").create(at=tx.branch)
     landed = lake.show()
     assert tx.commit == landed
@@ -77,7 +77,7 @@ def test_a_check_that_fails_leaves_nothing(lake: Lake) -> None:
     for holds, why, reason in (
         (False, "", "it gave no reason"),
         (False, "a row is missing", "a row is missing"),
-        (None, "", "neither yes nor no"),
+        (None, "", "neither true nor false"),
         (lambda _: "too few rows", "", "too few rows"),
         (lambda _: "too few rows", "day 1", "day 1: too few rows"),
         (lambda tx: tx.table("nothing").to_arrow(), "", "KeyNotFound"),

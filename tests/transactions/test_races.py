@@ -39,7 +39,7 @@ def while_stopped(
     gate = faulty.pause(point, name=name)
     with ThreadPoolExecutor(1) as workers:
         future = workers.submit(slow)
-        gate.reached()
+        gate.wait_until_reached()
         try:
             quick()
         finally:

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import lance_namespace as ln
 import pytest
 
-from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, Unavailable
-from penstock.formats.delta.branch_log.seen import NO_ROWS
+from penstock.errors import InvalidRequest, KeyNotFound, Unavailable
+from penstock.formats.delta.branch_log.read_check import NO_ROWS
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
@@ -67,10 +67,7 @@ LOOKS: dict[str, tuple[Callable[[Transaction, Lake], Any], list[Read]]] = {
     "a version": (lambda tx, _: tx.table(DELTA).version, whole(DELTA)),
     "a schema": (lambda tx, _: tx.table(DELTA).snapshot().schema, whole(DELTA)),
     "columns": (lambda tx, _: tx.table(DELTA).schema, part(DELTA, NO_ROWS)),
-    "columns of what has none": (
-        lambda tx, _: swallow(NotManaged, lambda: tx.table(RAW).schema),
-        whole(RAW),
-    ),
+    "columns of files": (lambda tx, _: tx.table(RAW).schema, whole(RAW)),
     "properties": (lambda tx, _: tx.table(DELTA).properties, part(DELTA, NO_ROWS)),
     "a type": (lambda tx, _: tx.table(DELTA).type, names(DELTA)),
     "a history": (lambda tx, _: tx.table(DELTA).history(), whole(DELTA)),

@@ -22,14 +22,14 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.lake.lake import Lake
-from penstock.lake.transactions import running
+from penstock.lake.transactions import runner
 from penstock.lake.transactions.transaction import Transaction
 from tests.transactions.pipelines import ids, opened, rows
 
 
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
-    monkeypatch.setattr(running, "WAIT_MIN_S", 0.001)
+    monkeypatch.setattr(runner, "WAIT_MIN_S", 0.001)
     with opened("embedded", tmp_path / "lake") as found:
         yield found
 
@@ -133,7 +133,7 @@ def test_a_conflict_that_nobody_causes_is_not_tried_for_ever(lake: Lake) -> None
         begun.append(tx.base)
         tx.write(rows(1), "t", mode="error")
 
-    with pytest.raises(CommitConflict, match="exists already"):
+    with pytest.raises(CommitConflict, match="already exists"):
         lake.run(exists, retries=10)
     assert begun == [lake.show().id] * 2
 

@@ -149,7 +149,7 @@ def test_what_cannot_begin(process: Process) -> None:
 def test_a_name_of_a_transaction_is_nobody_elses(process: Process) -> None:
     for name in ("tx/x", f"tx/{uuid4().hex}"):
         for kind in (Kind.BRANCH, Kind.TAG):
-            with pytest.raises(InvalidName, match="kept for transactions"):
+            with pytest.raises(InvalidName, match="reserved for transactions"):
                 process.kernel.references.create(name, kind, NO_COMMIT)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest, Unavailable
 from penstock.lake.lake import Lake
-from penstock.lake.transactions import running
+from penstock.lake.transactions import runner
 from penstock.lake.transactions.transaction import Transaction
 from tests.transactions.pipelines import FORMATS, ids, opened, rows
 
@@ -42,7 +42,7 @@ def batch(*numbers: int) -> pa.RecordBatch:
 
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
-    monkeypatch.setattr(running, "WAIT_MIN_S", 0.001)
+    monkeypatch.setattr(runner, "WAIT_MIN_S", 0.001)
     with opened("embedded", tmp_path / "lake") as found:
         yield found
 

@@ -11,13 +11,13 @@ import penstock
 from penstock.errors import Damaged, Denied, InvalidTable, TransactionOver
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.transactions import Known, Transactions
+from penstock.kernel.transactions import TransactionRecord, Transactions
 from penstock.lake.lake import Lake
 from penstock.model.commits import CommitMeta
 from penstock.model.references import Kind, Reference, encode_reference
 from penstock.model.transactions import Policy, TransactionState
 from penstock.server.logs import Level, Log
-from penstock.server.settling import TransactionSettler
+from penstock.server.transaction_reaper import TransactionReaper
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row, Store
 from penstock.testing.faults import FaultyStore, Point
@@ -52,7 +52,7 @@ class Hindrance:
         self.process.kernel.commit("main", [append("diary", "beside it")])
         self.format.problem = problem
 
-    def now(self) -> Known:
+    def now(self) -> TransactionRecord:
         return self.process.transactions.get(self.known.transaction.id)
 
     def lines(self) -> list[str]:
@@ -97,7 +97,7 @@ def test_a_sending_that_is_still_under_way_does_not_land_after_the_abort(
     process, other = Process(faulty, clock), Process(faulty.inner, clock)
     known = process.begin()
     process.put(known.transaction.branch, "a", 1)
-    ended: list[Known] = []
+    ended: list[TransactionRecord] = []
 
     def abort_meanwhile() -> None:
         clock.us += 11 * MINUTE_US
@@ -165,7 +165,7 @@ def test_one_that_cannot_land_keeps_nobody_from_anything(clock: Clock, problem: 
             lake.sweep()
         else:
             said = Log(io.BytesIO(), Level.INFO, True, 0)
-            assert TransactionSettler(lake.catalogue, said).look() == 1  # type: ignore[arg-type]
+            assert TransactionReaper(lake.catalogue, said).look() == 1  # type: ignore[arg-type]
         assert lake.find_transaction(bad).info.state is COMMITTING
         assert lake.find_transaction(late).info.state is ABORTED
 
@@ -198,7 +198,7 @@ def test_the_thread_of_a_server_outlives_whatever_happens(clock: Clock) -> None:
         said = Log(io.BytesIO(), Level.INFO, True, 0)
         looks: list[int] = []
 
-        class Failing(TransactionSettler):
+        class Failing(TransactionReaper):
             def look(self) -> int:
                 looks.append(1)
                 if len(looks) == 3:

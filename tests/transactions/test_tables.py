@@ -12,7 +12,7 @@ import pytest
 import penstock
 from penstock.errors import MergeConflict
 from penstock.formats.files.lake.calls import BeginJob
-from penstock.kernel.edit import Edit, Occasion
+from penstock.kernel.edit import Edit, EditContext
 from penstock.kernel.state import state_of
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
@@ -102,7 +102,7 @@ def test_a_format_is_told_of_the_transaction(lake: Lake) -> None:
     for name in (tx.branch, "main"):
         reference = kernel.references.get(name)
         view = state_of(kernel.objects, kernel.history.commit(reference.head))
-        edit = Edit(kernel.objects, view, kernel.formats, Occasion(reference, {}, may_read=False))
+        edit = Edit(kernel.objects, view, kernel.formats, EditContext(reference, {}, may_read=False))
         told = edit.table(Key("a"), None).transaction
         if name == "main":
             assert told is None

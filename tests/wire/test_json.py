@@ -124,9 +124,9 @@ def test_every_content_says_its_type_by_the_name_that_people_know() -> None:
 
 
 REFUSED: list[tuple[bytes, str]] = [
-    (b"", "not JSON"),
-    (b"{", "not JSON"),
-    (b'{"branch":"\xff"}', "not JSON"),
+    (b"", "not valid JSON"),
+    (b"{", "not valid JSON"),
+    (b'{"branch":"\xff"}', "not valid JSON"),
     (b'{"x":' + b"[" * 100_000, "cannot be read"),
     (b"[]", "Expected `object`"),
     (b"{}", "missing required field `operations`"),
@@ -206,7 +206,7 @@ def test_a_newer_servers_answer_is_read_without_what_is_new() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"<html>", b"\xff", b"[]", b'{"id":7}', b"[" * 100_000])
 def test_an_answer_that_cannot_be_understood_is_an_error_that_says_so(data: bytes) -> None:
-    with pytest.raises(UnsupportedFormat, match="not understood"):
+    with pytest.raises(UnsupportedFormat, match="the response cannot be parsed"):
         json.read(data, Commit)
 
 

@@ -25,14 +25,14 @@ from penstock.lake.calls import (
 from penstock.model.content import Namespace
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Put
-from penstock.server.matching import Matching, parameters
 from penstock.server.native import NATIVE, PREFIX
+from penstock.server.route_matcher import RouteMatcher, parameters
 from penstock.wire import json
 from penstock.wire.requests import WireRequest, call_of, form_of, request_of
 from tests.chance import examples
 from tests.wire.values import values
 
-MATCHING = Matching([NATIVE])
+MATCHING = RouteMatcher([NATIVE])
 
 
 def arrived(request: WireRequest, kind: type[Call[Any]]) -> Call[Any]:

@@ -68,13 +68,13 @@ def run(site: Site, plan: Plan, announce: Announce = lambda *_: None) -> Iterato
     """Measure one load after the other."""
     store = TallyStore(site.store)
 
-    def measured(shape: LoadShape, writers: int, way: Way, branches: Sequence[str]) -> Measured:
+    def measure_load(shape: LoadShape, writers: int, way: Way, branches: Sequence[str]) -> Measured:
         announce(shape, writers, way)
         return measure(store, Load(shape, writers, branches), way, plan.seconds, plan.warm_up_s)
 
     for shape in plan.shapes:
         branches = site.branches(shape.branches)
         for writers in plan.writers:
-            found = [measured(shape, writers, way, branches) for way in plan.ways]
-            naive = found[1] if len(found) > 1 else None
-            yield Pair(shape=shape, writers=writers, group=found[0], naive=naive)
+            measurements = [measure_load(shape, writers, way, branches) for way in plan.ways]
+            naive = measurements[1] if len(measurements) > 1 else None
+            yield Pair(shape=shape, writers=writers, group=measurements[0], naive=naive)

@@ -51,11 +51,11 @@ class Site:
         """So many branches, each with the tables that the load changes."""
         if self._first is None:
             self._first = self._fill(self._make(f"{self._prefix}00", NO_COMMIT))
-        wanted = [f"{self._prefix}{one:02}" for one in range(number)]
+        names = [f"{self._prefix}{place:02}" for place in range(number)]
         first = self._first
         with ThreadPoolExecutor(AT_ONCE) as threads:
-            list(threads.map(lambda name: self._make(name, first), wanted[len(self._made) :]))
-        return wanted
+            list(threads.map(lambda name: self._make(name, first), names[len(self._made) :]))
+        return names
 
     def _make(self, name: str, at: ObjectId) -> str:
         self._made.append(name)
@@ -88,7 +88,7 @@ def own_lake(target: str) -> Iterator[Site]:
             Kernel(store).references.create(HOME, Kind.BRANCH, NO_COMMIT, note=NOTE)
             yield Site(store)
         finally:
-            with _explained(store):
+            with _cleanup_errors_explained(store):
                 if read_description(store).id != mine.id:
                     raise InvalidRequest(f"the lake at {store.url} was replaced; it is left as it is")
                 store.erase()
@@ -109,7 +109,7 @@ def guest(target: str) -> Iterator[Site]:
         try:
             yield site
         finally:
-            with _explained(store):
+            with _cleanup_errors_explained(store):
                 site.delete_branches()
     finally:
         store.close()
@@ -132,16 +132,16 @@ def clean(target: str) -> Cleaned:
         lake = read_description(store)
         kernel = Kernel(store)
         branches = list(kernel.references.all(Kind.BRANCH))
-        left = [one.name for one in branches if one.note == NOTE]
+        own_names = [branch.name for branch in branches if branch.note == NOTE]
         if lake.default_branch != HOME:
-            return Cleaned(store.url, _delete(kernel, left))
-        if len(left) < len(branches) or kernel.references.list(Kind.TAG, limit=1):
+            return Cleaned(store.url, _delete(kernel, own_names))
+        if len(own_names) < len(branches) or kernel.references.list(Kind.TAG, limit=1):
             raise InvalidRequest(
                 f"the lake at {store.url} was made by 'penstock bench', but somebody else uses it too; "
                 "it is left as it is"
             )
         store.erase()
-        return Cleaned(store.url, len(left))
+        return Cleaned(store.url, len(own_names))
     finally:
         store.close()
 
@@ -153,7 +153,7 @@ def _delete(kernel: Kernel, names: Sequence[str]) -> int:
         return None
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        return sum(found is not None for found in threads.map(delete, names))
+        return sum(reference is not None for reference in threads.map(delete, names))
 
 
 def _require_empty(store: Store) -> None:
@@ -170,7 +170,7 @@ def _require_empty(store: Store) -> None:
 
 
 @contextmanager
-def _explained(store: Store) -> Iterator[None]:
+def _cleanup_errors_explained(store: Store) -> Iterator[None]:
     """A failure to tidy up says what to do about it."""
     try:
         yield
@@ -192,7 +192,7 @@ class _Traces:
         self._directory = directory if directory is not None and not directory.exists() else None
         place = database.parent if database is not None else directory
         around = () if place is None else (place, *place.absolute().parents)
-        self._around = [one for one in around if not one.exists()]
+        self._around = [path for path in around if not path.exists()]
 
     def remove(self) -> None:
         if self._database is not None:

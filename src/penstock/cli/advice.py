@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Final
 
 from penstock import errors
-from penstock.lake.opening import is_remote
+from penstock.lake.opener import is_remote
 from penstock.stores import DATABASE_FILE
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ def advice(error: errors.PenstockError, behind_server: bool = False) -> str:
         return _about_conflict(error.conflicts[0])
     if isinstance(error, errors.ReferenceChanged):
         return f"'penstock reflog {error.details.get('name', 'NAME')}' shows what happened to it."
-    known = ADVICE | BEHIND_SERVER if behind_server else ADVICE
-    found = next((known[kind] for kind in type(error).__mro__ if kind in known), "")
-    return "" if _says(error, found) else found
+    advice_by_error = ADVICE | BEHIND_SERVER if behind_server else ADVICE
+    text = next((advice_by_error[kind] for kind in type(error).__mro__ if kind in advice_by_error), "")
+    return "" if _says(error, text) else text
 
 
 def _is_about_rows(error: errors.PenstockError) -> bool:

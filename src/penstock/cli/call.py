@@ -62,7 +62,7 @@ class Call:
         self.author: str | None = None
 
     @property
-    def told(self) -> str | None:
+    def lake_address(self) -> str | None:
         """Where the lake is, as told or as set."""
         place = self.lake or os.environ.get(environment.LAKE)
         return require_place(place) if place else None
@@ -70,17 +70,17 @@ class Call:
     @property
     def is_behind_server(self) -> bool:
         """Whether the lake is one that a server answers for."""
-        from penstock.lake.opening import is_remote
+        from penstock.lake.opener import is_remote
 
         return is_remote(self.lake or os.environ.get(environment.LAKE) or "")
 
     @property
     def target(self) -> str:
         """Where the lake is: as told, as set, or here."""
-        found = self._find_target()
-        if found is None:
+        target = self._find_target()
+        if target is None:
             raise click.UsageError(NO_LAKE)
-        return found
+        return target
 
     @property
     def has_target(self) -> bool:
@@ -88,8 +88,8 @@ class Call:
         return self._find_target() is not None
 
     def _find_target(self) -> str | None:
-        if self.told is not None:
-            return self.told
+        if self.lake_address is not None:
+            return self.lake_address
         from penstock.stores import DATABASE_FILE
 
         return str(Path.cwd()) if Path(DATABASE_FILE).is_file() else None
@@ -107,7 +107,7 @@ class Call:
         Tables that other processes left unpublished stay so, unless ``catch_up`` is wanted: a command
         is not to wait for what has nothing to do with it.
         """
-        from penstock.lake.opening import open_lake
+        from penstock.lake.opener import open_lake
 
         lake = open_lake(self.target, create=create, author=self.who, settings=settings, catch_up=catch_up)
         click.get_current_context().call_on_close(lambda: self._close(lake))

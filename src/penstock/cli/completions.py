@@ -20,7 +20,7 @@ Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 
 @contextmanager
 def _lake(ctx: click.Context) -> Iterator[Lake]:
-    from penstock.lake.opening import open_lake
+    from penstock.lake.opener import open_lake
 
     lake = open_lake(ctx.ensure_object(Call).target, create=False)
     try:
@@ -41,17 +41,17 @@ def offering(names: Callable[[Lake, str], list[str]]) -> Complete:
 
 
 def _branches(lake: Lake, start: str) -> list[str]:
-    return [one.name for one in lake.branches(start, limit=OFFERED_MAX)]
+    return [branch.name for branch in lake.branches(start, limit=OFFERED_MAX)]
 
 
 def _tags(lake: Lake, start: str) -> list[str]:
-    return [one.name for one in lake.tags(start, limit=OFFERED_MAX)]
+    return [tag.name for tag in lake.tags(start, limit=OFFERED_MAX)]
 
 
 def _keys(lake: Lake, start: str) -> list[str]:
     above, dot, _ = start.rpartition(".")
-    found = lake.at().entries(above if dot else None)
-    matching = (str(key) for key, _ in found if str(key).startswith(start))
+    entries = lake.at().entries(above if dot else None)
+    matching = (str(key) for key, _ in entries if str(key).startswith(start))
     return [key for key, _ in zip(matching, range(OFFERED_MAX), strict=False)]
 
 

@@ -32,37 +32,37 @@ SHORT_NAMES: Final = {
 def from_json(text: str | bytes) -> AnyContent:
     """The content that an object stands for; ``InvalidContent`` says what is wrong with it."""
     try:
-        found = msgspec.json.decode(text)
+        parsed = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise InvalidContent(f"the content is not JSON: {problem}") from None
-    if not isinstance(found, dict):
-        raise InvalidContent("a content is a JSON object with a type and fields")
-    kind = found.pop("type", None)
+    if not isinstance(parsed, dict):
+        raise InvalidContent("a content must be a JSON object with a type and fields")
+    kind = parsed.pop("type", None)
     if not isinstance(kind, str) or not kind:
-        raise InvalidContent(f'the content has no "type"; there are {_known_types()}')
-    if kind == Unknown.content_type and isinstance(found.get("type_name"), str):
-        kind = found.pop("type_name") or kind
-    return _content(kind, found)
+        raise InvalidContent(f'the content has no "type"; the types are {_known_types()}')
+    if kind == Unknown.content_type and isinstance(parsed.get("type_name"), str):
+        kind = parsed.pop("type_name") or kind
+    return _content(kind, parsed)
 
 
 def from_fields(kind: str, fields: Sequence[str]) -> AnyContent:
     """The content that a type and ``name=value`` fields describe; a field that is a list may be repeated."""
     cls = _class(kind)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in fields:
         name, equals, value = field.partition("=")
         if not equals:
             raise InvalidContent(f"{field!r} is not a field; write it as name=value")
-        wanted = _fields(cls).get(name)
-        if wanted is not None and wanted.type not in (str, bytes, int, UUID | None):
-            found.setdefault(name, []).append(value)
-        elif name in found:
+        field_info = _fields(cls).get(name)
+        if field_info is not None and field_info.type not in (str, bytes, int, UUID | None):
+            values.setdefault(name, []).append(value)
+        elif name in values:
             raise InvalidContent(f"the field {name!r} is given twice")
         else:
-            found[name] = (
-                int(value) if wanted is not None and wanted.type is int and _is_int(value) else value
+            values[name] = (
+                int(value) if field_info is not None and field_info.type is int and _is_int(value) else value
             )
-    return _content(kind, found)
+    return _content(kind, values)
 
 
 def _is_int(text: str) -> bool:
@@ -84,12 +84,12 @@ def _fields(cls: type[Content]) -> dict[str, msgspec.structs.FieldInfo]:
 
 def _content(kind: str, found: dict[str, Any]) -> AnyContent:
     cls, name = _class(kind), _full_name(kind)
-    known = _fields(cls)
+    fields = _fields(cls)
     for field in found:
-        if field not in known:
-            raise InvalidContent(f"{name} has no field {field!r}; it has {', '.join(known)}")
-    values = {field: _value(name, known[field], value) for field, value in found.items()}
-    missing = [field.name for field in known.values() if field.required and field.name not in values]
+        if field not in fields:
+            raise InvalidContent(f"{name} has no field {field!r}; its fields are {', '.join(fields)}")
+    values = {field: _value(name, fields[field], value) for field, value in found.items()}
+    missing = [field.name for field in fields.values() if field.required and field.name not in values]
     if missing:
         raise InvalidContent(f"{name} needs {', '.join(missing)}")
     if cls is Unknown:
@@ -100,7 +100,7 @@ def _content(kind: str, found: dict[str, Any]) -> AnyContent:
 def _value(kind: str, field: msgspec.structs.FieldInfo, value: Any) -> Any:
     try:
         if field.name == "held":
-            return tuple(bytes.fromhex(one) for one in decoders.convert(value, list[str]))
+            return tuple(bytes.fromhex(digits) for digits in decoders.convert(value, list[str]))
         if field.type is bytes:
             return base64.b64decode(decoders.convert(value, str), validate=True)
         return decoders.convert(value, field.type)

@@ -13,6 +13,7 @@ import click
 
 from penstock.cli.call import Call
 from penstock.cli.completions import complete_branch, complete_key, complete_revision
+from penstock.model.similar_names import closest_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 N = TypeVar("N", bound=float | None)
@@ -27,11 +28,14 @@ def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 MAKE_NO_LAKE: Final = (
     "serve",
+    "ui",
     "doctor",
     "fsck",
     "resync",
     "horizon",
     "grace",
+    "optimize",
+    "maintain",
     "sweep",
     "copy",
     "move",
@@ -51,9 +55,11 @@ _LAKE_HELP: Final = {
 }
 
 
-def shared_options(taken: Iterable[click.Parameter] = (), command: str | None = None) -> list[click.Option]:
+def shared_options(
+    parameters: Iterable[click.Parameter] = (), command: str | None = None
+) -> list[click.Option]:
     """The options of every command, but those that it uses for something of its own."""
-    own = {name for param in taken for name in param.opts}
+    own = {name for param in parameters for name in param.opts}
     return [option for option in _shared_options(command) if not own.intersection(option.opts)]
 
 
@@ -132,6 +138,22 @@ class Group(DeclaredCommand, click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as wrong:
+            there_is_none = f"there is no command '{args[0]}'"
+            meant = closest_name(args[0], self.list_commands(ctx))
+            if meant is not None:
+                there_is_none += f". Did you mean '{meant}'?"
+            raise click.UsageError(there_is_none + self.describe_problems(), ctx) from wrong
+
+    def describe_problems(self) -> str:
+        """Why commands that are expected may be missing, a line each."""
+        return ""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(ctx, formatter)

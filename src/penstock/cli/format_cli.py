@@ -39,9 +39,10 @@ class FormatCli:
     merges_folders: ClassVar[bool] = False
     """Whether a merge can take one side of a folder of a table."""
 
-    def describe_version(self, content: Any) -> str:  # noqa: ARG002
+    def describe_version(self, content: Any) -> str:
         """The version of a table, as ``v118``, or what stands for one; empty if it has none yet."""
-        return ""
+        plugin = find_plugin(content)
+        return "" if plugin is None else plugin.describe_version(content)
 
     def describe_fields(self, content: Any) -> list[tuple[str, str]] | None:  # noqa: ARG002
         """What a table is: names of facts and the facts, of which empty ones are left out. ``None`` if the

@@ -23,9 +23,9 @@ def whole_id(
         return start
     if len(start) < ID_CHARS:
         raise click.UsageError(f"'{start}' is too short: give at least the first {ID_CHARS} digits of an ID")
-    found = [one for one in known() if one.startswith(start)]
-    if len(found) > 1:
-        raise InvalidRequest(f"several {what} begin with '{start}': {', '.join(found[:5])}")
-    if not found:
+    matches = [candidate for candidate in known() if candidate.startswith(start)]
+    if len(matches) > 1:
+        raise InvalidRequest(f"several {what} begin with '{start}': {', '.join(matches[:5])}")
+    if not matches:
         raise missing()
-    return found[0]
+    return matches[0]

@@ -54,9 +54,10 @@ class Requirement(NamedTuple):
     extra: str
 
     def allows(self, version: str) -> bool:
-        found = release(version)
+        installed = release(version)
         return all(
-            found >= release(bound) if sign == ">=" else found < release(bound) for sign, bound in self.bounds
+            installed >= release(bound) if sign == ">=" else installed < release(bound)
+            for sign, bound in self.bounds
         )
 
     @property
@@ -66,8 +67,8 @@ class Requirement(NamedTuple):
 
 def release(version: str) -> tuple[int, ...]:
     """The numbers of a version that decide which is newer, without zeros at the end."""
-    found = re.match(r"\d+(?:\.\d+)*", version)
-    numbers = [int(number) for number in found[0].split(".")] if found else []
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    numbers = [int(number) for number in match[0].split(".")] if match else []
     while numbers and numbers[-1] == 0:
         numbers.pop()
     return tuple(numbers)
@@ -75,11 +76,11 @@ def release(version: str) -> tuple[int, ...]:
 
 def parse_requirement(text: str) -> Requirement:
     """A line of the package's metadata; ``ValueError`` if it holds more than Penstock's own lines do."""
-    found = _REQUIREMENT.fullmatch(text.strip())
-    bounds = [_BOUND.fullmatch(part.strip()) for part in found[2].split(",")] if found else [None]
-    if found is None or None in bounds:
+    match = _REQUIREMENT.fullmatch(text.strip())
+    bounds = [_BOUND.fullmatch(part.strip()) for part in match[2].split(",")] if match else [None]
+    if match is None or None in bounds:
         raise ValueError(f"not a requirement that can be checked: {text}")
-    return Requirement(found[1], tuple((one[1], one[2]) for one in bounds if one), found[3] or CORE)
+    return Requirement(match[1], tuple((bound[1], bound[2]) for bound in bounds if bound), match[3] or CORE)
 
 
 @cache
@@ -103,14 +104,14 @@ def tested_versions() -> Versions:
 
 def installed_versions() -> Versions:
     """The versions of the libraries that Penstock can use, of those that are installed."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for needed in requirements().values():
         for requirement in needed:
             try:
-                found[requirement.name] = metadata.version(requirement.name)
+                versions[requirement.name] = metadata.version(requirement.name)
             except metadata.PackageNotFoundError:
                 continue
-    return found
+    return versions
 
 
 def check_installation() -> Iterator[DoctorLine]:
@@ -134,8 +135,8 @@ def check_installation() -> Iterator[DoctorLine]:
 
 
 def check_program() -> DoctorLine:
-    said = f"Penstock {metadata.version(PACKAGE)}, Python {platform.python_version()}, {sys.prefix}"
-    return build_check("versions", "ok", said)
+    program = f"Penstock {metadata.version(PACKAGE)}, Python {platform.python_version()}, {sys.prefix}"
+    return build_check("versions", "ok", program)
 
 
 def check_libraries(versions: Versions) -> DoctorLine:
@@ -147,10 +148,10 @@ def check_libraries(versions: Versions) -> DoctorLine:
 
 def is_begun(extra: str, versions: Versions) -> bool:
     """Whether an extra is installed, or a part of it that no other extra has."""
-    users = Counter(one.name for needed in requirements().values() for one in needed)
+    users = Counter(requirement.name for needed in requirements().values() for requirement in needed)
     needed = requirements()[extra]
-    return all(one.name in versions for one in needed) or any(
-        one.name in versions and users[one.name] == 1 for one in needed
+    return all(requirement.name in versions for requirement in needed) or any(
+        requirement.name in versions and users[requirement.name] == 1 for requirement in needed
     )
 
 
@@ -162,35 +163,35 @@ def check_extra(extra: str, versions: Versions) -> DoctorLine:
 
 def describe(needed: Sequence[Requirement], versions: Versions) -> tuple[str, str]:
     """The state of libraries, and their versions; what is wrong with one is said beside it."""
-    said, is_sound = [], True
+    parts, is_sound = [], True
     for requirement in needed:
         version = versions.get(requirement.name)
         if version is None:
-            said.append(f"{requirement.name} is missing")
+            parts.append(f"{requirement.name} is missing")
             is_sound = False
         elif not requirement.allows(version):
-            said.append(f"{requirement.name} {version} does not work: needs {requirement.range}")
+            parts.append(f"{requirement.name} {version} does not work: needs {requirement.range}")
             is_sound = False
         elif release(version) > release(tested := tested_versions().get(requirement.name, version)):
-            said.append(f"{requirement.name} {version} (newer than the tested {tested})")
+            parts.append(f"{requirement.name} {version} (newer than the tested {tested})")
         else:
-            said.append(f"{requirement.name} {version}")
-    return ("ok" if is_sound else "warning"), ", ".join(said)
+            parts.append(f"{requirement.name} {version}")
+    return ("ok" if is_sound else "warning"), ", ".join(parts)
 
 
 def check_spark() -> DoctorLine:
     from penstock.spark import jar
 
-    said = f"PySpark {metadata.version('pyspark')}"
+    text = f"PySpark {metadata.version('pyspark')}"
     if jar.path() is None:
         lack = jar.lack_of_package()
         return build_check(
             "Spark",
             "warning",
-            f"{said}, and Penstock was built without its jar for it ({lack.reason})",
+            f"{text}, and Penstock was built without its jar for it ({lack.reason})",
             f"writes take longer; {lack.remedy}",
         )
-    return build_check("Spark", "ok", f"{said}, and Penstock's jar for it")
+    return build_check("Spark", "ok", f"{text}, and Penstock's jar for it")
 
 
 def check_java() -> DoctorLine:

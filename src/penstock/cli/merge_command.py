@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Final
+from typing import ClassVar, Final
 
 import click
 
@@ -30,6 +30,9 @@ TOLD_MAX: Final = 50
 
 class MergeCommand:
     """One such command: what it is called, between whom, and how the lake does it."""
+
+    refusal: ClassVar = "cannot be merged"
+    """What is said of a table with a conflict."""
 
     def __init__(
         self,
@@ -91,14 +94,14 @@ class MergeCommand:
         def changes(side: str, key: Key) -> list[SideCommit]:
             return if_readable(lambda: self._changes(side, key, base, since)) or []
 
-        told = {one.key for one in result.keys[:TOLD_MAX]}
+        keys = {key.key for key in result.keys[:TOLD_MAX]}
 
-        def brings(one: MergedKey) -> str:
-            if one.change is None and one.key not in told:
+        def brings(merged_key: MergedKey) -> str:
+            if merged_key.change is None and merged_key.key not in keys:
                 return ""
-            return self._table_changes.describe_merge(result, one, self.target)
+            return self._table_changes.describe_merge(result, merged_key, self.target)
 
-        return MergeSides(self.source, self.target, changes, brings, self._outcome)
+        return MergeSides(self.source, self.target, changes, brings, self._outcome, self.refusal)
 
     def _time(self, base: str | None) -> datetime | None:
         """When a commit was made that both sides have in their history."""
@@ -109,20 +112,17 @@ class MergeCommand:
     def _changes(self, side: str, key: Key, base: str | None, since: datetime | None) -> list[SideCommit]:
         """The newest commits of one side that changed a key since the common ancestor."""
         revision = self._revisions[side]
-        found = self._lake.log(revision, table=key, since=since, limit=COMMITS_MAX)
+        log = self._lake.log(revision, table=key, since=since, limit=COMMITS_MAX)
         return [
             SideCommit(commit, self._table_changes.describe_commit(commit, key, revision))
-            for commit in found
+            for commit in log
             if commit.id != base
         ]
 
     def ways_out(self, result: MergeResult) -> list[str]:
         """What to do about conflicts, each as a command or an option that can be copied."""
-        ways = []
         keys = to_take(result)
-        if keys:
-            text = f"To take one side: --take {self.target}={keys[0]} or --take {self.source}={keys[0]}"
-            ways.append(f"{text}." if len(keys) == 1 else f"{text}, and so on for the others.")
+        ways = self._ways_by_side(keys) if keys else []
         by_path = [
             conflict
             for merged in result.keys
@@ -134,16 +134,34 @@ class MergeCommand:
             folder = shlex.quote(f"{by_path[0].key}/{by_path[0].path.rpartition('/')[0]}/")
             ways.append(f"To take one side of a folder: --ours {folder} or --theirs {folder}.")
         return ways + [
-            f"To have it there: penstock namespace create {shlex.quote(str(one.key))} --branch {self.target}"
-            for one in result.conflicts
-            if one.kind is ConflictKind.NAMESPACE_ABSENT
+            f"To have it there: penstock namespace create {shlex.quote(str(conflict.key))} --branch "
+            f"{self.target}"
+            for conflict in result.conflicts
+            if conflict.kind is ConflictKind.NAMESPACE_ABSENT
         ]
+
+    def _ways_by_side(self, keys: list[str]) -> list[str]:
+        """How a side is taken of keys with conflicts."""
+        text = f"To take one side: --take {self.target}={keys[0]} or --take {self.source}={keys[0]}"
+        return [f"{text}." if len(keys) == 1 else f"{text}, and so on for the others."]
+
+
+class RevertCommand(MergeCommand):
+    """The command that undoes a commit, which is its source."""
+
+    refusal = "cannot be undone"
+
+    def _ways_by_side(self, keys: list[str]) -> list[str]:
+        newest = "To undo it by itself: revert the commits first that came since, the newest first."
+        back = f"To go back to what it was before {self.source}, without anything that came since"
+        take, leave = f"--take {self.source}={keys[0]}", f"--take {self.target}={keys[0]}"
+        return [newest, f"{back}: {take}. To leave it as it is: {leave}."]
 
 
 def to_take(result: MergeResult) -> list[str]:
     """The keys that a side can be taken of: not namespaces that neither side brings."""
     return [
-        shlex.quote(str(one.key))
-        for one in result.keys
-        if any(conflict.kind not in NEEDED_AS_NAMESPACE for conflict in one.conflicts)
+        shlex.quote(str(key.key))
+        for key in result.keys
+        if any(conflict.kind not in NEEDED_AS_NAMESPACE for conflict in key.conflicts)
     ]

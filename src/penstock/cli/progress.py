@@ -50,9 +50,9 @@ class Bar(Progress):
         if not total:
             self._draw(f"{what} {count:,}")
             return
-        done = min(count / total, 1.0)
-        filled = int(done * BAR_CHARS)
-        self._draw(f"{what} {'█' * filled}{'░' * (BAR_CHARS - filled)} {done:4.0%} of {total:,}")
+        share = min(count / total, 1.0)
+        filled = int(share * BAR_CHARS)
+        self._draw(f"{what} {'█' * filled}{'░' * (BAR_CHARS - filled)} {share:4.0%} of {total:,}")
 
 
 class WaitingLine(Progress):

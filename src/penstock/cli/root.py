@@ -35,10 +35,15 @@ SECTIONS: Final[dict[str, Mapping[str, Command]]] = {
         "log": _command("history:log", "Show the commits, newest first, with their graph."),
         "show": _command("history:show", "Show a commit, or what a table is at a commit."),
         "diff": _command("history:diff", "Show what differs between two revisions."),
+        "sql": _command("sql:sql", "Run a SELECT over tables of all formats."),
+        "ui": _command("ui:ui", "Show the page of the lake in a browser."),
     },
     "Change": {
         "put": _command("tables:put", "Create or replace a catalog entry."),
         "delete": _command("tables:delete", "Delete a catalog entry."),
+        "delete-rows": _command("rows:delete_rows", "Delete rows of a table."),
+        "update-rows": _command("rows:update_rows", "Give columns of rows new values."),
+        "upsert": _command("rows:upsert", "Merge the rows of a file into a table."),
         "namespace": _command("namespaces:namespace", "List, create and delete namespaces."),
         "tx": _command("tx:tx", "List, show, commit and abort transactions."),
     },
@@ -67,6 +72,8 @@ SECTIONS: Final[dict[str, Mapping[str, Command]]] = {
         "resync": _command("resync:resync", "Take over versions that tables have and the lake lacks."),
         "horizon": _command("care:horizon", "Set how much history is kept."),
         "grace": _command("care:grace", "Show or set the grace period of sweeps."),
+        "optimize": _command("rows:optimize", "Rewrite small files of a table as few."),
+        "maintain": _command("rows:maintain", "Do what tables need, beside writers."),
         "sweep": _command("care:sweep", "Remove unreferenced data."),
         "erase": _command("erase:erase", "Make deleted rows of a table unrecoverable."),
         "backup": _command("backups:backup", "Back up the lake."),
@@ -83,7 +90,7 @@ SECTIONS: Final[dict[str, Mapping[str, Command]]] = {
 }
 """Where each command is and a line about it, so that help needs none of them loaded."""
 
-COMMANDS: Final = {name: found for section in SECTIONS.values() for name, found in section.items()}
+COMMANDS: Final = {name: command for section in SECTIONS.values() for name, command in section.items()}
 
 EXIT_STATUSES: Final = {
     0: "ok",
@@ -122,23 +129,8 @@ class Root(Group):
         of_format: click.Command = declared.load(declared.commands[cmd_name].path)
         return of_format
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as wrong:
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], [*COMMANDS, *_other_commands()], n=1)
-            problems = "".join(f"\n  {problem}" for problem in other_formats().problems)
-            if not near and problems:
-                raise click.UsageError(f"there is no command '{args[0]}'{problems}", ctx) from wrong
-            if not near:
-                raise
-            raise click.UsageError(
-                f"there is no command '{args[0]}'. Did you mean '{near[0]}'?", ctx
-            ) from wrong
+    def describe_problems(self) -> str:
+        return "".join(f"\n  {problem}" for problem in other_formats().problems)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         sections = {**SECTIONS, FORMATS: {**SECTIONS[FORMATS], **_other_commands()}}
@@ -155,21 +147,21 @@ class Root(Group):
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:
         """Run a command and end the process. No error leaves here as a traceback."""
-        said = sys.argv[1:] if args is None else list(args)
+        arguments = sys.argv[1:] if args is None else list(args)
         for stream in (sys.stdout, sys.stderr):
             # A name that the terminal's encoding does not know is no reason to fail.
             with contextlib.suppress(AttributeError):
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-        sys.exit(self._status(said, Call()))
+        sys.exit(self._status(arguments, Call()))
 
     def _status(self, args: list[str], call: Call) -> int:
         """Run a command, and return the exit status that the process is to end with."""
         try:
-            asked = os.environ.get(environment.COMPLETE)
-            if asked:
+            completion = os.environ.get(environment.COMPLETE)
+            if completion:
                 from click.shell_completion import shell_complete
 
-                return shell_complete(self, {"obj": call}, "penstock", environment.COMPLETE, asked)
+                return shell_complete(self, {"obj": call}, "penstock", environment.COMPLETE, completion)
             _require_text(args)
             with self.make_context("penstock", args.copy(), obj=call) as ctx:
                 self.invoke(ctx)
@@ -220,8 +212,8 @@ def _report(error: Exception, call: Call, as_json: bool) -> int:
             print(encode_answer(failure, Failure), file=sys.stderr)
         else:
             screen = Screen.of(sys.stderr)
-            told = "\n".join(map(printable, message.split("\n")))
-            print(f"{screen.paint('penstock:', 'bad')} {told}", file=sys.stderr)
+            text = "\n".join(map(printable, message.split("\n")))
+            print(f"{screen.paint('penstock:', 'bad')} {text}", file=sys.stderr)
             if advice:
                 print(screen.paint(f"  {advice}", "dim"), file=sys.stderr)
     return exit_code
@@ -232,10 +224,10 @@ def _explain(error: Exception, call: Call) -> tuple[str, str, int, str]:
     if isinstance(error, PenstockError):
         from penstock.cli.advice import advice
 
-        told = error.message
+        message = error.message
         if error.request_id and error.http_status >= 500:
-            told += f" (request {error.request_id})"  # whoever runs the server finds it in the log by that
-        return error.code, told, error.exit_code, advice(error, call.is_behind_server)
+            message += f" (request {error.request_id})"  # whoever runs the server finds it in the log by that
+        return error.code, message, error.exit_code, advice(error, call.is_behind_server)
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx is not None else "penstock"
         return "usage", error.format_message(), error.exit_code, f"'{path} --help' shows how to use it."

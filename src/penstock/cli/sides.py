@@ -41,13 +41,13 @@ class SideOptions:
         for option, mode, texts in sides:
             for text in texts:
                 whole, folder = _key_and_folder(text)
-                known = folders.setdefault(whole, {})
-                if folder in known or whole in chosen or (known and "" in (folder, *known)):
+                modes = folders.setdefault(whole, {})
+                if folder in modes or whole in chosen or (modes and "" in (folder, *modes)):
                     raise click.BadParameter(
-                        f"'{whole}' is settled by another option already", param_hint=option
+                        f"'{whole}' is already resolved by another option", param_hint=option
                     )
-                known[folder] = mode
-        return chosen | {key: known.get("", known) for key, known in folders.items()}
+                modes[folder] = mode
+        return chosen | {key: modes.get("", modes) for key, modes in folders.items()}
 
 
 def side_options(*, default: bool = True) -> Callable[[F], Callable[..., Any]]:

@@ -24,14 +24,14 @@ class TableChanges:
         """What a commit did to a table that the lake manages; ``revision`` is where it was found."""
         return if_readable(lambda: self._describe_commit(commit, key, reference_in(revision))) or ""
 
-    def describe_merge(self, result: MergeResult, one: MergedKey, target: str) -> str:
+    def describe_merge(self, result: MergeResult, merged_key: MergedKey, target: str) -> str:
         """How many files and rows a merge brings to a table, and takes from it.
 
         A dry run tells itself. Of one that has landed, the table's log may.
         """
-        if one.change is not None:
-            return contents.file_counts(one.change)
-        return if_readable(lambda: self._describe_merge(result, one, target)) or ""
+        if merged_key.change is not None:
+            return contents.file_counts(merged_key.change)
+        return if_readable(lambda: self._describe_merge(result, merged_key, target)) or ""
 
     def _describe_commit(self, commit: Commit, key: Key, via: str | None) -> str:
         after = self._content(commit.id, via, key)
@@ -39,18 +39,18 @@ class TableChanges:
         format_cli = find_format_cli(after)
         if format_cli is None or not contents.version(after):
             return ""
-        told = format_cli.describe_commit(Table(self._lake, key, commit.id, via), before, after)
-        if told is not None:
-            return told
+        description = format_cli.describe_commit(Table(self._lake, key, commit.id, via), before, after)
+        if description is not None:
+            return description
         return contents.change(before, after) if before is not None else "created it"
 
-    def _describe_merge(self, result: MergeResult, one: MergedKey, target: str) -> str:
-        format_cli = find_format_cli(one.after)
+    def _describe_merge(self, result: MergeResult, merged_key: MergedKey, target: str) -> str:
+        format_cli = find_format_cli(merged_key.after)
         if not result.applied or format_cli is None:
             return ""
-        table = Table(self._lake, one.key, result.head, target)
-        return format_cli.describe_merge(table, one.before, one.after)
+        table = Table(self._lake, merged_key.key, result.head, target)
+        return format_cli.describe_merge(table, merged_key.before, merged_key.after)
 
     def _content(self, commit: str, via: str | None, key: Key) -> AnyContent | None:
-        found = self._lake.do(GetContents(at=commit, via=via, key=(key,)))
-        return found[0].content if found else None
+        entries = self._lake.do(GetContents(at=commit, via=via, key=(key,)))
+        return entries[0].content if entries else None

@@ -24,7 +24,7 @@ def reference_in(revision: str) -> str | None:
     return parse_revision(revision).name
 
 
-def pinned(commit: str, via: str | None) -> str:
+def revision_of(commit: str, via: str | None) -> str:
     """A revision that names a commit by its id, as one of a reference if that is known."""
     return f"{via}@{commit}" if via is not None else commit
 

@@ -9,10 +9,12 @@ part is made when it is first asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from penstock.errors import EraseRefused
+from penstock.formats.rows.reader import TableRows
 from penstock.kernel.format import Format
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent, ManagedTable
@@ -31,8 +33,10 @@ if TYPE_CHECKING:
     from penstock.lake.embedded import Embedded
     from penstock.lake.erase import Erasure
     from penstock.lake.resync_calls import Resync, ResyncedTable
+    from penstock.lake.row_changes import ChangedRows, MergeClause, RowValues
     from penstock.lake.table import Table
-    from penstock.lake.table_writing import RowWrite
+    from penstock.lake.table_writer import RowWrite
+    from penstock.lake.upkeep import AnalyzedTable, OptimizedTable, OptimizeProgress
 
 NAMES_MAX: Final = 3
 """How many files of one table are named."""
@@ -62,6 +66,46 @@ class WorkerTable(NamedTuple):
     objects: Objects
     places: Places
     warehouse: str
+
+
+class ColumnBounds(NamedTuple):
+    """What is known of the values of a column in a file, as text."""
+
+    column: str
+    lowest: str = ""
+    highest: str = ""
+    nulls: str = ""
+
+
+class FileFacts(NamedTuple):
+    """A file of a table, or what stands for one, for people to look at."""
+
+    path: str
+    identity: str = ""
+    """Another one if other rows of the file are deleted."""
+    size_bytes: int | None = None
+    rows: int | None = None
+    partition: str = ""
+    bounds: tuple[ColumnBounds, ...] = ()
+
+
+class VersionFacts(NamedTuple):
+    """A version of a table, for people to look at."""
+
+    version: int
+    time: datetime | None = None
+    operation: str = ""
+    details: str = ""
+
+
+class DescribedTable(NamedTuple):
+    """What a table is, for people to look at."""
+
+    facts: tuple[tuple[str, str], ...] = ()
+    properties: Mapping[str, str] = {}
+    list_files: Callable[[], Iterator[FileFacts]] = lambda: iter(())
+    list_versions: Callable[[int], Sequence[VersionFacts]] = lambda _: ()
+    """The newest first, at most so many."""
 
 
 class NeededFolder(NamedTuple):
@@ -173,6 +217,47 @@ class TableView(Protocol):
         """Write rows; the table is created if it is not there. ``None`` if there was nothing to be done."""
 
 
+class ChangeView(Protocol):
+    """What else a program does with a table, of formats that can: views of others lack the methods."""
+
+    def append_with_columns(self, data: Any, said: Said, idempotency_key: str | None) -> Ratified:
+        """Add rows, and the columns that only they have."""
+
+    def delete(self, where: str | None, said: Said, idempotency_key: str | None) -> ChangedRows:
+        """Delete the rows for which a condition is true."""
+
+    def update(
+        self, values: RowValues, where: str | None, said: Said, idempotency_key: str | None
+    ) -> ChangedRows:
+        """Give columns new values in the rows for which a condition is true."""
+
+    def merge(
+        self,
+        source: Any,
+        on: str | Sequence[str],
+        clauses: tuple[MergeClause, ...],
+        said: Said,
+        idempotency_key: str | None,
+    ) -> ChangedRows:
+        """Update, delete and insert rows by those of a source."""
+
+    def optimize(
+        self,
+        target_file_bytes: int | None,
+        where: str | None,
+        zorder_by: Sequence[str],
+        said: Said,
+        progress: OptimizeProgress,
+    ) -> OptimizedTable:
+        """Rewrite files with the same rows: fewer, sorted, without deleted rows."""
+
+    def analyze(self, said: Said) -> AnalyzedTable:
+        """Complete the statistics of files."""
+
+    def checkpoint(self) -> int:
+        """Write a checkpoint of the log; of which version."""
+
+
 class FormatPlugin:
     """A table format, for one open lake. What a format does not have, it leaves as it is here."""
 
@@ -225,12 +310,33 @@ class FormatPlugin:
         """What answers those of its calls that take long, and tells how far it is."""
         return {}
 
+    # -- for people ----------------------------------------------------------------------------------------
+
+    @classmethod
+    def describe_version(cls, content: Any) -> str:  # noqa: ARG003
+        """The version of a table, as ``v118``, or what stands for one; empty if it has none yet."""
+        return ""
+
+    @classmethod
+    def describe_table(cls, table: Table) -> DescribedTable:  # noqa: ARG003
+        """What a table is where it is looked at, wherever its lake is: its properties, files and versions."""
+        return DescribedTable()
+
     # -- rows ----------------------------------------------------------------------------------------------
 
     @classmethod
     def rows_of(cls, table: Table) -> Rows:
         """The rows of a table where it is looked at, wherever its lake is."""
         raise NotImplementedError
+
+    @classmethod
+    def open_rows(cls, table: Table) -> TableRows:
+        """The same, all of one state, for a format that can leave out files, count rows or tell parts apart.
+
+        In a transaction, what is read of them is noted.
+        """
+        table.note_read()
+        return TableRows(table.key, cls.rows_of(table))
 
     def proposed_rows(self, proposal: Proposal, key: Key, content: Any) -> Rows:
         """The rows that a table would have."""

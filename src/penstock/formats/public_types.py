@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from penstock.formats.delta.lake.snapshot import PastVersion as PastVersion
     from penstock.formats.delta.lake.snapshot import TableSnapshot as TableSnapshot
     from penstock.formats.delta.lake.table import Actions as Actions
+    from penstock.formats.delta.lake.tables import DeltaCreation as DeltaCreation
     from penstock.formats.delta.lake.tables import DeltaTables as DeltaTables
     from penstock.formats.delta.lake.view import DeltaView as DeltaView
     from penstock.formats.files.lake.answers import FilesWritten as FilesWritten
@@ -22,6 +23,6 @@ if TYPE_CHECKING:
     from penstock.formats.files.lake.proposed_files import ProposedFiles as ProposedFiles
     from penstock.formats.files.lake.system import FilesSystem as FilesSystem
     from penstock.formats.files.lake.table import Files as Files
-    from penstock.formats.lance.lake.exporting import Exported as Exported
-    from penstock.formats.lance.lake.importing import Imported as Imported
     from penstock.formats.lance.lake.namespace import PenstockNamespace as PenstockNamespace
+    from penstock.formats.lance.lake.namespace_export import Exported as Exported
+    from penstock.formats.lance.lake.namespace_import import Imported as Imported

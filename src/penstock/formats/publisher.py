@@ -218,10 +218,10 @@ class BackgroundPublisher(ABC, Generic[T, B]):
         with self.changed:
             if (job := self.jobs.get(id)) is not None:
                 if not job.is_taken:
-                    left = [task for task in job.pending if not is_done(task)]
-                    if job.pending and not left:
+                    unfinished = [task for task in job.pending if not is_done(task)]
+                    if job.pending and not unfinished:
                         job.problem, job.tries = None, 0
-                    job.pending = left
+                    job.pending = unfinished
                     self._forget_idle(job)
                 job.left.notify_all()
 
@@ -274,8 +274,10 @@ class BackgroundPublisher(ABC, Generic[T, B]):
         """What is not published, by key."""
         with self.changed:
             newest = [(job.pending[-1], job.problem) for job in self.jobs.values() if job.pending]
-        found = [self.describe_task(*one) for one in newest]
-        return tuple(sorted((one for one in found if one is not None), key=lambda one: one.key))
+        described = [self.describe_task(*task) for task in newest]
+        return tuple(
+            sorted((backlog for backlog in described if backlog is not None), key=lambda backlog: backlog.key)
+        )
 
     def catch_up(self, look: Callable[[], None]) -> None:
         """Have ``look`` add, in a thread, what earlier processes left. It ends when the engine is closing."""
@@ -417,8 +419,8 @@ class BackgroundPublisher(ABC, Generic[T, B]):
         if self._meter is SILENT:
             return
         behind, now_us = self.backlog(), self._clock()
-        oldest_us = min((one.since_us for one in behind), default=now_us)
-        self._meter.gauge(self._profile.versions, sum(one.versions for one in behind))
+        oldest_us = min((backlog.since_us for backlog in behind), default=now_us)
+        self._meter.gauge(self._profile.versions, sum(backlog.versions for backlog in behind))
         self._meter.gauge(self._profile.seconds, max(0, now_us - oldest_us) / 1e6)
 
     def _measure_at_times(self) -> None:

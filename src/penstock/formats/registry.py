@@ -62,6 +62,9 @@ class TableFormat:
     other formats are stored as ``penstock.model.content.Unknown``, with the name of the type."""
     spark: str | None = None
     """What Spark does with its tables: a ``penstock.spark.format.SparkFormat``."""
+    sql: str | None = None
+    """What an engine of SQL that has no Python is told of its tables: a ``SqlFormat`` of
+    ``penstock.lake.sql_catalog.formats``."""
     cli: str = "penstock.cli.format_cli:FormatCli"
     """What the command line says of its tables: a ``penstock.cli.format_cli.FormatCli``."""
     commands: Mapping[str, Command] = field(default_factory=dict)
@@ -148,9 +151,9 @@ def not_installed(what: str) -> FormatUnavailable:
     """What is said where a format is needed that no installed package has. ``what`` names the need."""
     problems = "".join(f"\n  {problem}" for problem in other_formats().problems)
     return FormatUnavailable(
-        f"{what}, and no package that is installed here brings that format\n"
-        "  Install the Python package of the format in this environment; where a server answers, in the "
-        f"server's, which finds formats when it starts.{problems}"
+        f"{what}; no installed package provides that format\n  Install the Python package of the format "
+        "in this environment; where a server answers, in the server's, which finds formats when it "
+        f"starts.{problems}"
     )
 
 
@@ -186,7 +189,9 @@ def content_types() -> tuple[type[Content], ...]:
 
 def load_member(name: str) -> Any:
     """What a format declares for a member of a lake or a table, such as ``lake.delta``."""
-    return load(next(one.members[name] for one in table_formats() if name in one.members))
+    return load(
+        next(table_format.members[name] for table_format in table_formats() if name in table_format.members)
+    )
 
 
 def load(path: str) -> Any:

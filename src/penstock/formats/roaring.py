@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct, iter_unpack
 from sys import byteorder
 from typing import Final
@@ -30,9 +30,9 @@ class Reader:
         end = self._at + size
         if end > len(self._data):
             raise ValueError(f"it ends at byte {len(self._data)}, and {end} are needed")
-        found = self._data[self._at : end]
+        data = self._data[self._at : end]
         self._at = end
-        return found
+        return data
 
     def number(self, kind: Struct) -> int:
         value: int = kind.unpack(self.take(kind.size))[0]
@@ -40,10 +40,10 @@ class Reader:
 
     def numbers(self, count: int) -> array[int]:
         """So many numbers of two bytes."""
-        found = array("H", self.take(2 * count))
+        values = array("H", self.take(2 * count))
         if byteorder == "big":
-            found.byteswap()
-        return found
+            values.byteswap()
+        return values
 
 
 def read_containers(reader: Reader) -> list[tuple[int, bytearray | bytes]]:
@@ -81,22 +81,48 @@ def pack_numbers(numbers: Iterable[int]) -> bytes:
     containers: dict[int, set[int]] = {}
     for number in numbers:
         containers.setdefault(number // CONTAINER_ROWS, set()).add(number % CONTAINER_ROWS)
-    keys = sorted(containers)
-    packed = [_packed(containers[key]) for key in keys]
-    heads = b"".join(_HEAD.pack(key, len(containers[key]) - 1) for key in keys)
-    offsets, place = bytearray(), 2 * U32.size + len(heads) + U32.size * len(keys)
+    return _pack_containers(
+        [(key, len(containers[key]), _pack_container(containers[key])) for key in sorted(containers)]
+    )
+
+
+def pack_bitmap(bitmap: bytes) -> bytes:
+    """The bytes of a bitmap that holds the numbers of the bits that are set, the lowest first."""
+    containers = []
+    for key in range(-(-len(bitmap) // CONTAINER_BYTES)):
+        bits = bitmap[key * CONTAINER_BYTES : (key + 1) * CONTAINER_BYTES]
+        count = int.from_bytes(bits, "little").bit_count()
+        if count > _ARRAY_MAX:
+            containers.append((key, count, bits.ljust(CONTAINER_BYTES, b"\0")))
+        elif count:
+            numbers = {
+                8 * place + bit
+                for place, byte in enumerate(bits)
+                if byte
+                for bit in range(8)
+                if byte >> bit & 1
+            }
+            containers.append((key, count, _pack_container(numbers)))
+    return _pack_containers(containers)
+
+
+def _pack_containers(containers: Sequence[tuple[int, int, bytes]]) -> bytes:
+    """The bytes of a bitmap, from the key, the cardinality and the bytes of each container."""
+    heads = b"".join(_HEAD.pack(key, count - 1) for key, count, _ in containers)
+    packed = [data for _, _, data in containers]
+    offsets, place = bytearray(), 2 * U32.size + len(heads) + U32.size * len(packed)
     for container in packed:
         offsets += U32.pack(place)
         place += len(container)
-    return U32.pack(_COOKIE) + U32.pack(len(keys)) + heads + bytes(offsets) + b"".join(packed)
+    return U32.pack(_COOKIE) + U32.pack(len(packed)) + heads + bytes(offsets) + b"".join(packed)
 
 
-def _packed(numbers: set[int]) -> bytes:
+def _pack_container(numbers: set[int]) -> bytes:
     if len(numbers) <= _ARRAY_MAX:
-        found = array("H", sorted(numbers))
+        values = array("H", sorted(numbers))
         if byteorder == "big":
-            found.byteswap()
-        return found.tobytes()
+            values.byteswap()
+        return values.tobytes()
     bits = bytearray(CONTAINER_BYTES)
     for number in numbers:
         bits[number >> 3] |= 1 << (number & 7)

@@ -60,8 +60,8 @@ def out_of_sync(key: object, location: str, state: SyncState, name: str = "") ->
         at = f"{location}/{name}" if name else location
         what = f"version {state.other} at {at} is not the one that the lake has"
     else:
-        known = "none" if state.known < 0 else f"none after {state.known}"
-        what = f"{location} has version {state.beyond}, and the lake knows {known}"
+        known_versions = "none" if state.known < 0 else f"none after {state.known}"
+        what = f"{location} has version {state.beyond}, but the lake has {known_versions}"
     return OutOfSync(
         f"'{key}' is out of sync: {what}\n"
         "  The lake was restored from an older copy, or something writes to the table without asking the "

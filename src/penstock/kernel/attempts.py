@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.kernel.hand_off import HandOff
 from penstock.kernel.jobs import BegunJob, JobInDoubt, Jobs
+from penstock.kernel.request_outcome import OutcomeLookup
 from penstock.kernel.retry import Tries
-from penstock.kernel.rows import present
-from penstock.kernel.sent import Dispatch
+from penstock.kernel.rows import reference_in
 from penstock.model.jobs import Job, JobState
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Attempts:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self.jobs = Jobs(kernel.store, kernel.settings, kernel.graces, kernel.clock)
-        self.hand_off: HandOff[Job, Job] = HandOff(self.jobs, Dispatch(kernel))
+        self.hand_off: HandOff[Job, Job] = HandOff(self.jobs, OutcomeLookup(kernel))
 
     def begin(self, job: Job) -> BegunJob:
         """Let an attempt begin, in the place of earlier ones.
@@ -36,18 +36,20 @@ class Attempts:
         will. ``JobOver`` for an attempt that is older than the newest one.
         """
         tries = Tries(self._kernel.settings)
-        while isinstance(begun := self.jobs.begin(job), JobInDoubt):
-            self.hand_off.call_off(begun.job, SUPERSEDED)
+        while isinstance(new_job := self.jobs.begin(job), JobInDoubt):
+            self.hand_off.call_off(new_job.job, SUPERSEDED)
             tries.again(f"attempts of job '{job.id}' keep committing")
-        return begun
+        return new_job
 
     def send(self, id: str, fence: str, key: str, branch: str) -> Job:  # noqa: A002
         """Let an attempt send its commit. The job that is returned is committing, or has committed.
 
         ``JobOver`` if it was aborted, superseded or has timed out.
         """
-        found = present(self._kernel.store.reference(branch))
-        job = self.jobs.commit_begins(id, fence, key, branch, found.position if found is not None else 0)
+        reference = reference_in(self._kernel.store.reference(branch))
+        job = self.jobs.commit_begins(
+            id, fence, key, branch, reference.position if reference is not None else 0
+        )
         if job.state is JobState.COMMITTING and job.sends > 1:
             commit = self.hand_off.find_commit(job)
             if commit is not None:

@@ -31,6 +31,7 @@ from penstock.kernel.backup_points import (
     PointStore,
     count_references,
     description_of,
+    encode_elsewhere,
     encode_rows,
     heads_of,
     make_room,
@@ -39,7 +40,12 @@ from penstock.kernel.backup_points import (
     require_backups,
     rows_of,
 )
-from penstock.kernel.backup_registry import complete_registration, register_backup, unregister_backups
+from penstock.kernel.backup_registry import (
+    complete_registration,
+    register_backup,
+    registered_elsewhere,
+    unregister_backups,
+)
 from penstock.kernel.copy import CopyProgress, silent
 from penstock.kernel.cut import cut, read_rows
 from penstock.kernel.description import read_description
@@ -54,8 +60,8 @@ from penstock.kernel.objects import Objects, check_bytes, check_object, check_st
 from penstock.kernel.reachable import Horizon, Reach
 from penstock.kernel.read_ahead import ReadAhead
 from penstock.kernel.records import Keep, Subject, Swap, swap_row
-from penstock.kernel.retry import patiently
-from penstock.kernel.rows import decoded_reference
+from penstock.kernel.retry import retry_reads
+from penstock.kernel.rows import decode_reference_row
 from penstock.kernel.seal import KINDS
 from penstock.kernel.settings import Settings
 from penstock.kernel.table_horizons import TableHorizons
@@ -106,14 +112,14 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidRequest(f"keep_days must be between 0 and 100000, got {self.keep_days}")
         return self
 
-    def expired(self, points: Collection[BackupPoint], now_us: int) -> list[BackupPoint]:
+    def find_expired(self, points: Collection[BackupPoint], now_us: int) -> list[BackupPoint]:
         """The complete points that the rule lets go. The newest one always stays."""
         complete = [point for point in points if point.is_complete]
         if self.keep_last is None and self.keep_days is None:
             return []
         oldest_us = now_us if self.keep_days is None else now_us - int(self.keep_days * 86_400_000_000)
-        kept = complete[-max(self.keep_last or 1, 1) :]
-        return [point for point in complete if point not in kept and point.created_us < oldest_us]
+        kept_points = complete[-max(self.keep_last or 1, 1) :]
+        return [point for point in complete if point not in kept_points and point.created_us < oldest_us]
 
 
 class BackupMaker:
@@ -150,29 +156,35 @@ class BackupMaker:
         """Make a point of the lake as it is now, after completing one that was left."""
         rule = (retention or Retention()).check()
         make_room(self._target, read_description(source.store))
-        with self._alone(), ThreadPoolExecutor(WORKERS) as workers:
-            left = [point for point in read_points(self._target) if not point.is_complete]
+        with self._hold_lease(), ThreadPoolExecutor(WORKERS) as workers:
+            incomplete = [point for point in read_points(self._target) if not point.is_complete]
             completed = [
-                point.id for point in left if self._complete_left(source, point, workers, register=register)
+                point.id
+                for point in incomplete
+                if self._complete_left(source, point, workers, register=register)
             ]
             point = self._begin(source, source_place, register=register, data=data)
             point = self._complete(source, point, workers, register=register, verify=verify)
-            gone = self._expire(source if register else None, self._expired(source, rule, register=register))
+            expired = self._expire(
+                source if register else None, self._find_expired(source, rule, register=register)
+            )
         return BackedUp(
             point=point,
             target=place_of(self._target),
             completed=tuple(completed),
-            expired=tuple(one.id for one in gone),
+            expired=tuple(point.id for point in expired),
             is_registered=register,
             is_verified=verify or point.is_whole,
         )
 
-    def _expired(self, source: Kernel, rule: Retention, *, register: bool) -> list[BackupPoint]:
+    def _find_expired(self, source: Kernel, rule: Retention, *, register: bool) -> list[BackupPoint]:
         """The points that a rule lets go. Who is not to write to the lake keeps those that the lake knows of,
         for the next backup that may have the lake forget them."""
-        expired = rule.expired(read_points(self._target), source.clock())
-        known = set() if register else {one.id for one in read_description(source.store).backups}
-        return [one for one in expired if one.id not in known]
+        expired = rule.find_expired(read_points(self._target), source.clock())
+        registered_ids = (
+            set() if register else {backup.id for backup in read_description(source.store).backups}
+        )
+        return [point for point in expired if point.id not in registered_ids]
 
     def expire(
         self, source: Kernel | None, chosen: Callable[[list[BackupPoint]], list[BackupPoint]]
@@ -182,11 +194,11 @@ class BackupMaker:
         Files of tables go also if no point is chosen: whoever was killed may have left some.
         """
         require_backups(self._target)
-        with self._alone():
-            gone = self._expire(source, chosen(read_points(self._target)))
-            if self._files is not None and not gone:
+        with self._hold_lease():
+            expired = self._expire(source, chosen(read_points(self._target)))
+            if self._files is not None and not expired:
                 self._files.sweep_files(self._keep_alone)
-        return [one.id for one in gone]
+        return [point.id for point in expired]
 
     def _begin(self, source: Kernel, source_place: str, *, register: bool, data: bool) -> BackupPoint:
         """Cut, and note the point: in the lake, so that what it counts on stays, then in the store.
@@ -196,8 +208,10 @@ class BackupMaker:
         """
         now_us = source.clock()
         number = f"{utc(now_us):%Y%m%dT%H%M%S}-{str(uuid4())[:8]}"
-        begun = BackupPoint(id=number, created_us=now_us, description=b"", rows=NO_ROWS, source=source_place)
-        self._put(None, begun)
+        new_point = BackupPoint(
+            id=number, created_us=now_us, description=b"", rows=NO_ROWS, source=source_place
+        )
+        self._put(None, new_point)
         rows = [*cut(source.store, ROWS).values()]
         if register:
             lake = register_backup(source, number, place_of(self._target), now_us, rows, has_data=data)
@@ -205,6 +219,9 @@ class BackupMaker:
             lake = read_description(source.store)
         described = msgspec.structs.replace(lake, backups=(), sealed=None)
         large, blobs = encode_rows(rows)
+        elsewhere, more_blobs = encode_elsewhere(
+            registered_elsewhere(lake, source.objects, place_of(self._target))
+        )
         point = BackupPoint(
             id=number,
             created_us=now_us,
@@ -212,11 +229,12 @@ class BackupMaker:
             rows=large,
             source=source_place,
             references=count_references(rows),
-            is_whole=not any(one.is_complete for one in read_points(self._target)),
+            is_whole=not any(point.is_complete for point in read_points(self._target)),
             data=BackupData() if data else None,
+            elsewhere=elsewhere,
         )
-        self._store(blobs)
-        return self._put_changed(begun, point)
+        self._store(blobs | more_blobs)
+        return self._put_changed(new_point, point)
 
     def _complete_left(
         self,
@@ -232,14 +250,14 @@ class BackupMaker:
         It is dropped in the order of ``_expire``. Who is not to write to the lake keeps a point that the lake
         knows of, for the next backup that may have the lake forget it.
         """
-        known = {one.id for one in read_description(source.store).backups}
-        if point.is_cut and (not register or point.id in known):
+        registered_ids = {backup.id for backup in read_description(source.store).backups}
+        if point.is_cut and (not register or point.id in registered_ids):
             with suppress(Damaged):
                 self._complete(source, point, workers, register=register, verify=point.is_whole)
                 return True
-        if not register and point.id in known:
+        if not register and point.id in registered_ids:
             return False
-        newest = next(one for one in read_points(self._target) if one.id == point.id)
+        newest = next(candidate for candidate in read_points(self._target) if candidate.id == point.id)
         place, ids = place_of(self._target), [point.id] if register else []
         if newest.data is None:
             unregister_backups(source, ids, place)
@@ -259,7 +277,7 @@ class BackupMaker:
         register: bool,
         verify: bool,
     ) -> BackupPoint:
-        counted_on = [one for one in read_points(self._target) if one.is_complete]
+        counted_on = [point for point in read_points(self._target) if point.is_complete]
         if point.is_whole or not counted_on:
             point = self._copy_all(source, point, workers)
         else:
@@ -269,10 +287,11 @@ class BackupMaker:
         if point.data is not None:
             point = self._copy_files(point, verify=verify)
         complete = msgspec.structs.replace(point, token=b"", is_complete=True)
-        there = {one.id for one in read_points(self._target)}
-        if gone := [one.id for one in counted_on if one.id not in there]:
+        present_ids = {point.id for point in read_points(self._target)}
+        if missing_ids := [point.id for point in counted_on if point.id not in present_ids]:
             raise Damaged(
-                f"another process removed the backup {gone[0]} from {place_of(self._target)} meanwhile"
+                f"another process removed the backup {missing_ids[0]} from {place_of(self._target)} while "
+                "this one ran"
             )
         self._put(point, complete)
         if register:
@@ -294,26 +313,28 @@ class BackupMaker:
             self._remove_wrong(damaged.details.get("objects", ()))
             raise
         if damages:
-            self._remove_wrong([one.object for one in damages])
+            self._remove_wrong([damage.object for damage in damages])
             self._put(
                 point, msgspec.structs.replace(point, token=b"", is_whole=True, objects=0, size_bytes=0)
             )
             raise Damaged(
-                f"the backup at {place_of(self._target)} is not sound: {len(damages)} things are wrong, the "
-                f"first: {damages[0]}\n"
-                "  If 'penstock fsck' finds nothing wrong with the lake, run the same command again."
+                f"the backup at {place_of(self._target)} is damaged: {len(damages)} problems, the first: "
+                f"{damages[0]}\n  If 'penstock fsck' finds nothing wrong with the lake, run the same command "
+                "again."
             )
 
     def _remove_wrong(self, damaged: Collection[str]) -> None:
         """Remove from the target those of some objects that are there with other bytes than were written."""
-        wrong = {one for name in damaged if (one := _object_named(name)) and self._is_wrong(one)}
+        wrong = {
+            object_id for name in damaged if (object_id := _object_named(name)) and self._is_wrong(object_id)
+        }
         if wrong:
-            self._delete_unless(lambda one: one not in wrong)
+            self._delete_unless(lambda object_id: object_id not in wrong)
 
-    def _is_wrong(self, one: ObjectId) -> bool:
-        for data in self._target.uncached.fetch([one]).values():
+    def _is_wrong(self, object_id: ObjectId) -> bool:
+        for data in self._target.uncached.fetch([object_id]).values():
             try:
-                check_bytes(one, data)
+                check_bytes(object_id, data)
             except Damaged:
                 return True
         return False
@@ -329,9 +350,10 @@ class BackupMaker:
         point = self._put_changed(point, msgspec.structs.replace(point, data=copied))
         if verify and (missing := [*islice(self._files.missing_files(point), MISSING_MAX)]):
             raise Damaged(
-                f"the backup at {place_of(self._target)} lacks files of tables that were copied:\n  "
+                f"the backup at {place_of(self._target)} lacks table files that were copied to it:\n  "
                 + "\n  ".join(missing)
-                + "\n  Run the same command again; if it lacks them again, see what removes them there."
+                + "\n  Run the same command again; if the files are missing again, find out what removes "
+                "them there."
             )
         return point
 
@@ -355,13 +377,13 @@ class BackupMaker:
     def _copy_new(self, source: Kernel, point: BackupPoint, counted_on: list[BackupPoint]) -> BackupPoint:
         """What no complete point has. It costs what changed."""
         rows, lake = rows_of(self._target, point), description_of(point)
-        known_rows = [row for one in counted_on for row in rows_of(self._target, one)]
+        known_rows = [row for point in counted_on for row in rows_of(self._target, point)]
         sender = _Sender(self._store, self._progress)
         new = NewObjects(source, sender.send)
         expired = expired_commits(lake, source.objects)
         new.take_all(blobs_of(lake))
-        for one, is_first in new_commits(source, heads_of(rows), heads_of(known_rows), expired):
-            new.take_commit(one, is_first=is_first)
+        for commit_id, is_first in new_commits(source, heads_of(rows), heads_of(known_rows), expired):
+            new.take_commit(commit_id, is_first=is_first)
         for block in new_log_entries(source, rows, known_rows):
             sender.send(block)
             sender.send(receipts_of_entries(source, block))
@@ -383,26 +405,26 @@ class BackupMaker:
             return []
         place = place_of(self._target)
         if source is not None:
-            unregister_backups(source, [one.id for one in going if one.data is None], place)
+            unregister_backups(source, [point.id for point in going if point.data is None], place)
         for point in going:
             self._put(point, None)
         self._sweep()
         if self._files is not None:
             self._files.sweep_files(self._keep_alone)
         if source is not None:
-            unregister_backups(source, [one.id for one in going if one.data is not None], place)
+            unregister_backups(source, [point.id for point in going if point.data is not None], place)
         return [*going]
 
     def _sweep(self) -> None:
         marked = reachable_from(self._target, read_points(self._target))
-        self._delete_unless(lambda one: one in marked)
+        self._delete_unless(lambda object_id: object_id in marked)
 
     def _delete_unless(self, is_kept: Callable[[ObjectId], bool]) -> None:
         """Delete all objects of the target but some."""
         token, doomed = b"", list[Stored]()
         while True:
-            page, token = patiently(self._settings, partial(self._target.scan, token, SCAN_PAGE))
-            doomed += [one for one in page if not is_kept(one.id)]
+            page, token = retry_reads(self._settings, partial(self._target.scan, token, SCAN_PAGE))
+            doomed += [stored_object for stored_object in page if not is_kept(stored_object.id)]
             if doomed and (not token or len(doomed) >= DELETE_MAX):
                 self._keep_alone()
                 self._target.delete(doomed)
@@ -413,13 +435,14 @@ class BackupMaker:
     # -- means ---------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _hold_lease(self) -> Iterator[None]:
         """Hold the lease on the store of backups; ``Unavailable`` if another process keeps it."""
         ends_s = time.monotonic() + self._wait_s
         while (lease := self._leases.take(LEASE)) is None:
             if time.monotonic() > ends_s:
                 raise Unavailable(
-                    f"another process is writing to the backup at {place_of(self._target)}; let it finish"
+                    f"another process is writing to the backup at {place_of(self._target)}; wait until it "
+                    "has finished"
                 )
             self._progress("waiting for another backup", 0, 0)
             time.sleep(min(POLL_S, max(self._leases.good_s / 10, 0.001)))
@@ -447,14 +470,14 @@ class BackupMaker:
             is_kept = self._lease is not None and self._lease.keep()
         if not is_kept:
             raise Unavailable(
-                f"another process took over the backup at {place_of(self._target)}: this one was held up for "
-                "too long. Run the same command again."
+                f"another process took over the backup at {place_of(self._target)} because this one was "
+                "delayed for too long. Run the same command again."
             )
 
     def _store(self, objects: dict[ObjectId, bytes]) -> None:
         if objects:
             self._keep_alone()
-            patiently(self._settings, partial(self._target.store, objects))
+            retry_reads(self._settings, partial(self._target.store, objects))
 
     def _put_changed(self, before: BackupPoint, after: BackupPoint) -> BackupPoint:
         self._put(before, after)
@@ -471,7 +494,8 @@ class BackupMaker:
         def decide(row: Row | None, _: bool) -> Swap[None] | Keep[None]:
             if row != old:
                 raise Unavailable(
-                    f"another process is writing to the backup at {place_of(self._target)}; let it finish"
+                    f"another process is writing to the backup at {place_of(self._target)}; wait until it "
+                    "has finished"
                 )
             return Keep(None) if old == new else Swap(new, None)
 
@@ -488,8 +512,8 @@ class _Sender:
         self._waiting_bytes = self.objects = self.size_bytes = 0
 
     def send(self, objects: dict[ObjectId, bytes]) -> None:
-        for one, data in objects.items():
-            self._waiting[one] = data
+        for object_id, data in objects.items():
+            self._waiting[object_id] = data
             self._waiting_bytes += len(data)
             if self._waiting_bytes >= CHUNK_MAX_BYTES:
                 self.flush()
@@ -528,24 +552,24 @@ def read_back(view: Kernel, progress: CopyProgress = silent) -> list[Damage]:
 
     def fetch(ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
         nonlocal count
-        found: dict[ObjectId, AnyObject] = {}
-        for one, data in reader.fetch(ids).items():
+        objects: dict[ObjectId, AnyObject] = {}
+        for object_id, data in reader.fetch(ids).items():
             try:
-                found[one] = check_stored(one, data)
+                objects[object_id] = check_stored(object_id, data)
             except Damaged as damaged:
-                damages[one] = damaged.message
+                damages[object_id] = damaged.message
         count += len(ids)
         progress("checking objects", count, 0)
-        return found
+        return objects
 
     lake = read_description(view.store)
     horizons = TableHorizons.read(view.store, view.formats)
     reach = Reach(fetch, expired_commits(lake, view.objects), horizons.objects_of, reads_all=False)
     reach.blobs(blobs_of(lake), "by the lake's description")
     rows = [row for kind in KINDS for row in read_rows(view.store, [kind]).values()]
-    reach.log(decoded_reference(row).log for row in rows)
+    reach.log(decode_reference_row(row).log for row in rows)
     reach.commits(heads_of(rows), Horizon())
-    return [Damage(one.hex(), what) for one, what in (reach.damaged | damages).items()]
+    return [Damage(object_id.hex(), what) for object_id, what in (reach.damaged | damages).items()]
 
 
 def reachable_from(store: Store, points: Collection[BackupPoint]) -> set[ObjectId]:
@@ -557,11 +581,11 @@ def reachable_from(store: Store, points: Collection[BackupPoint]) -> set[ObjectI
     reader = ReadAhead(store.uncached)
 
     def fetch(ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
-        found = {one: check_object(one, data) for one, data in reader.fetch(ids).items()}
-        for entry in found.values():
+        objects = {object_id: check_object(object_id, data) for object_id, data in reader.fetch(ids).items()}
+        for entry in objects.values():
             if isinstance(entry, LogEntry):
                 receipts.update(receipt_ids(entry))
-        return found
+        return objects
 
     marked: set[ObjectId] = set()
     by_horizon: dict[tuple[object, ...], list[BackupPoint]] = {}
@@ -574,10 +598,10 @@ def reachable_from(store: Store, points: Collection[BackupPoint]) -> set[ObjectI
         reach = Reach(fetch, expired_commits(lake, Objects(store)))
         heads: set[ObjectId] = set()
         for point in some:
-            reach.blobs((*parts_of((point.rows,)), *data_blobs(store, point)), "by the point")
+            reach.blobs((*parts_of((point.rows, point.elsewhere)), *data_blobs(store, point)), "by the point")
             reach.blobs(blobs_of(description_of(point)), "by the lake's description")
             rows = [row for row in rows_of(store, point) if row.kind in KINDS]
-            reach.log(decoded_reference(row).log for row in rows)
+            reach.log(decode_reference_row(row).log for row in rows)
             heads.update(heads_of(rows))
         reach.commits(heads, Horizon())
         marked |= reach.seen

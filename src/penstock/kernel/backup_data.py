@@ -89,9 +89,9 @@ def list_segments(files: Iterable[BackupFile]) -> Iterator[list[BackupFile]]:
     """Files that come in the order of their names, in parts that are a list each; at least one part."""
     segment: list[BackupFile] = []
     is_first = True
-    for one in files:
-        segment.append(one)
-        if crc32(one.name.encode()) % LIST_FILES == 0 or len(segment) >= LIST_MAX:
+    for file in files:
+        segment.append(file)
+        if crc32(file.name.encode()) % LIST_FILES == 0 or len(segment) >= LIST_MAX:
             yield segment
             segment, is_first = [], False
     if segment or is_first:
@@ -103,21 +103,25 @@ def encode_folder(
 ) -> tuple[BackupFolder, dict[ObjectId, bytes]]:
     """A folder with a list of files in the order of their names, and the blobs to be stored with it."""
     listed, blobs = split_blobs(encode([*files]))
-    size = sum(one.size for one in files)
-    made = BackupFolder(location=location, folder=folder, files=listed, count=len(files), size_bytes=size)
-    return made, blobs
+    size = sum(file.size for file in files)
+    backup_folder = BackupFolder(
+        location=location, folder=folder, files=listed, count=len(files), size_bytes=size
+    )
+    return backup_folder, blobs
 
 
 def encode_folders(folders: Collection[BackupFolder]) -> tuple[Large, dict[ObjectId, bytes]]:
-    return split_blobs(encode(sorted(folders, key=lambda one: one.folder)))  # lists of one stay in order
+    return split_blobs(
+        encode(sorted(folders, key=lambda folder: folder.folder))
+    )  # lists of one stay in order
 
 
 def folders_of(store: Store, point: BackupPoint) -> list[BackupFolder]:
     """The folders whose files a point has, or is to have; none if it has no data."""
     if point.data is None or point.data.folders is None:
         return []
-    found: list[BackupFolder] = _decode_folders(Objects(store).read(point.data.folders))
-    return found
+    folders: list[BackupFolder] = _decode_folders(Objects(store).read(point.data.folders))
+    return folders
 
 
 def files_of(store: Store, folder: BackupFolder) -> list[BackupFile]:
@@ -126,15 +130,15 @@ def files_of(store: Store, folder: BackupFolder) -> list[BackupFile]:
 
 def read_files(store: Store, listed: Large) -> list[BackupFile]:
     """The files of a list."""
-    found: list[BackupFile] = _decode_files(Objects(store).read(listed))
-    return found
+    files: list[BackupFile] = _decode_files(Objects(store).read(listed))
+    return files
 
 
 def data_blobs(store: Store, point: BackupPoint) -> Iterator[ObjectId]:
     """The blobs that the lists of a point are made of."""
     if point.data is not None:
         yield from parts_of((point.data.folders,))
-        yield from parts_of(one.files for one in folders_of(store, point))
+        yield from parts_of(folder.files for folder in folders_of(store, point))
 
 
 class DataPart(Protocol):

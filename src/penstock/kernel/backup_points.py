@@ -18,6 +18,7 @@ from penstock.kernel.description import (
     BACKUPS_VERSION,
     ROW_NAME,
     Description,
+    RegisteredBackup,
     find_description,
     with_moved_root,
     write_description,
@@ -60,11 +61,21 @@ class BackupPoint(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     is_complete: bool = False
     data: BackupData | None = None
     """What it has of the files of tables, if it is to have them."""
+    elsewhere: Large = NO_ROWS
+    """Where the backups are listed that the lake had registered at other places when this one was made."""
 
     @property
     def is_cut(self) -> bool:
         """Whether the rows of the lake were read for it."""
         return self.rows != NO_ROWS
+
+
+class BackupElsewhere(msgspec.Struct, frozen=True, array_like=True):
+    """A backup that a lake had registered, at another place than the backup that tells of it."""
+
+    registered: RegisteredBackup
+    """As the lake had it; its commits are in ``heads``."""
+    heads: tuple[ObjectId, ...]
 
 
 class _StoredRow(msgspec.Struct, frozen=True, array_like=True):
@@ -76,6 +87,7 @@ class _StoredRow(msgspec.Struct, frozen=True, array_like=True):
 _decode_point = decoder(BackupPoint).decode
 _decode_rows = decoder(list[_StoredRow]).decode
 _decode_description = decoder(Description).decode
+_decode_elsewhere = decoder(list[BackupElsewhere]).decode
 
 
 def encode_rows(rows: Collection[Row]) -> tuple[Large, dict[ObjectId, bytes]]:
@@ -90,10 +102,10 @@ def point_row(point: BackupPoint) -> Row:
 def read_points(store: Store) -> list[BackupPoint]:
     """All points of a store, the oldest first; also one that is not complete."""
     rows = rows_of_kind(store, Kind.BACKUP)
-    return sorted((_decoded(row) for row in rows), key=lambda point: (point.created_us, point.id))
+    return sorted((_decode_point_row(row) for row in rows), key=lambda point: (point.created_us, point.id))
 
 
-def _decoded(row: Row) -> BackupPoint:
+def _decode_point_row(row: Row) -> BackupPoint:
     try:
         point: BackupPoint = _decode_point(row.data)
     except (msgspec.MsgspecError, ValueError) as problem:
@@ -103,23 +115,36 @@ def _decoded(row: Row) -> BackupPoint:
 
 def rows_of(store: Store, point: BackupPoint) -> list[Row]:
     """All rows of the lake at a point but its own."""
-    return [Row(one.name, one.kind, one.data) for one in _decode_rows(Objects(store).read(point.rows))]
+    return [Row(row.name, row.kind, row.data) for row in _decode_rows(Objects(store).read(point.rows))]
+
+
+def encode_elsewhere(backups: Collection[BackupElsewhere]) -> tuple[Large, dict[ObjectId, bytes]]:
+    """Backups at other places as a point lists them, and the blobs that have to be stored with it."""
+    return split_blobs(encode([*backups])) if backups else (NO_ROWS, {})
+
+
+def backups_elsewhere(store: Store, point: BackupPoint) -> list[BackupElsewhere]:
+    """The backups at other places that the lake had registered at a point; none where it does not say."""
+    if point.elsewhere == NO_ROWS:
+        return []
+    backups: list[BackupElsewhere] = _decode_elsewhere(Objects(store).read(point.elsewhere))
+    return backups
 
 
 def description_of(point: BackupPoint) -> Description:
     """What the lake said of itself at a point."""
-    found: Description = _decode_description(point.description)
-    return found
+    description: Description = _decode_description(point.description)
+    return description
 
 
 def require_backups(store: Store) -> Description:
     """What a store of backups says of itself; ``InvalidRequest`` if it holds a lake, or nothing."""
-    found = find_description(store)
-    if found is None:
+    description = find_description(store)
+    if description is None:
         raise LakeNotFound(f"there is no backup at {place_of(store)}", url=store.url)
-    if not found.is_backup:
-        raise InvalidRequest(f"{place_of(store)} is a lake, and holds no backups", url=store.url)
-    return found
+    if not description.is_backup:
+        raise InvalidRequest(f"{place_of(store)} is a lake, not a place for backups", url=store.url)
+    return description
 
 
 def make_room(store: Store, lake: Description) -> None:
@@ -127,17 +152,17 @@ def make_room(store: Store, lake: Description) -> None:
 
     ``LakeExists`` if it holds a lake, ``InvalidRequest`` if anything else, as backups of another lake.
     """
-    found = find_description(store)
-    if found is None and (
+    description = find_description(store)
+    if description is None and (
         any(store.references(kind.value, limit=1) for kind in Kind) or store.scan(b"", 1)[0]
     ):
-        found = find_description(store)  # another backup may have begun there since
-        if found is None:
+        description = find_description(store)  # another backup may have begun there since
+        if description is None:
             raise InvalidRequest(
-                f"{place_of(store)} is not empty, though it holds no backup; take another place"
+                f"{place_of(store)} is not empty and holds no backup; choose an empty location"
             )
-    if found is None:
-        made = Description(
+    if description is None:
+        new_description = Description(
             format_version=BACKUPS_VERSION,
             id=lake.id,
             created_us=lake.created_us,
@@ -145,18 +170,18 @@ def make_room(store: Store, lake: Description) -> None:
             is_backup=True,
         )
         try:
-            write_description(store, made)
+            write_description(store, new_description)
         except LakeExists:
-            found = find_description(store)
+            description = find_description(store)
         else:
             return
-    if found is None or not found.is_backup:
+    if description is None or not description.is_backup:
         raise LakeExists(
-            f"there is a lake at {place_of(store)}; a backup goes to a place of its own", url=store.url
+            f"there is a lake at {place_of(store)}; choose a location for backups only", url=store.url
         )
-    if found.id != lake.id:
+    if description.id != lake.id:
         raise InvalidRequest(
-            f"{place_of(store)} holds backups of another lake, {found.id}; take another place"
+            f"{place_of(store)} holds backups of another lake, {description.id}; choose another location"
         )
 
 
@@ -169,7 +194,7 @@ class PointStore(ReadOnlyStore):
         self._rows = {row.name: row for row in (description, *rows_of(store, point))}
 
     def require_writable(self) -> None:
-        raise Denied(f"a backup at {self.url} can only be read. Nothing was changed.", url=self.url)
+        raise Denied(f"the backup at {self.url} is read-only. Nothing was changed.", url=self.url)
 
     def reference(self, name: str) -> Row | None:
         return self._rows.get(name)
@@ -196,8 +221,8 @@ def count_references(rows: Collection[Row]) -> int:
 
 def heads_of(rows: Collection[Row]) -> list[ObjectId]:
     """The commits that branches and tags are at."""
-    from penstock.kernel.rows import decoded_reference
+    from penstock.kernel.rows import decode_reference_row
 
     kinds = (Kind.BRANCH.value, Kind.TAG.value)
-    heads = {decoded_reference(row).head for row in rows if row.kind in kinds}
+    heads = {decode_reference_row(row).head for row in rows if row.kind in kinds}
     return sorted(heads - {NO_COMMIT})

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from penstock.kernel.backup_points import BackupPoint, count_references, heads_of
+from penstock.kernel.backup_points import BackupElsewhere, BackupPoint, count_references, heads_of
 from penstock.kernel.description import (
     BACKUPS_VERSION,
     Description,
@@ -19,8 +19,9 @@ from penstock.kernel.description import (
     with_room,
 )
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.objects import split_blobs
+from penstock.kernel.objects import Objects, split_blobs
 from penstock.kernel.records import ReplaceRow
+from penstock.kernel.sweep import heads_of_backup
 from penstock.stores.port import Row
 
 
@@ -39,7 +40,7 @@ def register_backup(
     )
 
     def change(lake: Description) -> ReplaceRow[Description]:
-        backups = (*(one for one in lake.backups if one.id != number), new)
+        backups = (*(backup for backup in lake.backups if backup.id != number), new)
         version = max(lake.format_version, BACKUPS_VERSION)
         changed = msgspec.structs.replace(lake, backups=backups, format_version=version)
         return ReplaceRow(with_room(lake, changed), blobs)
@@ -47,12 +48,41 @@ def register_backup(
     return change_description(kernel.store, kernel.settings, change)
 
 
+def registered_elsewhere(lake: Description, objects: Objects, target: str) -> list[BackupElsewhere]:
+    """The complete backups that a lake has registered at other places than one."""
+    return [
+        BackupElsewhere(backup, tuple(sorted(heads_of_backup(backup, objects))))
+        for backup in lake.backups
+        if backup.is_complete and backup.target != target
+    ]
+
+
+def take_over_registration(kernel: Kernel, former: BackupElsewhere) -> bool:
+    """Note a backup that the lake had registered where it was before; whether that can be done.
+
+    It cannot if files of tables are to be kept for it by commits that this lake does not have.
+    """
+    if former.registered.keeps_files and len(kernel.store.fetch([*former.heads])) < len(former.heads):
+        return False
+    heads, blobs = split_blobs(b"".join(former.heads))
+    new = msgspec.structs.replace(former.registered, heads=heads)
+
+    def change(lake: Description) -> ReplaceRow[Description]:
+        backups = (*(backup for backup in lake.backups if backup.id != new.id), new)
+        version = max(lake.format_version, BACKUPS_VERSION)
+        changed = msgspec.structs.replace(lake, backups=backups, format_version=version)
+        return ReplaceRow(with_room(lake, changed), blobs)
+
+    change_description(kernel.store, kernel.settings, change)
+    return True
+
+
 def complete_registration(kernel: Kernel, point: BackupPoint) -> None:
     """Note that a backup is complete, and how large it is. One that was forgotten stays forgotten."""
 
-    def complete(one: RegisteredBackup) -> RegisteredBackup:
+    def complete(backup: RegisteredBackup) -> RegisteredBackup:
         return msgspec.structs.replace(
-            one,
+            backup,
             is_complete=True,
             size_bytes=point.size_bytes,
             has_data=point.data is not None,
@@ -60,7 +90,7 @@ def complete_registration(kernel: Kernel, point: BackupPoint) -> None:
         )
 
     def change(lake: Description) -> Description:
-        backups = tuple(complete(one) if one.id == point.id else one for one in lake.backups)
+        backups = tuple(complete(backup) if backup.id == point.id else backup for backup in lake.backups)
         return msgspec.structs.replace(lake, backups=backups)
 
     change_description(kernel.store, kernel.settings, change)
@@ -68,13 +98,15 @@ def complete_registration(kernel: Kernel, point: BackupPoint) -> None:
 
 def unregister_backups(kernel: Kernel, numbers: Collection[str], target: str | None = None) -> list[str]:
     """Forget backups: the lake keeps nothing for them any more. Says which it knew."""
-    known: list[str] = []
+    removed_ids: list[str] = []
 
     def change(lake: Description) -> Description:
-        known[:] = [one.id for one in lake.backups if one.id in numbers and target in (None, one.target)]
-        kept = tuple(one for one in lake.backups if one.id not in known)
-        return msgspec.structs.replace(lake, backups=kept)
+        removed_ids[:] = [
+            backup.id for backup in lake.backups if backup.id in numbers and target in (None, backup.target)
+        ]
+        kept_backups = tuple(backup for backup in lake.backups if backup.id not in removed_ids)
+        return msgspec.structs.replace(lake, backups=kept_backups)
 
     if numbers:
         change_description(kernel.store, kernel.settings, change)
-    return known
+    return removed_ids

@@ -27,9 +27,9 @@ from penstock.kernel.chain import Chain
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.objects import Objects, check_object
 from penstock.kernel.reflog import RECEIPT_WINDOW_US, key_reused, receipt, receipt_id
-from penstock.kernel.request import MadeKey, NextBatch, Request
+from penstock.kernel.request import GeneratedKey, NextBatch, Request
 from penstock.kernel.retry import Tries, reason_of
-from penstock.kernel.rows import decoded_reference, missing, present, require_writable, row_of
+from penstock.kernel.rows import decode_reference_row, not_found_error, reference_in, require_writable, row_of
 from penstock.metrics.table import SWAPS_LOST, TRIES
 from penstock.model.encoding import ObjectId
 from penstock.model.idempotency import given_key
@@ -170,8 +170,8 @@ class Batch:
         key = given_key(ticket.request.key)
         where = f"'{self._queue.name}' in {self._store.url}"
         return OutcomeUnknown(
-            f"it is not known whether request {key} was applied to {where}: {reason_of(problem)}\n"
-            f"  Repeating the request with idempotency key {key} is safe and tells.",
+            f"it is not known whether request {key} was applied to {where}: {reason_of(problem)}\n  "
+            f"Repeating the request with idempotency key {key} is safe and returns the outcome.",
             key=key,
             name=self._queue.name,
         )
@@ -184,9 +184,9 @@ class Batch:
         if remembered is None or any(ticket.in_doubt_from is not None for ticket in self._open):
             self._wait_for_the_one_before()
         with self._store.turn(queue.name, remembered) as turn:
-            reference = _known(turn.row)
+            reference = _last_branch_in(turn.row)
             if turn.row is None or reference is None:
-                raise missing(queue.name, turn.row)
+                raise not_found_error(queue.name, turn.row)
             self._find_landed(reference)
             is_certain = turn.is_certain
             self._answers = []
@@ -232,9 +232,9 @@ class Batch:
             since = ticket.in_doubt_from
             if since is None or since >= reference.position:
                 continue
-            found = self._log.find(reference, ticket.request.key, since)
-            if found is not None:
-                self._settle(ticket, found[1], repeated=not ticket.was_sent)
+            located_entry = self._log.find(reference, ticket.request.key, since)
+            if located_entry is not None:
+                self._settle(ticket, located_entry[1], repeated=not ticket.was_sent)
             if reference.position > ticket.tried_at:
                 ticket.may_have_landed = False  # others moved the branch, so that this cannot any more
             ticket.in_doubt_from = reference.position
@@ -248,13 +248,13 @@ class Batch:
         self._accepted, self._answers = [], []
         if chain.is_cold:
             with suppress(Damaged):  # whoever needs what is damaged is told at its turn
-                chain.warm({key for ticket in self._open for key in ticket.request.touched})
+                chain.warm({key for ticket in self._open for key in ticket.request.touched_keys})
         keys: dict[str, Ticket] = {}
         for ticket in self._open:
             request = ticket.request
             if not request.key_is_given and not request.key:
                 request.key = str(
-                    MadeKey.of(self._settled_position(reference), self._queue.clock(), request.digest)
+                    GeneratedKey.of(self._settled_position(reference), self._queue.clock(), request.digest)
                 )
             first = keys.setdefault(request.key, ticket)
             if first is not ticket:
@@ -284,16 +284,18 @@ class Batch:
     def _advance(self, turn: Turn, chain: Chain, reference: Reference) -> str | None:
         """Store what was accepted and swap the branch."""
         now_us = self._queue.clock()
-        sealed = iter(chain.seal(now_us))
+        sealed = iter(chain.build_commits(now_us))
         landed, outcomes = [], []
         for ticket, count in self._accepted:
             commits = [next(sealed) for _ in range(count)]
             head, newest = commits[-1]
             request = ticket.request
             landed.append(Landed(request.event.value, request.key, request.author, head, count))
-            outcomes.append((ticket, Outcome(tuple(one for one, _ in commits), head, newest=newest)))
-        kinds = {each.kind for each in landed}
-        one, data, entry = self._log.entry(
+            outcomes.append(
+                (ticket, Outcome(tuple(commit_id for commit_id, _ in commits), head, newest=newest))
+            )
+        kinds = {change.kind for change in landed}
+        entry_id, data, entry = self._log.entry(
             reference,
             LogEvent(kinds.pop()) if len(kinds) == 1 else LogEvent.COMMIT,
             name=reference.name,
@@ -304,15 +306,15 @@ class Batch:
             landed=tuple(landed),
         )
         tip = chain.tip  # the chain goes on with the next batch while this one is swapped
-        row = row_of(msgspec.structs.replace(reference, head=tip, log=one, position=entry.position))
+        row = row_of(msgspec.structs.replace(reference, head=tip, log=entry_id, position=entry.position))
         position = self._settled_position(reference)
         receipts = self._receipts(reference, position, entry.time_us)
 
         def keep() -> None:
-            self._queue.objects.remember(one, entry, len(data))
+            self._queue.objects.remember(entry_id, entry, len(data))
             self._queue.keep(row, chain)
 
-        def written() -> None:
+        def after_write() -> None:
             """All that can be is written: the next batch can be while this one is swapped."""
             self._wait_for_the_one_before()
             self._open = [ticket for ticket, _ in (*self._accepted, *self._answers)]
@@ -320,13 +322,13 @@ class Batch:
             keep()
             self._queue.take_off(self._flight)
 
-        turn.written = written
+        turn.written = after_write
         doubts = [(ticket, ticket.may_have_landed) for ticket, _ in self._accepted]
         for ticket, _ in self._accepted:
             ticket.in_doubt_from, ticket.tried_at = position, reference.position
             ticket.was_sent = ticket.may_have_landed = True
         try:
-            advanced = turn.advance({**chain.objects.fresh, one: data, **receipts}, row, receipts.keys())
+            advanced = turn.advance({**chain.objects.fresh, entry_id: data, **receipts}, row, receipts.keys())
         except OutcomeUnknown:
             raise
         except (PenstockError, Overtaken):
@@ -377,24 +379,26 @@ class Batch:
         """After a swap that was not done: settle keys used before, remember receipts left behind."""
         stored = self._store.fetch(tried)
         for ticket, _ in self._accepted:
-            one = self._receipt_id(ticket, reference)
-            if one in present and one in stored:
-                self._resolve(ticket, stored[one], one, reference)
-            elif one in stored:
+            receipt = self._receipt_id(ticket, reference)
+            if receipt in present and receipt in stored:
+                self._resolve(ticket, stored[receipt], receipt, reference)
+            elif receipt in stored:
                 ticket.receipt_is_ours = True
         self._open = [ticket for ticket in self._open if not ticket.is_answered]
 
-    def _resolve(self, ticket: Ticket, data: bytes, one: ObjectId, reference: Reference) -> None:
+    def _resolve(self, ticket: Ticket, data: bytes, receipt: ObjectId, reference: Reference) -> None:
         """The key was used before: by this very request, then that is the answer, or by another one."""
-        known = check_object(one, data)
-        assert isinstance(known, Receipt)
+        receipt_object = check_object(receipt, data)
+        assert isinstance(receipt_object, Receipt)
         key = ticket.request.key
-        if known.request != ticket.request.digest:
+        if receipt_object.request != ticket.request.digest:
             ticket.error = key_reused(key)
             return
-        found = self._log.find(reference, key, known.position, known.time_us + RECEIPT_WINDOW_US)
-        if found is not None:
-            self._settle(ticket, found[1], repeated=True)
+        located_entry = self._log.find(
+            reference, key, receipt_object.position, receipt_object.time_us + RECEIPT_WINDOW_US
+        )
+        if located_entry is not None:
+            self._settle(ticket, located_entry[1], repeated=True)
         else:
             ticket.receipt_number += 1  # that try came to nothing; this one gets a receipt of its own
 
@@ -402,8 +406,8 @@ class Batch:
         """Answer a request by the log entry that names it."""
         key = ticket.request.key
         if is_called_off(entry, key):
-            given = given_key(key)
-            ticket.error = JobOver(f"request {given} was called off before it landed", key=given)
+            shown_key = given_key(key)
+            ticket.error = JobOver(f"request {shown_key} was cancelled before it was applied", key=shown_key)
         else:
             ticket.outcome = outcome_of(self._queue.objects, entry, key)._replace(repeated=repeated)
 
@@ -427,11 +431,11 @@ def _restore(doubts: list[tuple[Ticket, bool]]) -> None:
         ticket.may_have_landed = may_have_landed
 
 
-def _known(row: Row | None) -> Reference | None:
+def _last_branch_in(row: Row | None) -> Reference | None:
     """The branch in a row, or what a transaction's was: its log still tells what landed there."""
     if row is not None and row.kind == Kind.ENDED_TRANSACTION:
-        return decoded_reference(row)
-    return present(row)
+        return decode_reference_row(row)
+    return reference_in(row)
 
 
 def is_called_off(entry: LogEntry, key: str) -> bool:

@@ -71,7 +71,7 @@ class _Pending(NamedTuple):
 
 
 class Chain:
-    """The newest commit of a chain, its state, and drafts on top of it that ``seal`` turns into commits."""
+    """The newest commit of a chain, its state, and the drafts on top of it; see ``build_commits``."""
 
     def __init__(self, objects: Objects, tip: ObjectId) -> None:
         self.objects = Pending(objects)
@@ -102,10 +102,10 @@ class Chain:
         tree.warm(self.objects, self._root, [key for key in keys if key not in self._overlay])
 
     def _load(self) -> list[_Run]:
-        segments = self.objects.many([one for one, _ in self.commit.recent])
+        segments = self.objects.get_many([segment_id for segment_id, _ in self.commit.recent])
         return [
-            _Run(one, segments[one].keys[:count], segments[one].values[:count])
-            for one, count in self.commit.recent
+            _Run(segment_id, segments[segment_id].keys[:count], segments[segment_id].values[:count])
+            for segment_id, count in self.commit.recent
         ]
 
     @property
@@ -176,7 +176,7 @@ class Chain:
         segment.id = self.objects.add(Segment(keys, values))
         self._runs.append(_Run(segment.id, keys, values))
 
-    def seal(self, now_us: int) -> list[tuple[ObjectId, CommitObject]]:
+    def build_commits(self, now_us: int) -> list[tuple[ObjectId, CommitObject]]:
         """Turn the drafts into commits, oldest first; their objects are in ``objects.fresh``."""
         self._close()
         sealed = []
@@ -188,7 +188,7 @@ class Chain:
         if len(self._window) > WINDOW_COMMITS or len(self._touched) > TOUCHED_MAX:
             self._window = {}
             self._touched = {key: number for key, number in self._touched.items() if number >= first}
-        self._window.update((one, number) for number, (one, _) in enumerate(sealed, first))
+        self._window.update((commit_id, number) for number, (commit_id, _) in enumerate(sealed, first))
         self._drafts = []
         self._open = self._begin()
         return sealed
@@ -227,9 +227,11 @@ class Chain:
         self.objects.fresh.update(blobs)
         return value
 
-    def _link(self, one: ObjectId) -> CommitObject | None:
-        found: CommitObject | None = self.objects.cached(one) or self.objects.find((one,)).get(one)
-        return found
+    def _link(self, commit_id: ObjectId) -> CommitObject | None:
+        commit: CommitObject | None = self.objects.get_cached(commit_id) or self.objects.find(
+            (commit_id,)
+        ).get(commit_id)
+        return commit
 
     def settle(self) -> None:
         """The sealed commits are stored and the branch has moved to them."""

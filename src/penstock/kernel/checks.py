@@ -27,7 +27,7 @@ from penstock.kernel.deadline import time_limit
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.objects import Objects
 from penstock.kernel.request import CheckedDrafts, Request
-from penstock.kernel.rows import live
+from penstock.kernel.rows import branch_or_tag_in
 from penstock.kernel.state import Overlay
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent
@@ -49,7 +49,7 @@ LOOK_AGAIN_S: Final = 1.0
 EXPECTING_MAX: Final = 1024
 """Of so many branches it is kept in memory that they expect something."""
 NO_REASON: Final = "it gave no reason"
-NOBODY_ASKS: Final = "nobody here can ask for it: this process has the lake's kernel and nothing else"
+NOBODY_ASKS: Final = "this process cannot run queries: it uses the lake's kernel only"
 
 
 class Vetoed(Exception):
@@ -94,7 +94,7 @@ class Engine(Protocol):
     def require(self) -> None:
         """``InvalidRequest`` if it cannot be asked in this process, with the way out."""
 
-    def broken(self, proposal: Proposal, expectation: Expectation) -> str | None:
+    def find_violation(self, proposal: Proposal, expectation: Expectation) -> str | None:
         """Why a proposal is not as expected; ``None`` if it is."""
 
 
@@ -126,7 +126,7 @@ class Checks:
         """``InvalidRequest`` if there is one of its name."""
         with self._lock:
             if check.name in self._checks:
-                raise InvalidRequest(f"there is a check '{check.name}' already")
+                raise InvalidRequest(f"the check '{check.name}' already exists")
             self._checks = {**self._checks, check.name: check}
 
     def remove(self, name: str) -> None:
@@ -134,7 +134,9 @@ class Checks:
         with self._lock:
             if name not in self._checks:
                 raise InvalidRequest(f"there is no check '{name}'")
-            self._checks = {known: check for known, check in self._checks.items() if known != name}
+            self._checks = {
+                check_name: check for check_name, check in self._checks.items() if check_name != name
+            }
 
     def all(self) -> tuple[Check, ...]:
         """In the order in which they were added, and in which they run."""
@@ -142,29 +144,29 @@ class Checks:
 
     def of(self, branch: str) -> list[Check]:
         """Those that look at what is published on a branch. In a transaction, nothing is until it lands."""
-        known = {} if is_transaction(branch) else self._checks
-        return [one for one in known.values() if fnmatchcase(branch, one.branch)] if known else []
+        checks = {} if is_transaction(branch) else self._checks
+        return [check for check in checks.values() if fnmatchcase(branch, check.branch)] if checks else []
 
-    def looking_at(self, reference: Reference) -> list[Check]:
+    def checks_for(self, reference: Reference) -> list[Check]:
         """The same for a branch as it is, together with what it expects."""
         expected = expectations_of(reference)
         if bool(expected) != (reference.name in self._expecting):
             with self._lock:
-                known = self._expecting - {reference.name}
-                if len(known) >= EXPECTING_MAX:
-                    known = frozenset()  # most of them are gone by now
-                self._expecting = known | {reference.name} if expected else known
-        return [*self.of(reference.name), *map(self._expected, expected)]
+                expecting = self._expecting - {reference.name}
+                if len(expecting) >= EXPECTING_MAX:
+                    expecting = frozenset()  # most of them are gone by now
+                self._expecting = expecting | {reference.name} if expected else expecting
+        return [*self.of(reference.name), *map(self._check_for, expected)]
 
     def may_be_for(self, branch: str) -> bool:
         """Whether something looks at what is published on a branch, as far as is known without its row."""
         return branch in self._expecting or bool(self.of(branch))
 
-    def _expected(self, expectation: Expectation) -> Check:
+    def _check_for(self, expectation: Expectation) -> Check:
         def ask(proposal: Proposal) -> str | None:
             if expectation.keys.isdisjoint(proposal.changed):
                 return None
-            return NOBODY_ASKS if self.engine is None else self.engine.broken(proposal, expectation)
+            return NOBODY_ASKS if self.engine is None else self.engine.find_violation(proposal, expectation)
 
         return Check(expectation.name, "", ask)
 
@@ -179,8 +181,8 @@ class Checks:
             yield
             return
         if self._whose.get(branch) == get_ident():
-            raise InvalidRequest(f"a check of '{branch}' cannot write to '{branch}' itself", name=branch)
-        with self._queued(branch) as turn:
+            raise InvalidRequest(f"a check of the branch '{branch}' cannot write to '{branch}'", name=branch)
+        with self._hold_lock(branch) as turn:
             until_s = monotonic() + wait_s
             while not turn.acquire(timeout=max(0.0, min(LOOK_AGAIN_S, until_s - monotonic()))):
                 if not is_needed():
@@ -188,8 +190,8 @@ class Checks:
                     return
                 if monotonic() >= until_s:
                     raise Throttled(
-                        f"the checks of '{branch}' were busy with others for {wait_s:g} s. Nothing was "
-                        "changed; try again when there is less traffic.",
+                        f"the checks of '{branch}' were busy with other commits for {wait_s:g} s. Nothing "
+                        "was changed; try again when there is less traffic.",
                         name=branch,
                     )
             self._whose[branch] = get_ident()
@@ -200,7 +202,7 @@ class Checks:
                 turn.release()
 
     @contextmanager
-    def _queued(self, branch: str) -> Iterator[Lock]:
+    def _hold_lock(self, branch: str) -> Iterator[Lock]:
         """The lock of a branch, which is there as long as somebody has it or waits for it."""
         with self._lock:
             turn = self._turns.setdefault(branch, _Turn())
@@ -225,21 +227,21 @@ class _Turn:
 def run(checks: Sequence[Check], proposal: Proposal) -> None:
     """Show a proposal to checks of its branch; ``CommitVetoed`` by the first that is against it."""
     for check in checks:
-        why = verdict(check.name, check.function, proposal)
-        if why is not None:
+        reason = run_check(check.name, check.function, proposal)
+        if reason is not None:
             raise CommitVetoed(
-                f"check '{check.name}' keeps this from being published on '{proposal.branch}': {why}",
+                f"check '{check.name}' rejected the change to '{proposal.branch}': {reason}",
                 check=check.name,
                 name=proposal.branch,
-                reason=why,
+                reason=reason,
             )
 
 
-def verdict(name: str, function: Callable[[S], Any], shown: S) -> str | None:
+def run_check(name: str, function: Callable[[S], Any], shown: S) -> str | None:
     """Why a check vetoes what it is shown, if it does. One that fails does so too: nothing is published
     unchecked."""
     try:
-        said = function(shown)
+        answer = function(shown)
     except Vetoed as vetoed:
         return str(vetoed) or NO_REASON
     except TryAgainError:
@@ -247,33 +249,33 @@ def verdict(name: str, function: Callable[[S], Any], shown: S) -> str | None:
     except Exception as problem:
         logger.exception("check '%s' failed", name)
         return f"it failed with {type(problem).__name__}: {problem}"
-    return said_no(said)
+    return veto_reason(answer)
 
 
-def said_no(said: object) -> str | None:
+def veto_reason(answer: object) -> str | None:
     """Why what a check answered is a no; ``None`` if it is a yes."""
-    if said is None:
+    if answer is None:
         return None
-    if isinstance(said, str):
-        return said or NO_REASON
-    if type(said).__name__ in ("bool", "bool_"):  # the latter is how NumPy compares
-        return None if said else NO_REASON
-    return f"it answered {said!r}, which is neither yes nor no"
+    if isinstance(answer, str):
+        return answer or NO_REASON
+    if type(answer).__name__ in ("bool", "bool_"):  # the latter is how NumPy compares
+        return None if answer else NO_REASON
+    return f"it returned {answer!r}, which is neither true nor false"
 
 
 def submit_checked(kernel: Kernel, branch: str, request: Request) -> Outcome:
     """Check what a request comes to, and have exactly that published; once more if the branch moved."""
     with turn_of(kernel, branch):
         for _ in range(kernel.settings.tries_max):
-            known = kernel.known(branch, request)
-            if known is not None:
-                return known
+            outcome = kernel.earlier_outcome(branch, request)
+            if outcome is not None:
+                return outcome
             reference = kernel.branch(branch)
             try:
                 if request.needs_preparation:
                     request.prepare(reference)
-                if checks := kernel.checks.looking_at(reference):
-                    drafts = _checked(kernel, reference, request, checks)
+                if checks := kernel.checks.checks_for(reference):
+                    drafts = _draft_and_check(kernel, reference, request, checks)
                     parts = reference.head, reference.incarnation, reference.note
                     request.checked = CheckedDrafts(*parts, drafts)
                 return kernel.enqueue(branch, request)
@@ -284,7 +286,7 @@ def submit_checked(kernel: Kernel, branch: str, request: Request) -> Outcome:
                     raise  # otherwise it is perhaps not expected any more
             finally:
                 request.checked = None
-    raise _moves_on(kernel, branch)
+    raise _moves_on_error(kernel, branch)
 
 
 def assign_checked(kernel: Kernel, name: str, to: ObjectId, **how: Unpack[Assigning]) -> Reference:
@@ -295,29 +297,35 @@ def assign_checked(kernel: Kernel, name: str, to: ObjectId, **how: Unpack[Assign
     references = kernel.references
     with turn_of(kernel, name):
         for _ in range(kernel.settings.tries_max):
-            found = live(kernel.store.reference(check_name(name)))
-            checks = [] if found is None or found.kind is not Kind.BRANCH else kernel.checks.looking_at(found)
+            reference = branch_or_tag_in(kernel.store.reference(check_name(name)))
+            checks = (
+                []
+                if reference is None or reference.kind is not Kind.BRANCH
+                else kernel.checks.checks_for(reference)
+            )
             try:
-                if found is not None and checks:
-                    key, asked, expected = how.get("key") or "", how.get("asked"), how.get("expected")
-                    is_done = bool(key) and kernel.outcome(name, key, asked, about_itself=True) is not None
-                    if not is_done and found.head != to and expected in (None, found.head):
-                        _check_move(kernel, found, to, checks)
-                return references.assign(name, to, checked=found if checks else None, **how)
+                if reference is not None and checks:
+                    key, fingerprint, expected = how.get("key") or "", how.get("asked"), how.get("expected")
+                    is_done = (
+                        bool(key) and kernel.outcome(name, key, fingerprint, about_itself=True) is not None
+                    )
+                    if not is_done and reference.head != to and expected in (None, reference.head):
+                        _check_move(kernel, reference, to, checks)
+                return references.assign(name, to, checked=reference if checks else None, **how)
             except PrepareAgain:
                 continue
             except CommitVetoed:
-                if found is None or kernel.branch(name).note == found.note:
+                if reference is None or kernel.branch(name).note == reference.note:
                     raise
-    raise _moves_on(kernel, name)
+    raise _moves_on_error(kernel, name)
 
 
 def turn_of(kernel: Kernel, branch: str) -> AbstractContextManager[None]:
     """The turn of a writer, who goes on without if the branch has nothing any more that looks at it."""
 
     def is_needed() -> bool:
-        found = live(kernel.store.reference(branch))
-        return found is not None and bool(kernel.checks.looking_at(found))
+        reference = branch_or_tag_in(kernel.store.reference(branch))
+        return reference is not None and bool(kernel.checks.checks_for(reference))
 
     limit = time_limit(kernel.settings.expectation_timeout_s, "expectation_timeout_s")
     return kernel.checks.turn(branch, limit.seconds, is_needed)
@@ -325,13 +333,13 @@ def turn_of(kernel: Kernel, branch: str) -> AbstractContextManager[None]:
 
 def require_able(kernel: Kernel, branch: Reference, before: ObjectId, after: ObjectId) -> None:
     """``InvalidRequest`` if a branch expects something of a change that cannot be asked in this process."""
-    keys: set[Key] = set().union(*(one.keys for one in expectations_of(branch)))
+    keys: set[Key] = set().union(*(expectation.keys for expectation in expectations_of(branch)))
     if not keys:
         return
     named = {key.encode() for key in keys}
     if any(key in named for key, _, _ in kernel.differing(before, after)):
         if kernel.checks.engine is None:
-            raise InvalidRequest(f"'{branch.name}' has expectations, and {NOBODY_ASKS}", name=branch.name)
+            raise InvalidRequest(f"'{branch.name}' has expectations, but {NOBODY_ASKS}", name=branch.name)
         kernel.checks.engine.require()
 
 
@@ -350,7 +358,7 @@ def _check_move(kernel: Kernel, reference: Reference, to: ObjectId, checks: Sequ
     run(checks, proposal_of(reference, Chain(kernel.objects, to), meta, changed))
 
 
-def _moves_on(kernel: Kernel, branch: str) -> RetriesExhausted:
+def _moves_on_error(kernel: Kernel, branch: str) -> RetriesExhausted:
     return RetriesExhausted(
         f"'{branch}' moved {kernel.settings.tries_max} times while its checks ran. Nothing was changed; "
         "try again when there is less traffic.",
@@ -358,7 +366,7 @@ def _moves_on(kernel: Kernel, branch: str) -> RetriesExhausted:
     )
 
 
-def _checked(
+def _draft_and_check(
     kernel: Kernel, reference: Reference, request: Request, checks: Sequence[Check]
 ) -> tuple[Draft, ...]:
     chain = Chain(kernel.objects, reference.head)

@@ -12,10 +12,10 @@ from uuid import UUID, uuid4
 from penstock.errors import CommitConflict, CommitNotFound, InvalidRequest
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.conflict import compare, content_of
-from penstock.kernel.edit import Edit, Occasion
+from penstock.kernel.edit import Edit, EditContext
 from penstock.kernel.format import Format, Formats, PrepareAgain, Refused
 from penstock.kernel.history import History
-from penstock.kernel.landing import LandingNotice
+from penstock.kernel.post_commit import LandingNotice
 from penstock.kernel.request import Request, RequestTerms
 from penstock.kernel.state import Overlay, state_of
 from penstock.model.commits import CommitMeta
@@ -65,31 +65,31 @@ class CommitRequest(Request):
         self._landing: LandingNotice | None = None
 
     @cached_property
-    def _given(self) -> Counter[UUID | None]:
+    def _put_counts(self) -> Counter[UUID | None]:
         """How often each content id is put."""
         return Counter(o.content.id for o in self._operations if isinstance(o, Put))
 
     @property
-    def wish(self) -> bytes:
+    def fingerprint(self) -> bytes:
         about = (self._meta.message, self._meta.properties)  # who asks again does not matter
         how = (self._base, self.if_head, self._create_namespaces)
         return object_id(encode(("commit", self._checked, how, about)))
 
     @property
-    def touched(self) -> set[bytes]:
+    def touched_keys(self) -> set[bytes]:
         keys = {operation.key for operation in self._operations}
-        return {each.encode() for key in keys for each in (key, *key.parents)}
+        return {place.encode() for key in keys for place in (key, *key.parents)}
 
     def prepare(self, reference: Reference) -> None:
         if self._base is not None and self._vouched is None:
-            self._vouch(self._base, reference)
+            self._find_base(self._base, reference)
         changes = [operation for operation in self._operations if isinstance(operation, Change)]
-        occasion = Occasion(reference, self._notes, may_read=True)
+        occasion = EditContext(reference, self._notes, may_read=True)
         edit = Edit(self._history.objects, self._state(reference.head), self._formats, occasion)
         for change in changes:
             table = edit.table(change.key, edit.content(change.key.encode()))
             try:
-                self._prepared[change.key] = _named(self._formats, change).prepare(table, change)
+                self._prepared[change.key] = _require_format(self._formats, change).prepare(table, change)
             except Refused as refused:
                 edit.refuse(change.key, refused)
         for operation in self._operations:
@@ -101,7 +101,7 @@ class CommitRequest(Request):
     def _prepare_delete(self, edit: Edit, key: Key) -> None:
         content = edit.content(key.encode())
         managing = self._formats.managing(content)
-        if managing is not None and content is not None and not self._moved(content.id):
+        if managing is not None and content is not None and not self._is_moved(content.id):
             with suppress(Refused):  # at its turn, if it still is
                 managing.admit(edit.table(key, content), None)
 
@@ -111,8 +111,8 @@ class CommitRequest(Request):
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
         base = self._check_base(chain)
         if len(self._operations) > FEW_OPERATIONS:
-            chain.view.get_many(self.touched)
-        occasion = Occasion(reference, self._notes, may_read=False)
+            chain.view.get_many(self.touched_keys)
+        occasion = EditContext(reference, self._notes, may_read=False)
         edit = Edit(chain.objects, chain.view, self._formats, occasion)
         freed: dict[UUID | None, AnyContent] = {}
         deleted: set[Key] = set()
@@ -129,7 +129,7 @@ class CommitRequest(Request):
         edit.check()
         if edit.conflicts:
             raise CommitConflict(edit.conflicts)
-        if not edit.changed and self._may_do_nothing:
+        if not edit.has_changes and self._may_do_nothing:
             return []
         self._landing = LandingNotice(self._formats, reference.name)
         self._landing.add(edit.tables)
@@ -141,7 +141,7 @@ class CommitRequest(Request):
         kinds = {type(operation) for operation in self._operations}
         return Change in kinds and kinds <= {Change, Unchanged}
 
-    def _vouch(self, base: ObjectId, reference: Reference) -> None:
+    def _find_base(self, base: ObjectId, reference: Reference) -> None:
         """Find the base among all ancestors of the branch: outside of the queue, it may take long."""
         if not self._history.is_ancestor(base, reference.head):
             raise CommitNotFound(
@@ -155,8 +155,8 @@ class CommitRequest(Request):
         base = self._base
         if base is not None and not chain.contains(base):
             self._history.commit(base)
-            known = (base, self._vouched) if self._vouched is not None else (base,)
-            if not any(self._history.is_on_line(one, chain.tip) for one in known):
+            bases = (base, self._vouched) if self._vouched is not None else (base,)
+            if not any(self._history.is_on_line(base, chain.tip) for base in bases):
                 self.needs_preparation, self._vouched = True, None
                 raise PrepareAgain
         return _Base(self._history, chain, base)
@@ -175,12 +175,12 @@ class CommitRequest(Request):
         deleted.add(key)
         edit.put(stored, None)
         managing = self._formats.managing(content)
-        if managing is not None and not self._moved(content.id):
+        if managing is not None and not self._is_moved(content.id):
             self._admit(edit, managing, key, content, None)
 
-    def _moved(self, identity: UUID | None) -> bool:
+    def _is_moved(self, identity: UUID | None) -> bool:
         """Whether this request also puts the content somewhere else."""
-        return identity is not None and self._given[identity] > 0
+        return identity is not None and self._put_counts[identity] > 0
 
     def _put(
         self, edit: Edit, base: _Base, put: Put, freed: dict[UUID | None, AnyContent], deleted: set[Key]
@@ -202,9 +202,9 @@ class CommitRequest(Request):
         if moved and freed[content.id].type != content.type:
             edit.conflicts.append(compare(key, content, freed[content.id]))
             return
-        if moved and self._given[content.id] > 1:
+        if moved and self._put_counts[content.id] > 1:
             raise InvalidRequest(
-                f"'{key}' and another key would share the content id {content.id}", key=str(key)
+                f"the content id {content.id} of '{key}' is in use for another key", key=str(key)
             )
         if current is None and content.id is not None and not moved:
             edit.conflicts.append(
@@ -219,7 +219,7 @@ class CommitRequest(Request):
             self._admit(edit, managing, key, current, content)
 
     def _change(self, edit: Edit, change: Change) -> None:
-        managing, stored = _named(self._formats, change), change.key.encode()
+        managing, stored = _require_format(self._formats, change), change.key.encode()
         current = edit.content(stored)
         try:
             applied = managing.apply(edit.table(change.key, current), change, self._prepared.get(change.key))
@@ -249,7 +249,7 @@ class CommitRequest(Request):
             raise
         edit.add_opaque(key.encode(), managing)
 
-    def landed(self, commits: list[ObjectId]) -> None:
+    def after_commit(self, commits: list[ObjectId]) -> None:
         if self._landing is not None:
             self._landing.tell(commits)
 
@@ -268,19 +268,19 @@ class _Base:
             return True
         if self._state is None:
             self._state = state_of(self._history.objects, self._history.commit(self._commit))
-        was, now = self._state.get(stored), self._chain.view.get(stored)
-        if was == now:
+        before, now = self._state.get(stored), self._chain.view.get(stored)
+        if before == now:
             return True
         objects = self._chain.objects
-        edit.conflicts.append(compare(key, content_of(objects, was), content_of(objects, now)))
+        edit.conflicts.append(compare(key, content_of(objects, before), content_of(objects, now)))
         return False
 
 
-def _named(formats: Formats, change: Change) -> Format:
-    found = formats.named(change.format)
-    if found is None:
-        raise formats.unknown(change.format, change.key)
-    return found
+def _require_format(formats: Formats, change: Change) -> Format:
+    format_ = formats.by_name(change.format)
+    if format_ is None:
+        raise formats.unknown_format_error(change.format, change.key)
+    return format_
 
 
 def _check_operations(operations: tuple[Operation, ...], base: ObjectId | None) -> list[tuple[Any, ...]]:
@@ -288,17 +288,15 @@ def _check_operations(operations: tuple[Operation, ...], base: ObjectId | None) 
     if not operations:
         raise InvalidRequest("a commit needs at least one operation")
     if len(operations) > OPERATIONS_MAX:
-        raise InvalidRequest(
-            f"a commit has at most {OPERATIONS_MAX} operations, this one has {len(operations)}"
-        )
+        raise InvalidRequest(f"a commit can have at most {OPERATIONS_MAX} operations, got {len(operations)}")
     seen: dict[Key, set[type]] = {}
     wish: list[tuple[Any, ...]] = []
     for operation in operations:
         if not isinstance(operation, Put | Delete | Unchanged | Change):
-            raise InvalidRequest(f"an operation is expected, not {type(operation).__name__}")
+            raise InvalidRequest(f"expected an operation, got {type(operation).__name__}")
         key, kind = operation.key, type(operation)
         if not isinstance(key, Key):
-            raise InvalidRequest(f"a Key is expected, not {type(key).__name__}: use Key.parse")
+            raise InvalidRequest(f"expected a Key, got {type(key).__name__}: use Key.parse")
         if isinstance(operation, Put):
             wish.append((kind.__name__, key.encode(), encode_content(operation.content)))
         elif isinstance(operation, Change):
@@ -306,9 +304,9 @@ def _check_operations(operations: tuple[Operation, ...], base: ObjectId | None) 
         else:
             wish.append((kind.__name__, key.encode()))
         if isinstance(operation, Unchanged) and base is None:
-            raise InvalidRequest(f"'{key}' must be unchanged since a base, but none is given")
+            raise InvalidRequest(f"'{key}' must be unchanged since a base commit, but no base is given")
         kinds = seen.setdefault(key, set())
         if kind in kinds or (kinds and kinds | {kind} != {Delete, Put}):
-            raise InvalidRequest(f"'{key}' stands twice in the request", key=str(key))
+            raise InvalidRequest(f"the request names '{key}' twice", key=str(key))
         kinds.add(kind)
     return wish

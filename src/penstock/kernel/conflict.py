@@ -23,16 +23,16 @@ def describe(content: AnyContent | None) -> str:
     return f"{content.type}{' ' + place if place else ''}{identity}"
 
 
-def compare(key: Key, expected: AnyContent | None, found: AnyContent | None) -> Conflict:
+def compare(key: Key, expected: AnyContent | None, content: AnyContent | None) -> Conflict:
     """The conflict between two different contents of a key."""
     if expected is None:
         kind = ConflictKind.KEY_EXISTS
-    elif found is None:
+    elif content is None:
         kind = ConflictKind.KEY_DOES_NOT_EXIST
-    elif expected.type != found.type:
+    elif expected.type != content.type:
         kind = ConflictKind.PAYLOAD_DIFFERS
-    elif expected.id != found.id:
+    elif expected.id != content.id:
         kind = ConflictKind.CONTENT_ID_DIFFERS
     else:
         kind = ConflictKind.VALUE_DIFFERS
-    return Conflict(kind, key, describe(expected), describe(found))
+    return Conflict(kind, key, describe(expected), describe(content))

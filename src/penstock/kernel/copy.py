@@ -23,7 +23,7 @@ from penstock.kernel.description import (
     Phase,
     change_description,
     find_description,
-    lake_moved,
+    lake_moved_error,
     read_description,
     write_description,
 )
@@ -131,16 +131,16 @@ class _Copy:
         return self._result(repeated)
 
     def _result(self, repeated: bool) -> Copied:
-        found = self._arrival
+        arrival = self._arrival
         return Copied(
             id=self._lake.id,
             source=self._places[0],
             target=self._places[1],
             is_fork=self._is_fork,
-            references=found.references,
-            commits=found.commits,
-            objects=found.objects,
-            size_bytes=found.size_bytes,
+            references=arrival.references,
+            commits=arrival.commits,
+            objects=arrival.objects,
+            size_bytes=arrival.size_bytes,
             repeated=repeated,
         )
 
@@ -149,10 +149,10 @@ class _Copy:
     def _begin(self) -> Description:
         """The description that the target has now: of a new copy, or of this one as it was left."""
         lake = read_description(self._source.store)
-        found = find_description(self._target)
-        if found is None:
+        target = find_description(self._target)
+        if target is None:
             if lake.sealed is not None and self._moves:
-                raise lake_moved(lake.sealed, self._source.store)
+                raise lake_moved_error(lake.sealed, self._source.store)
             self._require_empty()
             identity = str(uuid4()) if self._is_fork else lake.id
             arrival = Arrival(
@@ -162,42 +162,42 @@ class _Copy:
                 is_fork=self._is_fork,
                 point=self._point,
             )
-            begun = _as_arriving(lake, identity, arrival)
+            description = _as_arriving(lake, identity, arrival)
             blobs = blobs_of(lake)
             objects = self._source.store.fetch(blobs) if blobs else {}
-            write_description(self._target, begun, objects, self._source.settings)
-            return begun
-        arrival = self._require_ours(found, lake)
+            write_description(self._target, description, objects, self._source.settings)
+            return description
+        arrival = self._require_ours(target, lake)
         if not self._moves or (lake.sealed is not None and lake.sealed.copy == arrival.copy):
-            return found
+            return target
         if arrival.references:  # the copying of objects had begun
             raise InvalidRequest(
-                f"{self._places[1]} holds part of a move that was cancelled; take another place, or delete"
-                " that part first: the database there, and no files of tables"
+                f"{self._places[1]} holds part of a cancelled move; choose another location, or delete the "
+                "database there first (not the files of tables)"
             )
         # Cancelled before any object was copied, or never sealed. Its id may be in logs already, as a seal
         # that does not hold, so it gets another one.
-        self._lake = found
+        self._lake = target
         self._note(copy=str(uuid4()), phase=Phase.BEGUN)
         return self._lake
 
-    def _require_ours(self, found: Description, lake: Description) -> Arrival:
+    def _require_ours(self, description: Description, lake: Description) -> Arrival:
         """How the target's lake came there, if it is this copy that brings it."""
-        arrival = found.arrival
+        arrival = description.arrival
         ours = lake.id, self._is_fork, self._point
         if arrival is None or (arrival.source_id, arrival.is_fork, arrival.point) != ours:
-            raise target_taken(found, self._places[1])
+            raise target_taken_error(description, self._places[1])
         if lake.sealed is not None and self._moves and lake.sealed.copy != arrival.copy:
-            raise lake_moved(lake.sealed, self._source.store)
+            raise lake_moved_error(lake.sealed, self._source.store)
         if arrival.phase is Phase.COMPLETE and self._moves and lake.sealed is None:
-            raise target_taken(found, self._places[1])
+            raise target_taken_error(description, self._places[1])
         return arrival
 
     def _require_empty(self) -> None:
         has_rows = any(self._target.references(kind.value, limit=1) for kind in Kind)
         if has_rows or self._target.scan(b"", 1)[0]:
             raise InvalidRequest(
-                f"{self._places[1]} is not empty, though it holds no lake; take another place"
+                f"{self._places[1]} is not empty and holds no lake; choose an empty location"
             )
 
     def _note(self, **changes: object) -> None:
@@ -213,12 +213,12 @@ class _Copy:
         change: Callable[[Description], Description],
         objects: Mapping[ObjectId, bytes] | None = None,
     ) -> None:
-        known = self._lake
+        known_lake = self._lake
 
         def decide(lake: Description) -> ReplaceRow[Description]:
-            if lake != known:
+            if lake != known_lake:
                 raise InvalidRequest(
-                    f"another process is copying to {self._places[1]} as well; let one of them finish"
+                    f"another process is copying to {self._places[1]}; wait until it has finished"
                 )
             return ReplaceRow(change(lake), objects or {})
 
@@ -242,8 +242,8 @@ class _Copy:
         copy, source = self._arrival.copy, self._source.store
         references = sealed_rows(self._source, copy) if self._moves else cut(source, KINDS)
         rows = references | _horizons(source) | ({} if self._is_fork else _tokens(source))
-        there = read_rows(self._target, KINDS) | _tokens(self._target) | _horizons(self._target)
-        surplus = [name for name in there if name not in rows]
+        target_rows = read_rows(self._target, KINDS) | _tokens(self._target) | _horizons(self._target)
+        surplus = [name for name in target_rows if name not in rows]
         for _ in self._workers.map(lambda name: self._put_row(name, None), surplus):
             pass
         for count, _ in enumerate(self._workers.map(lambda row: self._put_row(row.name, row), rows.values())):
@@ -254,7 +254,7 @@ class _Copy:
         def decide(before: Row | None, _: bool) -> Swap[None] | Keep[None]:
             return Keep(None) if before == row else Swap(row, None)
 
-        advice = "The copy goes on from there: the same command, run again, completes it."
+        advice = "To complete the copy, run the same command again."
         subject = Subject(f"'{name}'", advice, verb="moved")
         swap_row(self._target, self._source.settings, name, subject, decide)
 
@@ -280,41 +280,45 @@ class _Copy:
         if self._is_fork:  # its references are as they were before the source's last sweep
             expired.update(expired_commits(self._lake, Objects(self._target)))
         arriving, blobs = with_expired(lake, expired)
-        self._rewrite(lambda known: _as_arriving(arriving, known.id, self._arrival), blobs)
+        self._rewrite(lambda description: _as_arriving(arriving, description.id, self._arrival), blobs)
         if self._moves:
             self._compare_rows()
-        found = count_objects(self._target, self._source.settings)
-        if found < self._arrival.objects:
-            self._again(f"of {self._arrival.objects} objects that were copied, {found} are there")
+        object_count = count_objects(self._target, self._source.settings)
+        if object_count < self._arrival.objects:
+            self._start_again(f"{object_count} of {self._arrival.objects} copied objects are there")
         # Formats only tell here which states of tables were erased.
         formats = self._source.formats.all
         kernel = Kernel(self._target, formats, self._source.settings, self._source.clock)
-        checked = fsck(kernel, lambda _, count: self._progress("checking objects", count, found))
+        checked = fsck(kernel, lambda _, count: self._progress("checking objects", count, object_count))
         if checked.damages:
-            self._again(f"{len(checked.damages)} things are wrong, the first: {checked.damages[0]}")
+            self._start_again(f"{len(checked.damages)} problems, the first: {checked.damages[0]}")
         self._note(commits=checked.commits)
 
     def _compare_rows(self) -> None:
         source = self._source.store
-        wanted = sealed_rows(self._source, self._arrival.copy) | _tokens(source) | _horizons(source)
-        found = read_rows(self._target, KINDS) | _tokens(self._target) | _horizons(self._target)
-        if wanted != found:
+        wanted_rows = sealed_rows(self._source, self._arrival.copy) | _tokens(source) | _horizons(source)
+        target_rows = read_rows(self._target, KINDS) | _tokens(self._target) | _horizons(self._target)
+        if wanted_rows != target_rows:
             require_sealed(self._source.store, self._arrival.copy)
-            names = sorted(name for name in {*wanted, *found} if wanted.get(name) != found.get(name))
+            names = sorted(
+                name
+                for name in {*wanted_rows, *target_rows}
+                if wanted_rows.get(name) != target_rows.get(name)
+            )
             self._note(phase=Phase.ROWS)
             raise Damaged(
-                f"at {self._places[1]} these are not as they should be: {', '.join(names[:5])}\n"
-                "  Somebody wrote there meanwhile. Run the same command again.",
+                f"{', '.join(names[:5])} at {self._places[1]} changed during the copy\n  Another process "
+                "wrote there. Run the same command again.",
                 names=names,
             )
 
-    def _again(self, what: str) -> NoReturn:
+    def _start_again(self, what: str) -> NoReturn:
         """The target is not what it should be: its objects are to be copied once more."""
         self._note(phase=Phase.OBJECTS, token=b"", objects=0, size_bytes=0)
         raise Damaged(
-            f"the copy at {self._places[1]} is not sound: {what}\n"
-            f"  If 'penstock fsck' finds nothing wrong with {self._places[0]}, run the same command "
-            "again; if that does not help, take another place (a move is cancelled first)."
+            f"the copy at {self._places[1]} is damaged: {what}\n  If 'penstock fsck' finds nothing wrong "
+            f"with {self._places[0]}, run the same command again; if that does not help, choose another "
+            "location (cancel a move first)."
         )
 
     def _hand_over(self) -> None:
@@ -330,18 +334,20 @@ class _Copy:
         )
 
 
-def target_taken(found: Description, place: str) -> LakeExists | InvalidRequest:
+def target_taken_error(description: Description, place: str) -> LakeExists | InvalidRequest:
     """The error for a target that holds something else than the copy that is to be made there."""
-    arrival = found.arrival
-    if found.is_backup:
-        return InvalidRequest(f"{place} holds backups of lake {found.id}; take an empty place", url=place)
+    arrival = description.arrival
+    if description.is_backup:
+        return InvalidRequest(
+            f"{place} holds backups of lake {description.id}; choose an empty location", url=place
+        )
     if arrival is not None and arrival.phase is not Phase.COMPLETE:
         what = "a restore" if arrival.point else "a copy" if arrival.is_fork else "a move"
         return InvalidRequest(
-            f"{place} holds part of {what} of {arrival.source}; complete that, or take another place"
+            f"{place} holds part of {what} of {arrival.source}; complete that, or choose another location"
         )
     return LakeExists(
-        f"there is a lake at {place} already; a lake is copied, moved or restored to an empty place",
+        f"there is already a lake at {place}; choose an empty location",
         url=place,
     )
 

@@ -38,7 +38,7 @@ class due:  # noqa: N801 - it is used as a function is
 
 def time_limit(seconds: float, option: str) -> TimeLimit:
     """A limit of an option, or what is left until the work is due if that is less."""
-    known = _DUE.get()
-    if known is not None and (left_s := max(0.0, known[0] - monotonic())) < seconds:
-        return TimeLimit(left_s, known[1])
+    outer = _DUE.get()
+    if outer is not None and (left_s := max(0.0, outer[0] - monotonic())) < seconds:
+        return TimeLimit(left_s, outer[1])
     return TimeLimit(seconds, option)

@@ -21,7 +21,7 @@ from penstock.errors import (
 )
 from penstock.kernel.grace import Grace, with_grace
 from penstock.kernel.records import Keep, ReplaceRow, Subject, Swap, swap_row
-from penstock.kernel.rows import decoded_reference
+from penstock.kernel.rows import decode_reference_row
 from penstock.kernel.settings import Settings
 from penstock.model.clock import TIME_MAX_US, TIME_MIN_US
 from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
@@ -215,7 +215,7 @@ class Description(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 _decode = decoder(Description).decode
 
 
-def checked_rule(
+def new_rule(
     pattern: str, max_commits: int | None, max_days: float | None, now_us: int
 ) -> HistoryRule | None:
     """A new rule, ``None`` without limits; ``InvalidRequest`` if it cannot be."""
@@ -224,9 +224,9 @@ def checked_rule(
     if max_commits is None and max_days is None:
         return None
     if max_commits is not None and not (type(max_commits) is int and 1 <= max_commits <= COMMITS_MAX):
-        raise InvalidRequest(f"a history keeps 1 to {COMMITS_MAX} commits, not {max_commits!r}")
+        raise InvalidRequest(f"max_commits must be between 1 and {COMMITS_MAX}, got {max_commits!r}")
     if max_days is not None and not (type(max_days) in (int, float) and 0 <= max_days <= DAYS_MAX):
-        raise InvalidRequest(f"a history keeps 0 to {DAYS_MAX} days, not {max_days!r}")
+        raise InvalidRequest(f"max_days must be between 0 and {DAYS_MAX}, got {max_days!r}")
     return HistoryRule(pattern, max_commits, max_days, now_us)
 
 
@@ -253,7 +253,7 @@ def without_moved_root(lake: Description, place: str) -> Description:
 
 
 def _all_roots(lake: Description) -> list[str]:
-    return [one for one in (lake.warehouse, *lake.roots) if one]
+    return [root for root in (lake.warehouse, *lake.roots) if root]
 
 
 def _with_moved(lake: Description, moved: tuple[MovedRoot, ...]) -> Description:
@@ -270,11 +270,11 @@ def with_room(before: Description, after: Description) -> Description:
     if size <= ROW_MAX_BYTES or size <= len(_row(before).data):
         return after
     raise InvalidRequest(
-        f"the lake's description would have {size} bytes, and may have {ROW_MAX_BYTES}: it has "
+        f"the lake's description would have {size} bytes, more than the limit of {ROW_MAX_BYTES}: it has "
         f"{len(after.settings)} settings of {len(encode(after.settings))} bytes, {len(after.roots)} roots of "
         f"{len(encode(after.roots))} bytes, {len(after.history)} rules of history of "
         f"{len(encode(after.history))} bytes, and {len(after.backups)} backups of "
-        f"{len(encode(after.backups))} bytes. Make them smaller, or fewer."
+        f"{len(encode(after.backups))} bytes. Reduce their number or size."
     )
 
 
@@ -293,18 +293,18 @@ def new_description(
 def find_description(store: Store) -> Description | None:
     """What the lake says of itself, if there is one; ``UnsupportedFormat`` if it is too new."""
     row = store.reference(ROW_NAME)
-    return _checked(row, store) if row is not None else None
+    return _decode_supported(row, store) if row is not None else None
 
 
 def read_description(store: Store) -> Description:
     """What the lake says of itself; ``LakeNotFound`` if there is no lake, ``Damaged`` if there was one."""
-    found = find_description(store)
-    if found is None:
+    description = find_description(store)
+    if description is None:
         require_unused(store)
-        found = find_description(store)  # another process may have made the lake meanwhile
-    if found is None:
-        raise _not_found(store)
-    return found
+        description = find_description(store)  # another process may have made the lake meanwhile
+    if description is None:
+        raise _not_found_error(store)
+    return description
 
 
 def require_unused(store: Store) -> None:
@@ -332,9 +332,9 @@ def is_only_begun(store: Store) -> bool:
     rows = [row for kind in Kind if kind is not Kind.LAKE for row in store.references(kind.value, limit=2)]
     if len(rows) > 1 or any(row.kind != Kind.BRANCH for row in rows):
         return False
-    if any(decoded_reference(row).head != NO_COMMIT for row in rows):
+    if any(decode_reference_row(row).head != NO_COMMIT for row in rows):
         return False
-    objects = [one.id for one in store.scan(b"", BEGINNINGS_MAX)[0]]
+    objects = [stored_object.id for stored_object in store.scan(b"", BEGINNINGS_MAX)[0]]
     return len(objects) < BEGINNINGS_MAX and all(map(_is_creation, store.fetch(objects).values()))
 
 
@@ -347,22 +347,22 @@ def _is_creation(data: bytes) -> bool:
     return isinstance(entry, LogEntry) and entry.previous == entry.before == entry.after == NO_COMMIT
 
 
-def _checked(row: Row, store: Store) -> Description:
+def _decode_supported(row: Row, store: Store) -> Description:
     try:
         (version, *_) = msgspec.msgpack.decode(row.data)
-        found: Description | None = _decode(row.data) if version <= FORMAT_VERSION else None
+        description: Description | None = _decode(row.data) if version <= FORMAT_VERSION else None
     except (msgspec.MsgspecError, ValueError, TypeError) as problem:
         raise Damaged(f"the lake's description at {store.url} cannot be read: {problem}") from None
-    if found is None or version > FORMAT_VERSION:
+    if description is None or version > FORMAT_VERSION:
         raise UnsupportedFormat(
-            f"the lake at {store.url} has format version {version}; "
-            f"this Penstock knows up to {FORMAT_VERSION}. Use a newer one.",
+            f"the lake at {store.url} has format version {version}; this Penstock reads versions up to "
+            f"{FORMAT_VERSION}. Use a newer Penstock.",
             found=version,
             known=FORMAT_VERSION,
         )
-    if not TIME_MIN_US <= found.created_us <= TIME_MAX_US:
-        raise Damaged(f"the lake's description at {store.url} cannot be read: it has a time that never was")
-    return found
+    if not TIME_MIN_US <= description.created_us <= TIME_MAX_US:
+        raise Damaged(f"the lake's description at {store.url} cannot be read: it contains an impossible time")
+    return description
 
 
 def write_description(
@@ -375,7 +375,7 @@ def write_description(
 
     def decide(row: Row | None, _: bool) -> Swap[None]:
         if row is not None:
-            raise LakeExists(f"there is a lake at {store.url} already", url=store.url)
+            raise LakeExists(f"there is already a lake at {store.url}", url=store.url)
         return Swap(_row(description), None, objects or {})
 
     swap_row(store, settings or Settings(), ROW_NAME, SUBJECT, decide)
@@ -385,17 +385,19 @@ def require_unmoved(store: Store) -> None:
     """``LakeMoved`` if the lake is moving to another place, or has moved."""
     lake = find_description(store)
     if lake is not None and lake.sealed is not None:
-        raise lake_moved(lake.sealed, store)
+        raise lake_moved_error(lake.sealed, store)
 
 
-def lake_moved(seal: Seal, store: Store) -> LakeMoved:
+def lake_moved_error(seal: Seal, store: Store) -> LakeMoved:
     """The error for a write to a lake that is sealed."""
     if seal.is_final:
-        message = f"the lake at {store.url} has moved to {seal.target}; write there. Here it can only be read"
+        message = (
+            f"the lake at {store.url} has moved to {seal.target}; write there. The old location is read-only"
+        )
     else:
         message = (
-            f"the lake at {store.url} is moving to {seal.target}; it can only be read until it has arrived, "
-            "or until 'penstock move SOURCE --cancel' lets it stay"
+            f"the lake at {store.url} is moving to {seal.target}; it is read-only until the move is "
+            "complete, or until 'penstock move SOURCE --cancel' lets it stay"
         )
     return LakeMoved(message, target=seal.target, copy=seal.copy, is_final=seal.is_final)
 
@@ -404,8 +406,8 @@ def require_no_backup(lake: Description, store: Store) -> None:
     """``InvalidRequest`` if a store holds backups: nobody opens them as a lake."""
     if lake.is_backup:
         raise InvalidRequest(
-            f"{place_of(store)} holds backups of lake {lake.id}, and is no lake to work with\n"
-            "  To have a lake of it: penstock restore-backup BACKUP PLACE",
+            f"{place_of(store)} holds backups of lake {lake.id}, and is not a lake\n  To restore a backup as "
+            "a lake: penstock restore-backup BACKUP PLACE",
             url=store.url,
         )
 
@@ -416,8 +418,8 @@ def require_arrived(lake: Description, store: Store) -> None:
     if arrival is not None and arrival.phase is not Phase.COMPLETE:
         verb = "restore-backup" if arrival.point else "copy" if arrival.is_fork else "move"
         raise Unavailable(
-            f"the lake at {store.url} is still being copied from {arrival.source}; "
-            f"the same 'penstock {verb}', run again, completes it"
+            f"the lake at {store.url} is still being copied from {arrival.source}; to complete the copy, run "
+            f"the same 'penstock {verb}' again"
         )
 
 
@@ -437,11 +439,11 @@ def change_description(
 
     def decide(row: Row | None, _: bool) -> Swap[Description | A] | Keep[A]:
         if row is None:
-            raise _not_found(store)
-        found = _checked(row, store)
-        if found.sealed is not None and not though_sealed:
-            raise lake_moved(found.sealed, store)
-        changed = change(found)
+            raise _not_found_error(store)
+        description = _decode_supported(row, store)
+        if description.sealed is not None and not though_sealed:
+            raise lake_moved_error(description.sealed, store)
+        changed = change(description)
         if isinstance(changed, Keep):
             return changed
         after = changed if isinstance(changed, ReplaceRow) else ReplaceRow(changed)
@@ -454,10 +456,10 @@ def raise_version(store: Store, settings: Settings, version: int) -> None:
     """Let the lake have at least a format version, so that an older Penstock refuses it by name."""
     lake = find_description(store)
     if lake is not None and lake.format_version < version:
-        change_description(store, settings, lambda found: with_version(found, version))
+        change_description(store, settings, lambda lake: with_version(lake, version))
 
 
-def _not_found(store: Store) -> LakeNotFound:
+def _not_found_error(store: Store) -> LakeNotFound:
     return LakeNotFound(f"there is no lake at {place_of(store)}", url=store.url)
 
 

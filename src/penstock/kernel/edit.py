@@ -20,7 +20,7 @@ from penstock.errors import Damaged, InvalidContent
 from penstock.kernel.chain import Draft
 from penstock.kernel.conflict import content_of
 from penstock.kernel.format import DRY_RUN, Applied, Format, Formats, Refused, Table, Transacting
-from penstock.kernel.ledger import Ledger, TableChange, last_content, whereabouts
+from penstock.kernel.ledger import Ledger, TableChange, last_content, ledger_entry
 from penstock.kernel.objects import Objects, Pending, check_object, split_value
 from penstock.kernel.state import Overlay, View, prefix_end
 from penstock.model.commits import CommitMeta
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from penstock.kernel.table_horizons import TableHorizon, TableHorizons
 
 BEING_ERASED: Final = (
-    "is being erased: nothing is written to it on another than the default branch until that has begun; try "
+    "is being erased, and can only be written to on the default branch until the erase has begun; try "
     "again, or if it does not end, erase the table again"
 )
 
 
-class Occasion(NamedTuple):
+class EditContext(NamedTuple):
     """For whom an edit is made: a request to a branch, while it is prepared or at its turn."""
 
     reference: Reference
@@ -61,7 +61,7 @@ class Edit:
         objects: Objects,
         below: View,
         formats: Formats,
-        occasion: Occasion,
+        occasion: EditContext,
         earlier: Mapping[ObjectId, bytes] = MappingProxyType({}),
     ) -> None:
         """``earlier`` are objects that the view needs and that are not stored yet."""
@@ -93,20 +93,20 @@ class Edit:
 
     def content(self, key: bytes) -> AnyContent | None:
         """What a key holds, with the changes so far."""
-        return self.decoded(self.view.get(key))
+        return self.decode_value(self.view.get(key))
 
-    def decoded(self, value: Value | None) -> AnyContent | None:
+    def decode_value(self, value: Value | None) -> AnyContent | None:
         """The content behind a value, which may be of this edit."""
         if isinstance(value, Large) and (value.parts[0] in self._blobs or value.parts[0] in self._earlier):
             return decode_content(b"".join(map(self._read, value.parts)))
         return content_of(self._objects, value)
 
-    def table(self, key: Key, content: AnyContent | None, wanted: AnyContent | None = None) -> Table:
+    def table(self, key: Key, content: AnyContent | None, after: AnyContent | None = None) -> Table:
         """A table as its format wants to see it; ``wanted`` is what it may become where nothing is."""
         reference, notes, may_read, is_repeated = self._occasion
         last: AnyContent | None = None
-        if content is None and wanted is not None:
-            last = last_content(lambda stored: self.decoded(self._below.get(stored)), wanted.id)
+        if content is None and after is not None:
+            last = last_content(lambda stored: self.decode_value(self._below.get(stored)), after.id)
         return Table(
             key,
             content,
@@ -125,21 +125,21 @@ class Edit:
     @cached_property
     def _transaction(self) -> Transacting | None:
         """The transaction on whose branch this is tried, if it is one's."""
-        found = transaction_of(self._occasion.reference)
-        if found is None:
+        transaction = transaction_of(self._occasion.reference)
+        if transaction is None:
             return None
-        is_default = self._formats.is_default(found.target)
-        return Transacting(found.id, found.target, found.incarnation, is_default)
+        is_default = self._formats.is_default(transaction.target)
+        return Transacting(transaction.id, transaction.target, transaction.incarnation, is_default)
 
     def is_strange(self, identity: UUID | None) -> bool:
         """Whether the branch never had a table of this id."""
-        return identity is not None and whereabouts(self.content, identity) is None
+        return identity is not None and ledger_entry(self.content, identity) is None
 
-    def _read(self, one: ObjectId) -> bytes:
-        data = self._blobs.get(one) or self._earlier.get(one)
-        blob = check_object(one, data) if data is not None else self._objects.get(one)
+    def _read(self, object_id: ObjectId) -> bytes:
+        data = self._blobs.get(object_id) or self._earlier.get(object_id)
+        blob = check_object(object_id, data) if data is not None else self._objects.get(object_id)
         if not isinstance(blob, Blob):
-            raise Damaged(f"object {one.hex()} holds no bytes", objects=[one.hex()])
+            raise Damaged(f"object {object_id.hex()} holds no bytes", objects=[object_id.hex()])
         return blob.data
 
     def put(self, key: bytes, content: AnyContent | None, identity: UUID | None = None) -> None:
@@ -166,14 +166,14 @@ class Edit:
         self.put(key, applied.content, identity)
 
     @staticmethod
-    def check_held(key: Key, content: AnyContent, *known: AnyContent | None) -> None:
+    def check_held(key: Key, content: AnyContent, *earlier: AnyContent | None) -> None:
         """A content that a writer gives may hold only kernel objects that a known one holds: its format
         puts others there, together with the objects themselves."""
-        held = {one for each in known if each is not None for one in each.objects}
-        strange = [one for one in content.objects if one not in held]
+        held = {object_id for content in earlier if content is not None for object_id in content.objects}
+        strange = [object_id for object_id in content.objects if object_id not in held]
         if strange:
             raise InvalidContent(
-                f"the content for '{key}' holds object {strange[0].hex()}, which it cannot have"
+                f"the content for '{key}' references object {strange[0].hex()}, which does not belong to it"
             )
 
     def add_intent(self, key: bytes, format_name: str, data: bytes) -> None:
@@ -191,8 +191,8 @@ class Edit:
         for path, expected, found in refused.clashes:
             self.conflicts.append(Conflict(ConflictKind.FORMAT, key, expected, found, refused.why, path))
         if refused.more:
-            why = f"{refused.why} at {refused.more} further paths"
-            self.conflicts.append(Conflict(ConflictKind.FORMAT, key, why=why))
+            reason = f"{refused.why} at {refused.more} further paths"
+            self.conflicts.append(Conflict(ConflictKind.FORMAT, key, why=reason))
 
     def create_namespaces(self, key: Key) -> None:
         """Create the namespaces above a key that do not exist."""
@@ -203,14 +203,14 @@ class Edit:
 
     def keep_filled_namespaces(self) -> list[Key]:
         """Leave namespaces that would go although something is in them; they are returned."""
-        kept: list[Key] = []
+        kept_keys: list[Key] = []
         for stored in sorted((key for key, value in self._changes.items() if value is None), reverse=True):
-            was, inside = self._below.get(stored), stored + b"\0"
+            before, inside = self._below.get(stored), stored + b"\0"
             is_filled = next(iter(self.view.scan(inside, prefix_end(inside))), None) is not None
-            if is_filled and isinstance(self.decoded(was), Namespace):
-                self.put_value(stored, was)
-                kept.append(Key.decode(stored))
-        return kept
+            if is_filled and isinstance(self.decode_value(before), Namespace):
+                self.put_value(stored, before)
+                kept_keys.append(Key.decode(stored))
+        return kept_keys
 
     def check(self) -> None:
         """Check the result as a whole, and note where its tables are.
@@ -218,15 +218,15 @@ class Edit:
         A key needs its namespaces, a namespace that goes must be empty, and a managed table has one key.
         """
         missing: set[Key] = set()
-        known: set[Key] = set()
+        checked: set[Key] = set()
         changed = sorted(self._changes)
         for stored in changed:
             key = Key.decode(stored)
-            before, after = self.decoded(self._below.get(stored)), self.content(stored)
+            before, after = self.decode_value(self._below.get(stored)), self.content(stored)
             if after is not None:
                 for parent in key.parents:
-                    if parent not in missing and parent not in known:
-                        self._check_parent(parent, missing, known)
+                    if parent not in missing and parent not in checked:
+                        self._check_parent(parent, missing, checked)
             if isinstance(before, Namespace) and not isinstance(after, Namespace):
                 self._check_emptied(key, stored, changed)
             managing = self._formats.managing(after, before)
@@ -243,23 +243,23 @@ class Edit:
         """
         if self._formats.is_default(self._occasion.reference.name):
             return
-        if not any(self._erased(self._formats.horizons_at_turn())):
+        if not any(self._find_erased(self._formats.horizons_at_turn())):
             return
         self._formats.forget_horizons()  # an erase may have ended since they were read
-        for key, horizon, is_behind in self._erased(self._formats.horizons_at_turn()):
+        for key, horizon, is_behind in self._find_erased(self._formats.horizons_at_turn()):
             if is_behind:
-                raise horizon.expired()
+                raise horizon.expired_error()
             self.refuse(key, Refused(BEING_ERASED))
 
-    def _erased(self, horizons: TableHorizons | None) -> Iterator[tuple[Key, TableHorizon, bool]]:
+    def _find_erased(self, horizons: TableHorizons | None) -> Iterator[tuple[Key, TableHorizon, bool]]:
         """The tables that would go on from a state that is erased, or is about to be, and whether it is."""
         if not horizons:
             return
-        known = [change.before for change in self.tables.values()]
+        contents = [change.before for change in self.tables.values()]
         for key, change in self.tables.items():
             after = change.after
             horizon = None if after is None or after.id is None else horizons.get(after.id)
-            if horizon is None or after in known:  # or it only has another key
+            if horizon is None or after in contents:  # or it only has another key
                 continue
             is_behind = horizons.is_behind(after)
             if is_behind or horizon.is_under_way:
@@ -267,16 +267,16 @@ class Edit:
 
     def _keep_ledger(self) -> None:
         ledger = Ledger(self.content, self._formats, self.tables)
-        if len(ledger.touched) > 1:
-            self.view.get_many(ledger.touched)  # with one request a level of the tree
+        if len(ledger.touched_keys) > 1:
+            self.view.get_many(ledger.touched_keys)  # with one request a level of the tree
         self.conflicts += ledger.conflicts()
         for stored, entry in ledger.entries():
             self.put(stored, entry)
 
-    def _check_parent(self, parent: Key, missing: set[Key], known: set[Key]) -> None:
+    def _check_parent(self, parent: Key, missing: set[Key], checked: set[Key]) -> None:
         content = self.content(parent.encode())
         if isinstance(content, Namespace):
-            known.add(parent)
+            checked.add(parent)
             return
         missing.add(parent)
         kind = ConflictKind.NAMESPACE_ABSENT if content is None else ConflictKind.NOT_A_NAMESPACE
@@ -285,8 +285,8 @@ class Edit:
     def _check_emptied(self, key: Key, stored: bytes, changed: list[bytes]) -> None:
         below, end = stored + b"\0", prefix_end(stored + b"\0")
         mine = changed[bisect_left(changed, below) : bisect_left(changed, end or b"")]
-        is_put_below = any(self._changes[one] is not None for one in mine)
-        if is_put_below or any(one not in self._changes for one, _ in self._below.scan(below, end)):
+        is_put_below = any(self._changes[key] is not None for key in mine)
+        if is_put_below or any(key not in self._changes for key, _ in self._below.scan(below, end)):
             self.conflicts.append(Conflict(ConflictKind.NAMESPACE_NOT_EMPTY, key))
 
     def draft(self, meta: CommitMeta, key: str, further_parents: tuple[ObjectId, ...] = ()) -> Draft:
@@ -294,5 +294,5 @@ class Edit:
         return Draft(self._changes, meta, key, further_parents, tuple(self._intents), self._blobs)
 
     @property
-    def changed(self) -> bool:
+    def has_changes(self) -> bool:
         return bool(self._changes)

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.errors import CommitVetoed, InvalidRequest, RetriesExhausted
 from penstock.kernel.chain import Chain
-from penstock.kernel.checks import NOBODY_ASKS, proposal_of, verdict
+from penstock.kernel.checks import NOBODY_ASKS, proposal_of, run_check
 from penstock.kernel.records import Keep
 from penstock.kernel.references import NOTE_MAX_BYTES, Move
 from penstock.model.commits import CommitMeta
@@ -43,31 +43,38 @@ def add_expectation(kernel: Kernel, branch: str, expectation: Expectation) -> tu
     """
     check_expectation(expectation.name, expectation.sql)
     if is_transaction(branch):
-        raise InvalidRequest(f"'{branch}' is a transaction's: what its target expects is asked when it lands")
+        raise InvalidRequest(
+            f"'{branch}' is the branch of a transaction: the expectations of its target are checked when it "
+            "commits"
+        )
 
     def decide(row: Row | None) -> Move | Keep[Reference | None]:
-        found = kernel.references.expected(branch, row, None, Kind.BRANCH)
-        known = _known(found)
-        same = next((one for one in known if one.name == expectation.name), None)
+        reference = kernel.references.require_expected(branch, row, None, Kind.BRANCH)
+        known_expectations = _require_expectations(reference)
+        same = next(
+            (candidate for candidate in known_expectations if candidate.name == expectation.name), None
+        )
         if same is not None:
             if same.sql == expectation.sql:
-                return Keep(found)
-            raise InvalidRequest(f"'{branch}' expects '{same.name}' already: {same.sql}", name=branch)
-        if _differ(kernel, asked, found.head, expectation.keys):
+                return Keep(reference)
+            raise InvalidRequest(
+                f"'{branch}' already has an expectation '{same.name}': {same.sql}", name=branch
+            )
+        if _differ(kernel, fingerprint_head, reference.head, expectation.keys):
             return Keep(None)  # a table that was asked about is another one by now
-        return _noted(found, (*known, expectation))
+        return _move_with(reference, (*known_expectations, expectation))
 
     for _ in range(kernel.settings.tries_max):
         reference = kernel.branch(branch)
-        asked = reference.head
-        if expectation.name not in {one.name for one in _known(reference)}:
+        fingerprint_head = reference.head
+        if expectation.name not in {expectation.name for expectation in _require_expectations(reference)}:
             _require_held(kernel, reference, expectation)
         expecting = kernel.references.swap(branch, decide, expectation.who)
         if expecting is not None:
             return expectations_of(expecting)
     raise RetriesExhausted(
         f"the tables of '{expectation.name}' changed {kernel.settings.tries_max} times on '{branch}' while "
-        "it was asked whether it holds. Nothing was added; try again when there is less traffic.",
+        "the expectation was checked. Nothing was added; try again when there is less traffic.",
         tries=kernel.settings.tries_max,
     )
 
@@ -76,30 +83,33 @@ def remove_expectation(kernel: Kernel, branch: str, name: str, who: str = "") ->
     """Have a branch not expect something any more; returns what is left. ``InvalidRequest`` if it did not."""
 
     def decide(row: Row | None) -> Move:
-        found = kernel.references.expected(branch, row, None, Kind.BRANCH)
-        known = expectations_of(found)
-        left = tuple(one for one in known if one.name != name)
-        if left == known:
-            raise InvalidRequest(f"'{branch}' does not expect anything by the name '{name}'", name=branch)
-        return _noted(found, left)
+        reference = kernel.references.require_expected(branch, row, None, Kind.BRANCH)
+        known_expectations = expectations_of(reference)
+        remaining_expectations = tuple(
+            expectation for expectation in known_expectations if expectation.name != name
+        )
+        if remaining_expectations == known_expectations:
+            raise InvalidRequest(f"'{branch}' has no expectation '{name}'", name=branch)
+        return _move_with(reference, remaining_expectations)
 
     return expectations_of(kernel.references.swap(branch, decide, who))
 
 
-def _known(reference: Reference) -> tuple[Expectation, ...]:
+def _require_expectations(reference: Reference) -> tuple[Expectation, ...]:
     if reference.note and not has_expectations(reference):
         raise InvalidRequest(
-            f"'{reference.name}' is a program's own branch, and cannot expect anything", name=reference.name
+            f"'{reference.name}' is the private branch of a program, and cannot have expectations",
+            name=reference.name,
         )
     return expectations_of(reference)
 
 
-def _noted(reference: Reference, expectations: tuple[Expectation, ...]) -> Move:
+def _move_with(reference: Reference, expectations: tuple[Expectation, ...]) -> Move:
     note = note_of(expectations)
     if len(note) > NOTE_MAX_BYTES:
         raise InvalidRequest(
-            f"all that '{reference.name}' expects has at most {NOTE_MAX_BYTES} bytes, and with this one it "
-            f"has {len(note)}\n  Remove one, or make one query of several.",
+            f"the expectations of '{reference.name}' would have {len(note)} bytes, more than the limit of "
+            f"{NOTE_MAX_BYTES}\n  Remove one, or combine several into one query.",
             name=reference.name,
         )
     return Move(msgspec.structs.replace(reference, note=note), Event.NOTE)
@@ -111,20 +121,20 @@ def _require_held(kernel: Kernel, reference: Reference, expectation: Expectation
     if engine is None:
         raise InvalidRequest(NOBODY_ASKS)
     shown = proposal_of(reference, Chain(kernel.objects, reference.head), CommitMeta(), [])
-    why = verdict(expectation.name, lambda proposal: engine.broken(proposal, expectation), shown)
-    if why is not None:
+    reason = run_check(expectation.name, lambda proposal: engine.find_violation(proposal, expectation), shown)
+    if reason is not None:
         raise CommitVetoed(
-            f"'{reference.name}' is not as '{expectation.name}' expects: {why}",
+            f"'{reference.name}' does not meet the expectation '{expectation.name}': {reason}",
             check=expectation.name,
             name=reference.name,
-            reason=why,
+            reason=reason,
         )
 
 
-def _differ(kernel: Kernel, one: ObjectId, other: ObjectId, keys: Iterable[Key]) -> bool:
+def _differ(kernel: Kernel, commit_id: ObjectId, other: ObjectId, keys: Iterable[Key]) -> bool:
     """Whether two commits have different things at some of the keys."""
-    if one == other:
+    if commit_id == other:
         return False
-    before, after = kernel.state(one), kernel.state(other)
+    before, after = kernel.state(commit_id), kernel.state(other)
     stored = [key.encode() for key in keys]
     return before.get_many(stored) != after.get_many(stored)

@@ -37,11 +37,11 @@ class ExpiredCommits(Collection[ObjectId]):
     def __iter__(self) -> Iterator[ObjectId]:
         return map(self.__getitem__, range(len(self)))
 
-    def __contains__(self, one: object) -> bool:
-        if not isinstance(one, bytes):
+    def __contains__(self, commit_id: object) -> bool:
+        if not isinstance(commit_id, bytes):
             return False
-        number = bisect_left(range(len(self)), one, key=self.__getitem__)
-        return number < len(self) and self[number] == one
+        number = bisect_left(range(len(self)), commit_id, key=self.__getitem__)
+        return number < len(self) and self[number] == commit_id
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ExpiredCommits) and self._data == other._data
@@ -57,7 +57,7 @@ def expired_commits(lake: Description, objects: Objects) -> ExpiredCommits:
     data = objects.read(lake.more_expired)
     if len(data) % ID_BYTES:
         names = [part.hex() for part in lake.more_expired.parts]
-        raise Damaged("the list of expired commits is not one of ids", objects=names)
+        raise Damaged("the list of expired commits contains something other than ids", objects=names)
     return ExpiredCommits(data)
 
 
@@ -76,4 +76,4 @@ def with_expired(lake: Description, expired: Iterable[ObjectId]) -> tuple[Descri
 
 def blobs_of(lake: Description) -> list[ObjectId]:
     """The objects that a lake's description needs."""
-    return parts_of((lake.more_expired, *(one.heads for one in lake.backups)))
+    return parts_of((lake.more_expired, *(backup.heads for backup in lake.backups)))

@@ -6,7 +6,7 @@ A format decides; the kernel calls it at the right moments:
    the table as it is at that moment. Any I/O belongs here.
 2. ``apply``, at the request's turn: decide from values alone what the table becomes. It may be called
    several times for one request and must do no I/O but read kernel objects.
-3. ``landed``, in the writer's thread after the swap: publish. Anyone may repeat it; it cannot fail a commit.
+3. ``after_commit``, in the writer's thread after the swap: publish. Repeatable; it cannot fail a commit.
 
 A merge asks ``merge``, ``restore`` and ``check_read`` at the same two moments: once before the queue, where
 they may read table storage and what they answer does not count, and then at its turn, where they may not.
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from threading import RLock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from penstock.errors import InvalidContent, InvalidRequest, PenstockError
 from penstock.kernel.objects import Objects
@@ -31,7 +31,7 @@ from penstock.model.operations import Change
 
 DRY_RUN: Final = "dry run"
 """Among a request's notes: that it is only asked what would come of it, so that nothing is to be written."""
-READ_AND_CHANGED: Final = "was read by this transaction, and changed meanwhile"
+READ_AND_CHANGED: Final = "was read by this transaction, but was changed by another writer since"
 """Why a transaction cannot land, where it is told of a table."""
 CLASHES_MAX: Final = 100
 """How many paths a refusal names."""
@@ -50,6 +50,9 @@ class PathClash(NamedTuple):
     path: str
     expected: str
     found: str
+
+
+_Read = TypeVar("_Read")
 
 
 class Refused(Exception):
@@ -93,7 +96,7 @@ class LaterCommit(NamedTuple):
     after: AnyContent | None
     intents: tuple[bytes, ...] | None
     """What it was asked to do, in order; ``None`` if it brought the key into a given state."""
-    is_beside: bool
+    is_parallel: bool
     """It does not build on the commit that is to be undone: a merge brought the two together."""
     met: tuple[AnyContent | None, ...] = ()
     """Of a merge that brought the commit to be undone to others: what the key held on their side."""
@@ -137,21 +140,21 @@ class Since:
     @property
     def after(self) -> tuple[bytes, ...] | None:
         """The intents of those that build on it; ``None`` if not all of them are known."""
-        return _intents_of(one for one in self.commits if not one.is_beside)
+        return _intents_of(commit for commit in self.commits if not commit.is_parallel)
 
     @property
-    def beside(self) -> tuple[bytes, ...] | None:
+    def parallel(self) -> tuple[bytes, ...] | None:
         """The intents of those that do not build on it; likewise."""
-        return _intents_of(one for one in self.commits if one.is_beside)
+        return _intents_of(commit for commit in self.commits if commit.is_parallel)
 
 
 def _intents_of(commits: Iterable[LaterCommit]) -> tuple[bytes, ...] | None:
-    found: list[bytes] = []
-    for one in commits:
-        if one.intents is None:
+    intents: list[bytes] = []
+    for commit in commits:
+        if commit.intents is None:
             return None
-        found += one.intents
-    return tuple(found)
+        intents += commit.intents
+    return tuple(intents)
 
 
 class Transacting(NamedTuple):
@@ -247,6 +250,24 @@ class Table(_Facts):
             since,
         )
 
+    def read_once(self, what: tuple[object, ...], read: Callable[[], _Read]) -> _Read:
+        """The result of ``read``, computed once for a request, and noted. ``PrepareAgain`` if it is needed
+        first at the turn.
+
+        Where what was read is a reason to refuse, it is one whenever it is asked for again.
+        """
+        if what not in self.notes:
+            if not self.may_read:
+                raise PrepareAgain
+            try:
+                self.notes[what] = read()
+            except Refused as refused:
+                self.notes[what] = refused
+        noted: _Read | Refused = self.notes[what]
+        if isinstance(noted, Refused):
+            raise noted
+        return noted
+
 
 def blob(data: bytes, held: Sequence[ObjectId] = ()) -> tuple[ObjectId, bytes]:
     """Bytes for the kernel to carry, as an object: its id and what is stored under it.
@@ -255,7 +276,7 @@ def blob(data: bytes, held: Sequence[ObjectId] = ()) -> tuple[ObjectId, bytes]:
     """
     packed = encode(Holder(data, tuple(held)) if held else Blob(data))
     if len(packed) > OBJECT_MAX_BYTES:
-        raise InvalidContent(f"a blob has at most {OBJECT_MAX_BYTES} bytes; split {len(data)} into several")
+        raise InvalidContent(f"a blob can have at most {OBJECT_MAX_BYTES} bytes, got {len(data)}; split it")
     return object_id(packed), packed
 
 
@@ -334,18 +355,18 @@ class Format:
         applied = Applied(table.content)
         for intent in intents:
             change = Change(table.key, self.name, intent)
-            read = reading(table.read, applied.blobs)
+            read = reader_with(table.read, applied.blobs)
             step = self.apply(table._replace(content=applied.content, read=read), change, None)
             applied = Applied(step.content, {**applied.blobs, **step.blobs})
         return applied
 
-    def check_read(self, table: Table, was: AnyContent, parts: Sequence[str] | None) -> None:  # noqa: ARG002
+    def check_read(self, table: Table, before: AnyContent, parts: Sequence[str] | None) -> None:  # noqa: ARG002
         """``Refused`` if what a transaction has read of a table, when it was so, may be different now.
 
         ``parts`` are those that it has read, in this format's own words; ``None`` if it was all of it. Asked
         at the same two moments as ``merge``, of a table that is the same but has another state.
         """
-        raise Refused(READ_AND_CHANGED, expected=self.tell(was), found=self.tell(table.content or was))
+        raise Refused(READ_AND_CHANGED, expected=self.tell(before), found=self.tell(table.content or before))
 
     def tell(self, content: AnyContent) -> str:  # noqa: ARG002
         """A state of a table, for people, where two states of it differ; nothing if it cannot be said."""
@@ -359,16 +380,16 @@ class Format:
         """
         return False
 
-    def restore(self, table: Table, wanted: AnyContent | None) -> Applied:  # noqa: ARG002
+    def restore(self, table: Table, after: AnyContent | None) -> Applied:  # noqa: ARG002
         """The table brought back to a wanted state: by a restore, revert, forced merge or given content."""
-        return Applied(wanted)
+        return Applied(after)
 
     def restore_version(self, table: Table, version: int) -> Applied:  # noqa: ARG002
         """The table brought back to an earlier version of its own.
 
         Raises as ``merge``, and ``VersionNotFound`` if it has no such version, or not any more.
         """
-        raise Refused("has no versions; restore it to a commit or to a time")
+        raise Refused("has no version numbers of its own; restore it to a commit or to a time")
 
     def summarize_change(
         self,
@@ -398,8 +419,8 @@ class Format:
     def revert(
         self,
         table: Table,  # noqa: ARG002
-        was: AnyContent | None,  # noqa: ARG002
-        wanted: AnyContent | None,  # noqa: ARG002
+        before: AnyContent | None,  # noqa: ARG002
+        after: AnyContent | None,  # noqa: ARG002
         since: Since,  # noqa: ARG002
     ) -> Applied | None:
         """The table without a change that made ``was`` of ``wanted``, where others came after it.
@@ -416,7 +437,7 @@ class Format:
         where that may be read.
         """
 
-    def landed(
+    def after_commit(
         self, key: Key, content: AnyContent | None, commit: ObjectId, *, branch: str, is_default: bool
     ) -> None:
         """A table is so on a branch now: publish what follows from it.
@@ -438,7 +459,7 @@ class Format:
         what the content holds of earlier ones."""
         return content
 
-    def retained(self, table: Table, content: AnyContent) -> AnyContent:
+    def drop_erased(self, table: Table, content: AnyContent) -> AnyContent:
         """What is retained of a table that is about to be written to.
 
         ``HistoryExpired`` for a branch that has the table as it was before an erase: what is written there
@@ -450,7 +471,7 @@ class Format:
         if horizon is None or horizon.first < 0:
             return content
         if self.is_before(content, horizon.first, keeps_younger=horizon.keeps_younger):
-            raise horizon.expired()
+            raise horizon.expired_error()
         return self.cut_content(content, horizon.first)
 
     def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:  # noqa: ARG002
@@ -461,16 +482,16 @@ class Format:
         return None
 
 
-def reading(
+def reader_with(
     read: Callable[[ObjectId], bytes], blobs: Mapping[ObjectId, bytes]
 ) -> Callable[[ObjectId], bytes]:
     """Reads kernel objects, also some that are not stored yet."""
 
-    def read_both(one: ObjectId) -> bytes:
-        if one not in blobs:
-            return read(one)
-        found: Blob = decode_object(blobs[one])
-        return found.data
+    def read_both(object_id: ObjectId) -> bytes:
+        if object_id not in blobs:
+            return read(object_id)
+        blob: Blob = decode_object(blobs[object_id])
+        return blob.data
 
     return read_both
 
@@ -479,7 +500,7 @@ class Formats:
     """The formats that a kernel knows, and the branch whose tables they publish."""
 
     def __init__(self, formats: Sequence[Format] = (), default_branch: str = "main") -> None:
-        self._by_name = {one.name: one for one in formats}
+        self._by_name = {format_.name: format_ for format_ in formats}
         self.all = tuple(self._by_name.values())
         self.find_others: Callable[[], Sequence[Format]] | None = None
         """Finds the formats of other packages. It is asked once, for the first change or table that is of no
@@ -503,8 +524,8 @@ class Formats:
     def find_horizons_by(self, find: Callable[[UUID], TableHorizon | None]) -> None:
         """Tell every format how to look up from where on the history of a table exists."""
         self._find_horizon = find
-        for one in self.all:
-            one.find_horizon = find
+        for format_ in self.all:
+            format_.find_horizon = find
 
     def horizons_at_turn(self) -> TableHorizons | None:
         """The horizons as they are at the turn of a branch other than the default one.
@@ -515,32 +536,32 @@ class Formats:
         """
         if self.horizons is None:
             return None
-        look, known = self._horizon_looks, self._known_horizons
-        if known is None or known[0] != look:
-            self._known_horizons = known = look, self.horizons()
-        return known[1]
+        look, known_horizons = self._horizon_looks, self._known_horizons
+        if known_horizons is None or known_horizons[0] != look:
+            self._known_horizons = known_horizons = look, self.horizons()
+        return known_horizons[1]
 
     def forget_horizons(self) -> None:
         """Read the horizons anew at the next turn: a branch was moved by another process, or this one has
         changed a horizon."""
         self._horizon_looks += 1
 
-    def named(self, name: str) -> Format | None:
+    def by_name(self, name: str) -> Format | None:
         if name not in self._by_name:
             self._add_others()
         return self._by_name.get(name)
 
-    def unknown(self, name: str, key: Key) -> PenstockError:
+    def unknown_format_error(self, name: str, key: Key) -> PenstockError:
         """What is said of a change that names a format which is not there."""
-        return self.describe_unknown(f"there is no format '{name}' to change '{key}' with")
+        return self.describe_unknown(f"'{key}' cannot be changed: there is no format '{name}'")
 
     def managing(self, *contents: AnyContent | None) -> Format | None:
         """The format that manages the first of some contents that any does."""
         for content in contents if self.all else ():
             if content is not None:
-                for one in self.all:
-                    if one.manages(content):
-                        return one
+                for format_ in self.all:
+                    if format_.manages(content):
+                        return format_
         is_foreign = any(isinstance(content, Unknown) and content.type_name for content in contents)
         return self.managing(*contents) if is_foreign and self._add_others() else None
 
@@ -548,8 +569,8 @@ class Formats:
         """Whether formats of other packages have come to be known by this."""
         with self._finding:
             find, self.find_others = self.find_others, None
-            for one in () if find is None else find():
-                one.find_horizon = self._find_horizon
-                self._by_name.setdefault(one.name, one)
+            for format_ in () if find is None else find():
+                format_.find_horizon = self._find_horizon
+                self._by_name.setdefault(format_.name, format_)
             count, self.all = len(self.all), tuple(self._by_name.values())
             return len(self.all) > count

@@ -15,12 +15,12 @@ from penstock.errors import Damaged, InvalidRequest
 from penstock.kernel.description import ROW_NAME, Description, read_description
 from penstock.kernel.expired import blobs_of, expired_commits
 from penstock.kernel.jobs import JOBS, job_rows
-from penstock.kernel.objects import check_stored, expanded
+from penstock.kernel.object_checks import Trees, flaws
+from penstock.kernel.objects import check_stored, expand_keys
 from penstock.kernel.reachable import BLOCK, Horizon, Progress, Reach, silent
 from penstock.kernel.read_ahead import ReadAhead
 from penstock.kernel.records import rows_of_kind
-from penstock.kernel.rows import decoded_reference
-from penstock.kernel.shapes import Trees, flaws
+from penstock.kernel.rows import decode_reference_row
 from penstock.kernel.skips import Link
 from penstock.kernel.table_horizons import HORIZONS, TableHorizons, horizon_rows
 from penstock.kernel.tokens import TOKENS, token_rows
@@ -81,14 +81,14 @@ def fsck(
     """
     for _ in range(ATTEMPTS_MAX - 1):
         horizon = read_description(kernel.store).horizon
-        checked = _Checking(kernel, progress, inspect).run()
+        checked = _Fsck(kernel, progress, inspect).run()
         # A sweep that cuts history off meanwhile removes what was there a moment ago, and is no damage.
         if not checked.damages or read_description(kernel.store).horizon == horizon:
             return checked
-    return _Checking(kernel, progress, inspect).run()
+    return _Fsck(kernel, progress, inspect).run()
 
 
-class _Checking:
+class _Fsck:
     def __init__(self, kernel: Kernel, progress: Progress, inspect: Inspect) -> None:
         self._kernel, self._progress, self._inspect = kernel, progress, inspect
         self._damages: dict[Damage, None] = {}
@@ -111,21 +111,21 @@ class _Checking:
     def run(self) -> Checked:
         lake = read_description(self._kernel.store)
         horizons = self._horizons()
-        reach = Reach(self._fetch, self._expired(lake), horizons.objects_of, self._check_trees)
+        reach = Reach(self._fetch, self._expired_commits(lake), horizons.objects_of, self._check_trees)
         reach.blobs(blobs_of(lake), "by the lake's description")
         references = list(self._references())
         reach.log(reference.log for reference in references)
         reach.commits(
             [reference.head for reference in references if reference.kind is not Kind.DELETED], Horizon()
         )
-        for one, what in reach.damaged.items():
-            self._damage(one.hex(), what)
+        for object_id, what in reach.damaged.items():
+            self._damage(object_id.hex(), what)
         for reference in references:
             self._check_reference(reference)
-        for one, entry in self._entries.items():
-            self._check_entry(one, entry)
-        for one, commit in self._commits.items():
-            self._check_commit(one, commit)
+        for object_id, entry in self._entries.items():
+            self._check_entry(object_id, entry)
+        for object_id, commit in self._commits.items():
+            self._check_commit(object_id, commit)
         self._check_trees()
         self._check_tables(horizons)
         commits, objects = len(self._commits), len(reach.seen - {NO_COMMIT, EMPTY_ROOT})
@@ -135,7 +135,7 @@ class _Checking:
         self._check_ended_transactions()
         return Checked(len(references), commits, objects, tuple(self._damages))
 
-    def _expired(self, lake: Description) -> Collection[ObjectId]:
+    def _expired_commits(self, lake: Description) -> Collection[ObjectId]:
         try:
             return expired_commits(lake, self._kernel.objects)
         except Damaged as damaged:
@@ -143,13 +143,13 @@ class _Checking:
             return ()
 
     def _horizons(self) -> TableHorizons:
-        found = []
+        horizons = []
         for row in horizon_rows(self._kernel.store):
             try:
-                found.append(HORIZONS.decode_row(row))
+                horizons.append(HORIZONS.decode_row(row))
             except Damaged as damaged:
                 self._damage(row.name, damaged.message)
-        return TableHorizons(self._kernel.formats, {one.table: one for one in found})
+        return TableHorizons(self._kernel.formats, {horizon.table: horizon for horizon in horizons})
 
     def _damage(self, name: str, what: str) -> None:
         self._damages[Damage(name, what)] = None
@@ -158,7 +158,7 @@ class _Checking:
         """Those whose rows can be read."""
         for row in self._rows():
             try:
-                reference = decoded_reference(row)
+                reference = decode_reference_row(row)
                 transaction_of(reference)
                 yield reference
             except Damaged as damaged:
@@ -169,32 +169,32 @@ class _Checking:
             yield from rows_of_kind(self._kernel.store, kind)
 
     def _fetch(self, ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
-        found: dict[ObjectId, AnyObject] = {}
-        for one, data in self._reader.fetch(ids).items():
+        objects: dict[ObjectId, AnyObject] = {}
+        for object_id, data in self._reader.fetch(ids).items():
             try:
-                stored = check_stored(one, data)
+                stored = check_stored(object_id, data)
             except Damaged as damaged:
-                self._damage(one.hex(), damaged.message)
+                self._damage(object_id.hex(), damaged.message)
                 continue
-            found[one] = whole = expanded(stored)
+            objects[object_id] = whole = expand_keys(stored)
             for what in flaws(stored, whole, data):
-                self._damage(one.hex(), what)
-            self._note(one, whole)
+                self._damage(object_id.hex(), what)
+            self._note(object_id, whole)
             if isinstance(whole, Leaf | Node):
-                self._kernel.objects.remember(one, whole, len(data))
+                self._kernel.objects.remember(object_id, whole, len(data))
         self._read += len(ids)
         self._progress("checked", self._read)
-        return found
+        return objects
 
-    def _note(self, one: ObjectId, decoded: AnyObject) -> None:
+    def _note(self, object_id: ObjectId, decoded: AnyObject) -> None:
         if isinstance(decoded, CommitObject):
-            self._commits[one] = decoded
+            self._commits[object_id] = decoded
             self._roots[decoded.root] = None
         elif isinstance(decoded, LogEntry):
-            self._entries[one] = decoded
+            self._entries[object_id] = decoded
         elif isinstance(decoded, Leaf | Segment):
             if isinstance(decoded, Segment):
-                self._segments[one] = len(decoded.keys)
+                self._segments[object_id] = len(decoded.keys)
             # A table that is looked into is too large to be in place, or has such a type.
             for key, value in zip(decoded.keys, decoded.values, strict=False):
                 if value is None or (type(value) is bytes and value[1:2] not in self._type_bytes):
@@ -214,8 +214,8 @@ class _Checking:
     def _check_trees(self) -> None:
         """The trees of commits that were read just now: their nodes are in memory still."""
         for root in self._roots:
-            for one, what in self._trees.flaws(root):
-                self._damage(one.hex(), what)
+            for object_id, what in self._trees.flaws(root):
+                self._damage(object_id.hex(), what)
         self._roots = {}
 
     def _check_tables(self, horizons: TableHorizons) -> None:
@@ -228,8 +228,8 @@ class _Checking:
             if not isinstance(content, self._inspected) or horizons.is_behind(content):
                 continue
             for root in content.objects if content.holds_trees else ():
-                for one, what in self._trees.flaws(root):
-                    self._damage(one.hex(), what)
+                for object_id, what in self._trees.flaws(root):
+                    self._damage(object_id.hex(), what)
             for name, what in self._inspect(key, content):
                 self._damage(name, what)
 
@@ -243,7 +243,7 @@ class _Checking:
     def _check_ended_transactions(self) -> None:
         for row in rows_of_kind(self._kernel.store, Kind.ENDED_TRANSACTION):
             try:
-                transaction_of(decoded_reference(row))
+                transaction_of(decode_reference_row(row))
             except Damaged as damaged:
                 self._damage(row.name, damaged.message)
 
@@ -263,54 +263,56 @@ class _Checking:
             self._damage(
                 reference.name, f"is at {reference.id}, but by its log it should be at {entry.after.hex()}"
             )
-        said = (entry.name, entry.incarnation, entry.position)
-        if (reference.name, reference.incarnation, reference.position) != said:
+        names = (entry.name, entry.incarnation, entry.position)
+        if (reference.name, reference.incarnation, reference.position) != names:
             self._damage(reference.name, f"has log entry {reference.log.hex()}, which is not about it")
 
-    def _check_entry(self, one: ObjectId, entry: LogEntry) -> None:
+    def _check_entry(self, entry_id: ObjectId, entry: LogEntry) -> None:
         if _jumps_astray(self._entry, entry):
-            self._damage(one.hex(), "jumps to an entry that is not of its log")
+            self._damage(entry_id.hex(), "jumps to an entry that is not of its log")
         if entry.previous == NO_COMMIT and entry.position != 1:
-            self._damage(one.hex(), f"is log entry {entry.position}, but the first of its log")
+            self._damage(entry_id.hex(), f"is log entry {entry.position}, but the first of its log")
         previous = self._entries.get(entry.previous)
         if previous is None:
             return  # the first one, or reported as missing
         if entry.position != previous.position + 1:
-            self._damage(one.hex(), f"is log entry {entry.position}, but follows {previous.position}")
+            self._damage(entry_id.hex(), f"is log entry {entry.position}, but follows {previous.position}")
         if entry.before != previous.after:
-            self._damage(one.hex(), "starts elsewhere than the log entry before it ended")
+            self._damage(entry_id.hex(), "starts elsewhere than the log entry before it ended")
         if entry.name != previous.name:
             self._damage(
-                one.hex(), f"is about '{entry.name}', the log entry before it about '{previous.name}'"
+                entry_id.hex(), f"is about '{entry.name}', the log entry before it about '{previous.name}'"
             )
         if entry.incarnation != previous.incarnation and entry.kind != Event.CREATE:
-            self._damage(one.hex(), "is about another incarnation than the log entry before it")
+            self._damage(entry_id.hex(), "is about another incarnation than the log entry before it")
 
-    def _check_commit(self, one: ObjectId, commit: CommitObject) -> None:
+    def _check_commit(self, commit_id: ObjectId, commit: CommitObject) -> None:
         for segment, count in commit.recent:
             length = self._segments.get(segment, 0)
             if not 0 < count <= length:
-                self._damage(one.hex(), f"carries {count} changes of {segment.hex()}, which has {length}")
+                self._damage(
+                    commit_id.hex(), f"carries {count} changes of {segment.hex()}, which has {length}"
+                )
         if _jumps_astray(self._commit, commit):
-            self._damage(one.hex(), "jumps to a commit that is not on its own line")
+            self._damage(commit_id.hex(), "jumps to a commit that is not on its own line")
         first = self._commit(commit.parent)
         further = [self._commit(parent) for parent in commit.further_parents]
         if first is None or None in further:
             return  # cut off by the horizon, or reported as missing
         if commit.depth != first.depth + 1:
-            self._damage(one.hex(), f"is at depth {commit.depth}, its parent at {first.depth}")
+            self._damage(commit_id.hex(), f"is at depth {commit.depth}, its parent at {first.depth}")
         if commit.time_us <= first.time_us:
-            self._damage(one.hex(), "is not younger than its parent")
+            self._damage(commit_id.hex(), "is not younger than its parent")
         if commit.merges != first.merges + bool(further):
-            self._damage(one.hex(), "counts the merges before it wrongly")
+            self._damage(commit_id.hex(), "counts the merges before it wrongly")
         if commit.generation != 1 + max(parent.generation for parent in (first, *further) if parent):
-            self._damage(one.hex(), "has a generation that does not follow from its parents'")
+            self._damage(commit_id.hex(), "has a generation that does not follow from its parents'")
 
-    def _commit(self, one: ObjectId) -> CommitObject | None:
-        return BEGINNING if one == NO_COMMIT else self._commits.get(one)
+    def _commit(self, commit_id: ObjectId) -> CommitObject | None:
+        return BEGINNING if commit_id == NO_COMMIT else self._commits.get(commit_id)
 
-    def _entry(self, one: ObjectId) -> CommitObject | LogEntry | None:
-        return BEGINNING if one == NO_COMMIT else self._entries.get(one)
+    def _entry(self, entry_id: ObjectId) -> CommitObject | LogEntry | None:
+        return BEGINNING if entry_id == NO_COMMIT else self._entries.get(entry_id)
 
 
 def _jumps_astray(read: Callable[[ObjectId], Link | None], link: Link) -> bool:

@@ -53,7 +53,7 @@ class Grace(msgspec.Struct, frozen=True, array_like=True):
         return int(self.data_grace_days * DAY_US)
 
 
-def checked_grace(before: Grace, grace_s: float | None, data_grace_days: float | None, now_us: int) -> Grace:
+def new_grace(before: Grace, grace_s: float | None, data_grace_days: float | None, now_us: int) -> Grace:
     """A new grace of a lake; what is not given stays. ``InvalidRequest`` for less than a lake may say."""
     new = Grace(
         before.grace_s if grace_s is None else grace_s,
@@ -63,15 +63,15 @@ def checked_grace(before: Grace, grace_s: float | None, data_grace_days: float |
     longest_s = GRACE_MAX_DAYS * DAY_US / SECOND_US
     if type(new.grace_s) not in (int, float) or not GRACE_MIN_S <= new.grace_s <= longest_s:
         raise InvalidRequest(
-            f"grace_s must be between {GRACE_MIN_S:g} and {longest_s:.0f} seconds, got {new.grace_s!r}\n"
-            "  For a single sweep while nobody writes, less can be given: penstock sweep --nobody-writes"
+            f"grace_s must be between {GRACE_MIN_S:g} and {longest_s:.0f} seconds, got {new.grace_s!r}\n  A "
+            "single sweep while nobody writes can use a shorter time: penstock sweep --nobody-writes"
         )
     is_number = type(new.data_grace_days) in (int, float)
     if not is_number or not DATA_GRACE_MIN_DAYS <= new.data_grace_days <= GRACE_MAX_DAYS:
         raise InvalidRequest(
-            f"data_grace_days must be between {DATA_GRACE_MIN_DAYS:g} and {GRACE_MAX_DAYS:g} days, "
-            f"got {new.data_grace_days!r}\n"
-            "  For a single sweep while nobody writes, less can be given: penstock sweep --nobody-writes"
+            f"data_grace_days must be between {DATA_GRACE_MIN_DAYS:g} and {GRACE_MAX_DAYS:g} days, got "
+            f"{new.data_grace_days!r}\n  A single sweep while nobody writes can use a shorter time: penstock "
+            "sweep --nobody-writes"
         )
     return new
 
@@ -81,15 +81,20 @@ def with_grace(graces: tuple[Grace, ...], new: Grace) -> tuple[Grace, ...]:
 
     ``InvalidRequest`` if it was changed too often for all of them to be remembered.
     """
-    known = graces or (Grace(),)
-    if (new.grace_s, new.data_grace_days) == (known[-1].grace_s, known[-1].data_grace_days):
+    known_graces = graces or (Grace(),)
+    if (new.grace_s, new.data_grace_days) == (known_graces[-1].grace_s, known_graces[-1].data_grace_days):
         return graces
-    longest_us = max(length for one in (*known, new) for length in (one.objects_us, one.data_us))
-    ends_us = [one.since_us for one in (*known[1:], new)]
-    heeded = [one for one, end_us in zip(known, ends_us, strict=True) if end_us + longest_us > new.since_us]
+    longest_us = max(length for grace in (*known_graces, new) for length in (grace.objects_us, grace.data_us))
+    ends_us = [grace.since_us for grace in (*known_graces[1:], new)]
+    heeded = [
+        grace
+        for grace, end_us in zip(known_graces, ends_us, strict=True)
+        if end_us + longest_us > new.since_us
+    ]
     if len(heeded) >= GRACES_MAX:
         raise InvalidRequest(
-            f"the lake's grace was changed {len(heeded)} times within {longest_us / DAY_US:g} days; wait"
+            f"the lake's grace period was already changed {len(heeded)} times within {longest_us / DAY_US:g} "
+            "days; wait before you change it again"
         )
     return (*heeded, new)
 
@@ -108,29 +113,29 @@ class Graces:
         longer than writers can rely on any lake."""
         if settings.write_timeout_s > GRACE_MIN_S / 2:
             raise InvalidRequest(
-                f"write_timeout_s is at most {GRACE_MIN_S / 2:g}, half of the least grace_s that a lake may "
-                f"have, not {settings.write_timeout_s:g}"
+                f"write_timeout_s must be at most {GRACE_MIN_S / 2:g} (half of the smallest grace_s), got "
+                f"{settings.write_timeout_s:g}"
             )
         self._find, self._settings, self._clock = find, settings, clock
 
     def require_agreed(self) -> None:
         """``InvalidRequest`` if this process was to sweep by shorter periods than the lake's."""
-        lake, given = self._of_sweeps(), self._settings
-        if given.idempotency_days < IDEMPOTENCY_DAYS and not given.nobody_writes:
+        lake, settings = self._of_sweeps(), self._settings
+        if settings.idempotency_days < IDEMPOTENCY_DAYS and not settings.nobody_writes:
             raise InvalidRequest(
-                f"writers rely on idempotency keys for {IDEMPOTENCY_DAYS:g} days; a sweep that forgets them "
-                f"after {given.idempotency_days:g} lets a request that is repeated be done twice\n"
-                "  If nobody repeats a request from before the sweep, say so: --nobody-writes, or "
+                f"idempotency_days must be at least {IDEMPOTENCY_DAYS:g}, got {settings.idempotency_days:g}: "
+                "a sweep that forgets idempotency keys earlier lets a repeated request be applied twice\n  "
+                "If nobody repeats a request from before the sweep, use --nobody-writes, or "
                 "Settings(nobody_writes=True)"
             )
         for name in ("grace_s", "data_grace_days"):
-            asked, kept = getattr(given, name), getattr(lake, name)
-            if asked is not None and asked < kept and not given.nobody_writes:
+            setting, lake_setting = getattr(settings, name), getattr(lake, name)
+            if setting is not None and setting < lake_setting and not settings.nobody_writes:
                 raise InvalidRequest(
-                    f"{name} of the lake is {kept:g}, and writers rely on it; a sweep by {asked:g} may "
-                    "remove what somebody is writing\n"
-                    "  If nobody writes to the lake until the sweep has ended, say so: --nobody-writes, or "
-                    "Settings(nobody_writes=True). For a shorter period from now on: penstock grace"
+                    f"{name} of the lake is {lake_setting:g}, and writers rely on it; a sweep with "
+                    f"{setting:g} may remove files of a write in progress\n  If nobody writes to the lake "
+                    "until the sweep has ended, use --nobody-writes, or Settings(nobody_writes=True). To "
+                    "shorten the period from now on: penstock grace"
                 )
 
     def of_sweeps(self, data_min_days: float = 0.0) -> Grace:
@@ -140,39 +145,43 @@ class Graces:
         """
         lake = self._of_sweeps()
         lake = Grace(lake.grace_s, max(lake.data_grace_days, data_min_days))
-        return self._given(lake, max)
+        return self._choose_grace(lake, max)
 
     def of_writers(self) -> Grace:
         """What a writer relies on for what it writes from now on."""
-        return self._given((self._find() or (Grace(),))[-1], min)
+        return self._choose_grace((self._find() or (Grace(),))[-1], min)
 
     def of_the_past(self) -> Grace:
         """What a writer relies on for what was written, or left behind, before it asks."""
-        *former, current = self._ended()
+        *former, current = self._with_ends()
         now_us = self._clock()
         grace = current[0]
-        objects = [one.grace_s for one, end_us in former if end_us + grace.objects_us > now_us]
-        data = [one.data_grace_days for one, end_us in former if end_us + grace.data_us > now_us]
-        return self._given(Grace(min([grace.grace_s, *objects]), min([grace.data_grace_days, *data])), min)
-
-    def _of_sweeps(self) -> Grace:
-        heeded, now_us = self._ended(), self._clock()
-        return Grace(
-            max(one.grace_s for one, end_us in heeded if end_us + one.objects_us > now_us),
-            max(one.data_grace_days for one, end_us in heeded if end_us + one.data_us > now_us),
+        objects = [past_grace.grace_s for past_grace, end_us in former if end_us + grace.objects_us > now_us]
+        data = [
+            past_grace.data_grace_days for past_grace, end_us in former if end_us + grace.data_us > now_us
+        ]
+        return self._choose_grace(
+            Grace(min([grace.grace_s, *objects]), min([grace.data_grace_days, *data])), min
         )
 
-    def _ended(self) -> list[tuple[Grace, int]]:
+    def _of_sweeps(self) -> Grace:
+        heeded, now_us = self._with_ends(), self._clock()
+        return Grace(
+            max(grace.grace_s for grace, end_us in heeded if end_us + grace.objects_us > now_us),
+            max(grace.data_grace_days for grace, end_us in heeded if end_us + grace.data_us > now_us),
+        )
+
+    def _with_ends(self) -> list[tuple[Grace, int]]:
         """The graces of the lake, each with the time until when it holds, or held."""
         graces = self._find() or (Grace(),)
-        return [*zip(graces, [*(one.since_us for one in graces[1:]), FOREVER_US], strict=True)]
+        return [*zip(graces, [*(grace.since_us for grace in graces[1:]), FOREVER_US], strict=True)]
 
-    def _given(self, lake: Grace, safe: Callable[[float, float], float]) -> Grace:
-        given = self._settings
-        choose = (lambda asked, _: asked) if given.nobody_writes else safe
+    def _choose_grace(self, lake: Grace, safe: Callable[[float, float], float]) -> Grace:
+        settings = self._settings
+        choose = (lambda setting, _: setting) if settings.nobody_writes else safe
         return Grace(
-            lake.grace_s if given.grace_s is None else choose(given.grace_s, lake.grace_s),
+            lake.grace_s if settings.grace_s is None else choose(settings.grace_s, lake.grace_s),
             lake.data_grace_days
-            if given.data_grace_days is None
-            else choose(given.data_grace_days, lake.data_grace_days),
+            if settings.data_grace_days is None
+            else choose(settings.data_grace_days, lake.data_grace_days),
         )

@@ -3,7 +3,8 @@
 Both are a row that goes from open to committing, and from there to committed or aborted. A job has a fence
 as well, which says whose attempt counts; a transaction has a lease. The row and the branch's row are two
 rows. What holds them together is the idempotency key of the commit: the row says *committing* before the
-commit is sent, and from then on only the branch's log tells what came of it (see ``kernel.sent``). So what is
+commit is sent, and from then on only the branch's log tells what came of it (see
+``kernel.request_outcome``). So what is
 said to be aborted never lands, and what has landed is never sent again.
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from typing import Final, Generic, Protocol, Self, TypeVar
 
 from penstock.kernel.records import Keep
-from penstock.kernel.sent import Dispatch, Sent
+from penstock.kernel.request_outcome import OutcomeLookup, SubmittedRequest
 from penstock.model.encoding import ObjectId
 
 
@@ -41,34 +42,34 @@ K = TypeVar("K")
 class CommittingRows(Protocol[V, K]):
     """The rows of jobs, or of transactions, as far as they are committing."""
 
-    def change_committing(self, known: K, change: Callable[[V, int], V | Keep[InDoubt]]) -> K | InDoubt:
+    def change_committing(self, record: K, change: Callable[[V, int], V | Keep[InDoubt]]) -> K | InDoubt:
         """Change the row of one that is committing, by a function that gets its value and the time.
 
         A row that is not committing any more, or is another attempt's, stays. Returns it as it is then.
         """
 
-    def read_again(self, known: K) -> K:
+    def read_again(self, record: K) -> K:
         """The same as its row has it now."""
 
-    def describe_sent(self, known: K) -> Sent:
+    def describe_sent(self, record: K) -> SubmittedRequest:
         """The commit that it sends."""
 
 
 class HandOff(Generic[V, K]):
     """Ends what is committing: as committed if its commit has landed, or so that it never will."""
 
-    def __init__(self, rows: CommittingRows[V, K], dispatch: Dispatch) -> None:
+    def __init__(self, rows: CommittingRows[V, K], dispatch: OutcomeLookup) -> None:
         self._rows, self._dispatch = rows, dispatch
 
-    def find_commit(self, known: K) -> ObjectId | None:
+    def find_commit(self, record: K) -> ObjectId | None:
         """The commit that it has come to, by the log of its branch. Who looks changes nothing."""
-        return self._dispatch.commit_of(self._rows.describe_sent(known))
+        return self._dispatch.commit_of(self._rows.describe_sent(record))
 
-    def note_landed(self, known: K, commit: ObjectId) -> K:
+    def note_landed(self, record: K, commit: ObjectId) -> K:
         """Note that its commit has landed."""
-        return self._ended(known, lambda found, now_us: found.as_landed(commit, now_us))
+        return self._end(record, lambda item, now_us: item.as_landed(commit, now_us))
 
-    def note_refused(self, known: K, why: str, *, is_alone: bool = False, is_certain: bool = True) -> K:
+    def note_refused(self, record: K, why: str, *, is_alone: bool = False, is_certain: bool = True) -> K:
         """Note that its commit was refused; it may have landed after all, by another sending.
 
         Where it was sent several times, one of the others may still be under way: that is called off first,
@@ -76,23 +77,23 @@ class HandOff(Generic[V, K]):
         after it landed (not ``is_certain``).
         """
 
-        def decide(found: V, now_us: int) -> V | Keep[InDoubt]:
-            if not is_alone and (found.sends > 1 or not is_certain):
+        def decide(item: V, now_us: int) -> V | Keep[InDoubt]:
+            if not is_alone and (item.sends > 1 or not is_certain):
                 return Keep(IN_DOUBT)
-            return found.as_aborted(why, now_us)
+            return item.as_aborted(why, now_us)
 
-        ended = self._rows.change_committing(known, decide)
-        return self.call_off(known, why) if isinstance(ended, InDoubt) else ended
+        ended = self._rows.change_committing(record, decide)
+        return self.call_off(record, why) if isinstance(ended, InDoubt) else ended
 
-    def call_off(self, known: K, why: str) -> K:
+    def call_off(self, record: K, why: str) -> K:
         """End it, whoever is sending it."""
-        known = self._rows.read_again(known)
-        commit = self._dispatch.call_off(self._rows.describe_sent(known))
+        record = self._rows.read_again(record)
+        commit = self._dispatch.call_off(self._rows.describe_sent(record))
         if commit is not None:
-            return self.note_landed(known, commit)
-        return self._ended(known, lambda found, now_us: found.as_aborted(why, now_us))
+            return self.note_landed(record, commit)
+        return self._end(record, lambda item, now_us: item.as_aborted(why, now_us))
 
-    def _ended(self, known: K, end: Callable[[V, int], V]) -> K:
-        ended = self._rows.change_committing(known, end)
+    def _end(self, record: K, end: Callable[[V, int], V]) -> K:
+        ended = self._rows.change_committing(record, end)
         assert not isinstance(ended, InDoubt)
         return ended

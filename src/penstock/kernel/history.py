@@ -46,12 +46,12 @@ class Walk(Iterator[tuple[ObjectId, CommitObject]]):
                 self._add(parent)
         while self._next:
             step()
-            one = heapq.heappop(self._next)[2]
-            self._known.discard(one)
-            self._latest = self._history.link(one)
+            commit_id = heapq.heappop(self._next)[2]
+            self._known.discard(commit_id)
+            self._latest = self._history.link(commit_id)
             if self._latest is not None:
-                return one, self._latest
-            self._history.require_expired(one)
+                return commit_id, self._latest
+            self._history.require_expired(commit_id)
         raise StopIteration
 
     @property
@@ -66,13 +66,13 @@ class Walk(Iterator[tuple[ObjectId, CommitObject]]):
         copied._count, copied._latest = self._count, self._latest
         return copied
 
-    def _add(self, one: ObjectId) -> None:
-        if one in self._known:
+    def _add(self, commit_id: ObjectId) -> None:
+        if commit_id in self._known:
             return
-        self._known.add(one)
+        self._known.add(commit_id)
         self._count += 1
-        commit = self._history.link(one)
-        heapq.heappush(self._next, (-commit.generation if commit is not None else 0, -self._count, one))
+        commit = self._history.link(commit_id)
+        heapq.heappush(self._next, (-commit.generation if commit is not None else 0, -self._count, commit_id))
 
 
 class History:
@@ -82,23 +82,26 @@ class History:
         self.objects = objects
         self._expired = expired
 
-    def commit(self, one: ObjectId) -> CommitObject:
+    def commit(self, commit_id: ObjectId) -> CommitObject:
         """A commit that somebody names; ``CommitNotFound`` or ``HistoryExpired`` if it is not there."""
-        found = self.objects.cached(one) or self.objects.find((one,)).get(one)
-        if isinstance(found, CommitObject):
-            return found
-        if found is None and one in self._expired():
-            raise HistoryExpired(f"commit {one.hex()} lies behind the history horizon", commit=one.hex())
-        raise CommitNotFound(f"there is no commit {one.hex()}", commit=one.hex())
+        commit = self.objects.get_cached(commit_id) or self.objects.find((commit_id,)).get(commit_id)
+        if isinstance(commit, CommitObject):
+            return commit
+        if commit is None and commit_id in self._expired():
+            raise HistoryExpired(
+                f"commit {commit_id.hex()} is older than the history that this lake keeps",
+                commit=commit_id.hex(),
+            )
+        raise CommitNotFound(f"there is no commit {commit_id.hex()}", commit=commit_id.hex())
 
-    def link(self, one: ObjectId) -> CommitObject | None:
+    def link(self, commit_id: ObjectId) -> CommitObject | None:
         """A commit that another one names as its ancestor; ``None`` if it has expired."""
-        found = self.objects.find((one,)).get(one)
-        if found is None:
+        commit = self.objects.find((commit_id,)).get(commit_id)
+        if commit is None:
             return None
-        if not isinstance(found, CommitObject):
-            raise Damaged(f"object {one.hex()} is not a commit", objects=[one.hex()])
-        return found
+        if not isinstance(commit, CommitObject):
+            raise Damaged(f"object {commit_id.hex()} is not a commit", objects=[commit_id.hex()])
+        return commit
 
     def walk(self, *starts: ObjectId, all_parents: bool = False) -> Walk:
         """Commits from some backwards, newest first; by first parents unless told otherwise.
@@ -107,30 +110,33 @@ class History:
         """
         return Walk(self, starts, all_parents)
 
-    def require_expired(self, one: ObjectId) -> None:
+    def require_expired(self, commit_id: ObjectId) -> None:
         """``Damaged`` if a commit that is missing cannot have expired."""
         # Commits that are in memory may lead further than the sweep has left; fsck tells that from damage.
         if not self._expired():
-            raise Damaged(f"commit {one.hex()} is missing", objects=[one.hex()])
+            raise Damaged(f"commit {commit_id.hex()} is missing", objects=[commit_id.hex()])
 
     def predecessor(self, start: ObjectId, steps: int) -> ObjectId:
         """The ``steps``-th predecessor by first parents."""
         commit = self.commit(start)
         if steps > commit.depth:
-            raise CommitNotFound(
-                f"commit {start.hex()[:8]} has only {commit.depth} predecessors, not {steps}"
-            )
-        return self._reached(*skips.back_to_depth(self.link, start, commit.depth - steps))
+            raise CommitNotFound(f"commit {start.hex()[:8]} has only {commit.depth} ancestors, not {steps}")
+        return self._require_reached(*skips.back_to_depth(self.link, start, commit.depth - steps))
 
     def at_time(self, start: ObjectId, time_us: int) -> ObjectId:
         """The newest commit not after a time, by first parents: O(log n), since time only grows."""
-        return self._reached(*skips.back_to(self.link, start, lambda commit: commit.time_us <= time_us))
+        return self._require_reached(
+            *skips.back_to(self.link, start, lambda commit: commit.time_us <= time_us)
+        )
 
-    def _reached(self, one: ObjectId, commit: CommitObject | None) -> ObjectId:
+    def _require_reached(self, commit_id: ObjectId, commit: CommitObject | None) -> ObjectId:
         if commit is None:
-            self.require_expired(one)
-            raise HistoryExpired(f"the way leads behind the history horizon, past commit {one.hex()}")
-        return one
+            self.require_expired(commit_id)
+            raise HistoryExpired(
+                "that commit is older than the history that this lake keeps, which begins at commit "
+                f"{commit_id.hex()}"
+            )
+        return commit_id
 
     def is_ancestor(self, ancestor: ObjectId, of: ObjectId) -> bool:
         """Whether a commit is reachable from another (or is it), by any parent.
@@ -149,7 +155,7 @@ class History:
             return True
         if fork is not None and start.merges == fork.merges:
             return False
-        return any(one == ancestor for one, _ in self._above(of, goal.generation))
+        return any(commit_id == ancestor for commit_id, _ in self._above(of, goal.generation))
 
     def is_on_line(self, ancestor: ObjectId, of: ObjectId) -> bool:
         """Whether a commit leads to another (or is it) by first parents: O(log n) reads."""
@@ -163,10 +169,13 @@ class History:
             if ancestor in level:
                 return True
             step()
-            commits = [found for one in level if (found := self.link(one)) is not None]
+            commits = [commit for commit_id in level if (commit := self.link(commit_id)) is not None]
             # No ancestor has a higher generation, so what is as old as the goal leads past it.
             above = {
-                parent for each in commits if each.generation > goal.generation for parent in each.parents
+                parent
+                for commit in commits
+                if commit.generation > goal.generation
+                for parent in commit.parents
             }
             level = above - seen
             seen |= level
@@ -178,12 +187,12 @@ class History:
         """What is reachable from a commit, by any parent, and not older than a generation."""
         waiting, seen = [start], {start}
         while waiting:
-            one = waiting.pop()
+            commit_id = waiting.pop()
             step()
-            commit = self.link(one)
+            commit = self.link(commit_id)
             if commit is None or commit.generation < generation:
                 continue
-            yield one, commit
+            yield commit_id, commit
             for parent in commit.parents:
                 if parent not in seen:
                     seen.add(parent)
@@ -197,16 +206,16 @@ class History:
         ancestor. ``CommitNotFound`` if the common history has expired.
         """
         met, fork = skips.common(self.link, left, right)
-        one, other = self.link(left), self.link(right)
-        if fork is not None and one and other and one.merges == fork.merges == other.merges:
+        left_commit, other = self.link(left), self.link(right)
+        if fork is not None and left_commit and other and left_commit.merges == fork.merges == other.merges:
             return [met]
         bases, _, met_horizon = self._paint(left, right)
         if bases:
             return bases
         if fork is None or met_horizon:
             raise CommitNotFound(
-                f"commits {left.hex()[:8]} and {right.hex()[:8]} have no common ancestor "
-                "within the history horizon"
+                f"commits {left.hex()[:8]} and {right.hex()[:8]} have no common ancestor within the history "
+                "that this lake keeps"
             )
         return [met]
 
@@ -219,7 +228,7 @@ class History:
         from_left, from_right, stale = 1, 2, 4
         paint = {left: from_left}
         paint[right] = paint.get(right, 0) | from_right
-        heap = [(-self.commit(one).generation, one) for one in paint]
+        heap = [(-self.commit(commit_id).generation, commit_id) for commit_id in paint]
         heapq.heapify(heap)
         queued, fresh = set(paint), len(paint)
         bases: list[ObjectId] = []
@@ -227,17 +236,17 @@ class History:
         met_horizon = False
         while heap and fresh:
             step()
-            _, one = heapq.heappop(heap)
-            queued.discard(one)
-            marks = paint[one]
+            _, commit_id = heapq.heappop(heap)
+            queued.discard(commit_id)
+            marks = paint[commit_id]
             if not marks & stale:
                 fresh -= 1
             if marks == from_left:
-                only_left.append(one)
+                only_left.append(commit_id)
             if marks == from_left | from_right:
-                bases.append(one)
+                bases.append(commit_id)
                 marks |= stale
-            commit = self.link(one)
+            commit = self.link(commit_id)
             for parent in commit.parents if commit else ():
                 before = paint.get(parent, 0)
                 after = before | marks
@@ -253,14 +262,23 @@ class History:
                     fresh += 0 if after & stale else 1
                 elif not before & stale and after & stale:
                     fresh -= 1
-        return [one for one in bases if paint[one] == from_left | from_right], only_left, met_horizon
+        return [base for base in bases if paint[base] == from_left | from_right], only_left, met_horizon
 
     def only_in(self, source: ObjectId, target: ObjectId) -> list[tuple[ObjectId, CommitObject]]:
         """The commits reachable from ``source`` and not from ``target``, oldest first."""
         met, fork = skips.common(self.link, source, target)
-        one, other = self.link(source), self.link(target)
-        if fork is not None and one and other and one.merges == fork.merges == other.merges:
+        source_commit, other = self.link(source), self.link(target)
+        if (
+            fork is not None
+            and source_commit
+            and other
+            and source_commit.merges == fork.merges == other.merges
+        ):
             own = list(takewhile(lambda item: item[0] != met, self.walk(source)))
             return own[::-1]
-        found = [(each, self.commit(each)) for each in self._paint(source, target)[1] if each != NO_COMMIT]
-        return sorted(found, key=lambda item: (item[1].generation, item[0]))
+        commits = [
+            (commit_id, self.commit(commit_id))
+            for commit_id in self._paint(source, target)[1]
+            if commit_id != NO_COMMIT
+        ]
+        return sorted(commits, key=lambda item: (item[1].generation, item[0]))

@@ -25,10 +25,10 @@ from penstock.model.keys import RESERVED, Key
 from penstock.model.objects import CommitObject, Value
 from penstock.model.transactions import Isolation
 
-CREATED: Final = "was not there when this transaction looked for it, and was created meanwhile"
-GONE: Final = "was read by this transaction, and is gone since"
-CAME: Final = "came to {where}, after this transaction had looked at the names there"
-WENT: Final = "went from {where}, after this transaction had looked at the names there"
+CREATED: Final = "did not exist when this transaction looked for it, but was created since"
+GONE: Final = "was read by this transaction, but was deleted since"
+CAME: Final = "was added to {where} after this transaction had listed the names there"
+WENT: Final = "was removed from {where} after this transaction had listed the names there"
 NAMES_MAX: Final = 20
 """So many names that came or went are told of what was listed."""
 
@@ -65,19 +65,19 @@ class _Check:
         before = state_of(self._history.objects, self._base).get_many(read)  # with one request a level
         after = self._edit.view.get_many(read)
         for stored in read:
-            was, now = before.get(stored), after.get(stored)
-            if was != now and not self._is_shared(stored, was, now):
-                self._key(Key.decode(stored), self._reads.entries[stored], was, now)
+            old_value, now = before.get(stored), after.get(stored)
+            if old_value != now and not self._is_shared(stored, old_value, now):
+                self._key(Key.decode(stored), self._reads.entries[stored], old_value, now)
 
-    def _is_shared(self, stored: bytes, was: Value | None, now: Value | None) -> bool:
+    def _is_shared(self, stored: bytes, before: Value | None, now: Value | None) -> bool:
         """Whether both sides made a namespace where none was. They meet in one, and nothing is lost."""
-        if was is not None or self._reads.isolation is Isolation.SERIALIZABLE:
+        if before is not None or self._reads.isolation is Isolation.SERIALIZABLE:
             return False
         sides = self._changed[stored][1], now
-        return all(isinstance(self._edit.decoded(one), Namespace) for one in sides)
+        return all(isinstance(self._edit.decode_value(side), Namespace) for side in sides)
 
-    def _key(self, key: Key, read: ReadEntry, was: Value | None, now: Value | None) -> None:
-        before, after = self._edit.decoded(was), self._edit.decoded(now)
+    def _key(self, key: Key, read: ReadEntry, old_value: Value | None, now: Value | None) -> None:
+        before, after = self._edit.decode_value(old_value), self._edit.decode_value(now)
         managing = self._formats.managing(after)
         is_one = before is not None and after is not None and before.id == after.id
         if managing is None or not is_one or self._formats.managing(before) is not managing:
@@ -96,17 +96,17 @@ class _Check:
         if not stored:
             start, stop = prefix_end(RESERVED) or b"", None
         count = 0
-        for at, was, now in differing(self._history.objects, self._base, head, start, stop):
-            if (was is None) == (now is None):
+        for at, before, now in differing(self._history.objects, self._base, head, start, stop):
+            if (before is None) == (now is None):
                 continue
             count += 1
             if count > NAMES_MAX:
                 return
-            kind = ConflictKind.KEY_EXISTS if was is None else ConflictKind.KEY_DOES_NOT_EXIST
-            why = (CAME if was is None else WENT).format(where=where)
-            self._edit.conflicts.append(Conflict(kind, Key.decode(at), why=why))
+            kind = ConflictKind.KEY_EXISTS if before is None else ConflictKind.KEY_DOES_NOT_EXIST
+            reason = (CAME if before is None else WENT).format(where=where)
+            self._edit.conflicts.append(Conflict(kind, Key.decode(at), why=reason))
 
 
-def _differs(key: Key, was: AnyContent | None, now: AnyContent | None) -> Conflict:
-    why = CREATED if was is None else GONE if now is None else READ_AND_CHANGED
-    return msgspec.structs.replace(compare(key, was, now), why=why)
+def _differs(key: Key, before: AnyContent | None, now: AnyContent | None) -> Conflict:
+    reason = CREATED if before is None else GONE if now is None else READ_AND_CHANGED
+    return msgspec.structs.replace(compare(key, before, now), why=reason)

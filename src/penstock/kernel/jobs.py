@@ -20,7 +20,7 @@ from penstock.kernel.description import require_unmoved
 from penstock.kernel.grace import Graces
 from penstock.kernel.records import Decision, Keep, RecordType, RemoveRow, ReplaceRow, Subject, rows_of_kind
 from penstock.kernel.reflog import receipt_id
-from penstock.kernel.sent import Sent
+from penstock.kernel.request_outcome import SubmittedRequest
 from penstock.kernel.settings import DAY_US, Settings
 from penstock.model.jobs import (
     ABANDONED_AFTER_US,
@@ -43,7 +43,7 @@ A = TypeVar("A")
 
 
 def _subject(id: str) -> Subject:  # noqa: A002
-    advice = "'penstock jobs list' tells as soon as the store answers; repeating the request is safe."
+    advice = "'penstock jobs list' shows it once the store answers; repeating the request is safe."
     return Subject(f"job '{id}'", advice, {"job": id})
 
 
@@ -82,10 +82,10 @@ class Jobs:
 
     def get(self, id: str) -> Job:  # noqa: A002
         """``JobNotFound`` if there is none, or not any more."""
-        found = self.find(id)
-        if found is None:
-            raise _not_found(id)
-        return found
+        job = self.find(id)
+        if job is None:
+            raise _not_found_error(id)
+        return job
 
     def open(self) -> Iterator[Job]:
         """Those that have not ended, by id; others are not read."""
@@ -108,28 +108,26 @@ class Jobs:
         """
         before: Job | None = None
 
-        def decide(found: Job | None) -> ReplaceRow[Job] | Keep[Job | JobInDoubt]:
+        def decide(stored_job: Job | None) -> ReplaceRow[Job] | Keep[Job | JobInDoubt]:
             nonlocal before
-            before = found
-            if found is None:
-                begun = msgspec.structs.replace(job, spent=self._spent_before(job))
-                return ReplaceRow(_attempt(begun, 1))
-            if (found.key, found.branch) != (job.key, job.branch):
-                raise InvalidRequest(
-                    f"job {job.id} is one of another table or branch; another job needs another id"
-                )
-            if job.fence in found.earlier:
-                raise _superseded(job.id)
-            if found.fence == job.fence or found.state is JobState.COMMITTED:
-                return Keep(found)
-            if found.state is JobState.COMMITTING:
-                return Keep(JobInDoubt(found))
-            earlier = (found.fence, *found.earlier)[:EARLIER_MAX]
-            begun = msgspec.structs.replace(job, earlier=earlier, spent=found.spent)
-            return ReplaceRow(_attempt(begun, found.attempt + 1))
+            before = stored_job
+            if stored_job is None:
+                new_job = msgspec.structs.replace(job, spent=self._spent_before(job))
+                return ReplaceRow(_new_attempt(new_job, 1))
+            if (stored_job.key, stored_job.branch) != (job.key, job.branch):
+                raise InvalidRequest(f"job {job.id} writes another table or branch; give this job another id")
+            if job.fence in stored_job.earlier:
+                raise _superseded_error(job.id)
+            if stored_job.fence == job.fence or stored_job.state is JobState.COMMITTED:
+                return Keep(stored_job)
+            if stored_job.state is JobState.COMMITTING:
+                return Keep(JobInDoubt(stored_job))
+            earlier = (stored_job.fence, *stored_job.earlier)[:EARLIER_MAX]
+            new_job = msgspec.structs.replace(job, earlier=earlier, spent=stored_job.spent)
+            return ReplaceRow(_new_attempt(new_job, stored_job.attempt + 1))
 
-        begun = self._update(job.id, decide)
-        return begun if isinstance(begun, JobInDoubt) else BegunJob(begun, before)
+        job_or_doubt = self._update(job.id, decide)
+        return job_or_doubt if isinstance(job_or_doubt, JobInDoubt) else BegunJob(job_or_doubt, before)
 
     def _spent_before(self, job: Job) -> int:
         """How many keys a job of the same id has used on the branch, as far as receipts tell.
@@ -138,8 +136,8 @@ class Jobs:
         """
         keys = (msgspec.structs.replace(job, spent=number).commit_key for number in range(SPENT_MAX))
         receipts = [receipt_id(job.incarnation, key, 0) for key in keys]
-        found = self._store.fetch(receipts)
-        return max((number for number, one in enumerate(receipts, 1) if one in found), default=0)
+        data_by_id = self._store.fetch(receipts)
+        return max((number for number, receipt in enumerate(receipts, 1) if receipt in data_by_id), default=0)
 
     def commit_begins(self, id: str, fence: str, key: str, branch: str, position: int) -> Job:  # noqa: A002
         """Let an attempt send its commit, from where there is no way back; ``JobOver`` if it may not.
@@ -148,26 +146,28 @@ class Jobs:
         """
         now_us = self._clock()
 
-        def decide(found: Job | None) -> ReplaceRow[Job] | Keep[Job]:
-            found = _current(id, fence, found)
-            if (found.key, found.branch) != (key, branch):
+        def decide(job: Job | None) -> ReplaceRow[Job] | Keep[Job]:
+            job = _require_current(id, fence, job)
+            if (job.key, job.branch) != (key, branch):
                 raise InvalidRequest(
-                    f"job {id} writes '{found.key}' on '{found.branch}', and not '{key}' on '{branch}'"
+                    f"job {id} writes '{job.key}' on '{job.branch}', not '{key}' on '{branch}'"
                 )
-            if found.state is JobState.ABORTED:
-                raise JobOver(f"job {id} was aborted: {found.why or 'no reason is given'}", job=id)
-            if found.state is JobState.COMMITTED:
-                return Keep(found)
-            if found.state is JobState.RUNNING and now_us > found.expires_us:
-                raise JobOver(f"job {id} took longer than it may, and cannot commit any more", job=id)
-            sent = msgspec.structs.replace(
-                found,
+            if job.state is JobState.ABORTED:
+                raise JobOver(f"job {id} was aborted: {job.why or 'no reason is given'}", job=id)
+            if job.state is JobState.COMMITTED:
+                return Keep(job)
+            if job.state is JobState.RUNNING and now_us > job.expires_us:
+                raise JobOver(f"job {id} timed out and can no longer commit", job=id)
+            sent_job = msgspec.structs.replace(
+                job,
                 state=JobState.COMMITTING,
                 changed_us=now_us,
-                sends=found.sends + 1,
-                position=found.position if found.sends else position,
+                sends=job.sends + 1,
+                position=job.position if job.sends else position,
             )
-            return ReplaceRow(sent, is_counted=True)  # of two who send it at once, none may think it is alone
+            return ReplaceRow(
+                sent_job, is_counted=True
+            )  # of two who send it at once, none may think it is alone
 
         return self._update(id, decide)
 
@@ -178,34 +178,40 @@ class Jobs:
         """
         now_us = self._clock()
 
-        def decide(found: Job | None) -> ReplaceRow[Job] | Keep[Job | A]:
-            if found is None or found.fence != job.fence or found.state is not JobState.COMMITTING:
-                return Keep(found or job)  # a newer attempt has taken over, or somebody else has noted it
-            changed = change(found, now_us)
+        def decide(stored_job: Job | None) -> ReplaceRow[Job] | Keep[Job | A]:
+            if (
+                stored_job is None
+                or stored_job.fence != job.fence
+                or stored_job.state is not JobState.COMMITTING
+            ):
+                return Keep(
+                    stored_job or job
+                )  # a newer attempt has taken over, or somebody else has noted it
+            changed = change(stored_job, now_us)
             return changed if isinstance(changed, Keep) else ReplaceRow(changed)
 
         return self._update(job.id, decide)
 
     def read_again(self, job: Job) -> Job:
         """The same attempt as its row has it now."""
-        found = self.find(job.id)
-        return job if found is None or found.fence != job.fence else found
+        stored_job = self.find(job.id)
+        return job if stored_job is None or stored_job.fence != job.fence else stored_job
 
-    def describe_sent(self, job: Job) -> Sent:
+    def describe_sent(self, job: Job) -> SubmittedRequest:
         """The commit that an attempt sends."""
         until_us = job.changed_us + ABANDONED_AFTER_US
-        return Sent(job.commit_key, job.branch, job.incarnation, job.position, until_us, job.who)
+        return SubmittedRequest(job.commit_key, job.branch, job.incarnation, job.position, until_us, job.who)
 
     def abort(self, id: str, why: str, fence: str | None = None) -> Job:  # noqa: A002
         """Let a job never land, and return it. One that is committing, or has, stays as it is."""
         now_us = self._clock()
 
-        def decide(found: Job | None) -> ReplaceRow[Job] | Keep[Job]:
-            if found is None:
-                raise _not_found(id)
-            if found.state is not JobState.RUNNING or fence not in (None, found.fence):
-                return Keep(found)
-            return ReplaceRow(found.as_aborted(why, now_us))
+        def decide(job: Job | None) -> ReplaceRow[Job] | Keep[Job]:
+            if job is None:
+                raise _not_found_error(id)
+            if job.state is not JobState.RUNNING or fence not in (None, job.fence):
+                return Keep(job)
+            return ReplaceRow(job.as_aborted(why, now_us))
 
         return self._update(id, decide)
 
@@ -219,16 +225,16 @@ class Jobs:
     def forget(self, id: str) -> None:  # noqa: A002
         """Remove the row of a job if it is old. What comes of it later is refused as of no job at all."""
 
-        def decide(found: Job | None) -> RemoveRow[Job] | Keep[None]:
-            return RemoveRow(found) if found is not None and self.is_old(found) else Keep(None)
+        def decide(job: Job | None) -> RemoveRow[Job] | Keep[None]:
+            return RemoveRow(job) if job is not None and self.is_old(job) else Keep(None)
 
         self._update(id, decide)
 
     def _update(self, id: str, decide: Callable[[Job | None], Decision[Job, A]]) -> Job | A:  # noqa: A002
         """Change a row as is decided; ``LakeMoved`` if the lake is moving."""
 
-        def decide_unmoved(found: Job | None) -> Decision[Job, A]:
-            decision = decide(found)
+        def decide_unmoved(job: Job | None) -> Decision[Job, A]:
+            decision = decide(job)
             if not isinstance(decision, Keep):
                 require_unmoved(self._store)
             return decision
@@ -242,27 +248,27 @@ def job_rows(store: Store) -> Iterator[Row]:
     One that ends, or begins anew, on the way is not missed: those that have not ended are asked for twice.
     """
     kinds = Kind.JOB, Kind.ENDED_JOB, Kind.JOB
-    known = {row.name: row for kind in kinds for row in rows_of_kind(store, kind)}
-    return iter([known[name] for name in sorted(known)])
+    known_rows = {row.name: row for kind in kinds for row in rows_of_kind(store, kind)}
+    return iter([known_rows[name] for name in sorted(known_rows)])
 
 
-def _attempt(job: Job, number: int) -> Job:
+def _new_attempt(job: Job, number: int) -> Job:
     """The row of a new attempt. It has a branch of its own, if any: no earlier one's files are there."""
     own = own_branch(job.id, number) if job.own_branch else ""
     return msgspec.structs.replace(job, attempt=number, own_branch=own)
 
 
-def _current(id: str, fence: str, found: Job | None) -> Job:  # noqa: A002
-    if found is None:
-        raise JobOver(f"job {id} is not known: it was aborted, or ended long ago", job=id)
-    if found.fence != fence:
-        raise _superseded(id)
-    return found
+def _require_current(id: str, fence: str, job: Job | None) -> Job:  # noqa: A002
+    if job is None:
+        raise JobOver(f"job {id} no longer exists: it was aborted, or ended long ago", job=id)
+    if job.fence != fence:
+        raise _superseded_error(id)
+    return job
 
 
-def _superseded(id: str) -> JobOver:  # noqa: A002
-    return JobOver(f"a newer attempt of job {id} has begun, so this one cannot commit", job=id)
+def _superseded_error(id: str) -> JobOver:  # noqa: A002
+    return JobOver(f"this attempt of job {id} cannot commit: a newer attempt has begun", job=id)
 
 
-def _not_found(id: str) -> JobNotFound:  # noqa: A002
-    return JobNotFound(f"there is no job '{id}', or not any more", job=id)
+def _not_found_error(id: str) -> JobNotFound:  # noqa: A002
+    return JobNotFound(f"there is no job '{id}', or it no longer exists", job=id)

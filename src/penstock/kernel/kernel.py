@@ -27,7 +27,6 @@ from penstock.errors import (
     TransactionOver,
 )
 from penstock.kernel.batch import Outcome, is_called_off, outcome_of
-from penstock.kernel.bring import BringTerms, MergeOptions
 from penstock.kernel.chain import Chain
 from penstock.kernel.checks import Checks, submit_checked
 from penstock.kernel.commit import CommitRequest
@@ -36,35 +35,36 @@ from penstock.kernel.deadline import time_limit
 from penstock.kernel.description import (
     Description,
     change_description,
-    checked_rule,
     find_description,
+    new_rule,
     require_unmoved,
     with_new_grace,
     with_room,
 )
 from penstock.kernel.expired import expired_commits
 from penstock.kernel.format import Format, Formats, PrepareAgain
-from penstock.kernel.grace import GRACE_MIN_S, Grace, Graces, checked_grace
+from penstock.kernel.grace import GRACE_MIN_S, Grace, Graces, new_grace
 from penstock.kernel.history import History, Walk
 from penstock.kernel.known_tables import KnownTables
-from penstock.kernel.landing import LandingNotice
 from penstock.kernel.ledger import find_table
-from penstock.kernel.measure import measured
 from penstock.kernel.merge import MergeRequest
 from penstock.kernel.moves import changed_tables, check_move
 from penstock.kernel.objects import Objects
+from penstock.kernel.post_commit import LandingNotice
 from penstock.kernel.queue import BranchQueue
 from penstock.kernel.rebase import BranchRebase
 from penstock.kernel.references import References
-from penstock.kernel.reflog import RefLog, made_before
-from penstock.kernel.request import MadeKey, Request, RequestTerms, Unchecked, request_key
+from penstock.kernel.reflog import RefLog, find_earlier_request
+from penstock.kernel.request import GeneratedKey, Request, RequestTerms, Unchecked, request_key
+from penstock.kernel.request_metrics import measure_request
 from penstock.kernel.restore import RestoreRequest, RestoreScope
 from penstock.kernel.retry import Tries
 from penstock.kernel.revert import RevertRequest
-from penstock.kernel.rows import decoded_reference, require_writable
+from penstock.kernel.rows import decode_reference_row, require_writable
 from penstock.kernel.settings import Settings
 from penstock.kernel.state import Difference, Overlay, diff_commits, differing, state_of
 from penstock.kernel.table_horizons import TableHorizons, find_horizon
+from penstock.kernel.three_way import MergeOptions, ThreeWayTerms
 from penstock.kernel.transplant import TransplantRequest
 from penstock.kernel.tree import Differing
 from penstock.metrics.meter import SILENT, Meter
@@ -111,7 +111,7 @@ class Kernel:
         self.formats.horizons = lambda: TableHorizons.read(store, self.formats)
         self.formats.find_horizons_by(partial(find_horizon, store))
         self.objects = Objects(store, self.settings.cache_max_bytes)
-        self.history = History(self.objects, self._expired)
+        self.history = History(self.objects, self._expired_commits)
         self.graces = Graces(self._lake_graces, self.settings, clock)
         self.checks = Checks()
         self._queues: dict[str, BranchQueue] = {}
@@ -124,12 +124,12 @@ class Kernel:
             self.settings,
             self.graces,
             meter,
-            self._moved,
+            self._forget_row,
             partial(check_move, self.formats, self.objects),
         )
         self.known_tables = KnownTables(self)
 
-    def _expired(self) -> Collection[ObjectId]:
+    def _expired_commits(self) -> Collection[ObjectId]:
         lake = find_description(self.store)
         return expired_commits(lake, self.objects) if lake is not None else ()
 
@@ -152,7 +152,7 @@ class Kernel:
         elif reference is not None:
             start = reference.head
         else:
-            raise InvalidName(f"{text!r} names neither a reference nor a commit")
+            raise InvalidName(f"{text!r} is neither a branch, a tag nor a commit")
         for step in revision.steps:
             start = self._step(start, step)
         if revision.commit is not None and reference is not None:
@@ -160,7 +160,7 @@ class Kernel:
         return start, reference
 
     def _named_commit(self, digits: str, reference: Reference | None) -> ObjectId:
-        commit = bytes.fromhex(digits) if len(digits) == 64 else self._abbreviated(digits, reference)
+        commit = bytes.fromhex(digits) if len(digits) == 64 else self._find_abbreviated(digits, reference)
         if commit != NO_COMMIT:
             self.history.commit(commit)
         return commit
@@ -173,19 +173,17 @@ class Kernel:
                 name=reference.name,
             )
 
-    def _abbreviated(self, digits: str, reference: Reference | None) -> ObjectId:
+    def _find_abbreviated(self, digits: str, reference: Reference | None) -> ObjectId:
         """The one commit whose id begins so, among the newest of a reference, or of all of them."""
         heads = [reference.head] if reference else [head for _, head in self.references.heads()]
         newest = islice(self.history.walk(*heads, all_parents=True), ABBREVIATION_SEARCH_MAX)
-        found = {one for one, _ in newest if one.hex().startswith(digits)}
-        if len(found) == 1:
-            return found.pop()
-        if found:
-            names = ", ".join(sorted(one.hex()[:16] for one in found))
-            raise InvalidName(f"{digits!r} is the beginning of several commits: {names}")
-        raise CommitNotFound(
-            f"no commit among the newest begins with {digits!r}; give the whole id", commit=digits
-        )
+        matches = {commit_id for commit_id, _ in newest if commit_id.hex().startswith(digits)}
+        if len(matches) == 1:
+            return matches.pop()
+        if matches:
+            names = ", ".join(sorted(commit_id.hex()[:16] for commit_id in matches))
+            raise InvalidName(f"{digits!r} is ambiguous: it matches the commits {names}")
+        raise CommitNotFound(f"no recent commit begins with {digits!r}; give the full id", commit=digits)
 
     def _step(self, start: ObjectId, step: Step) -> ObjectId:
         if step.kind == "~":
@@ -207,10 +205,10 @@ class Kernel:
 
     def oldest_kept(self, start: ObjectId) -> tuple[ObjectId, CommitObject]:
         """The oldest commit that history is kept from, by first parents: in O(log n) steps."""
-        one, commit = start, self.history.commit(start)
+        commit_id, commit = start, self.history.commit(start)
         while older := next(filter(self._is_kept, (commit.jump, commit.parent)), None):
-            one, commit = older, self.history.commit(older)
-        return one, commit
+            commit_id, commit = older, self.history.commit(older)
+        return commit_id, commit
 
     def _is_kept(self, commit: ObjectId) -> bool:
         if commit == NO_COMMIT or self.history.link(commit) is None:
@@ -221,7 +219,7 @@ class Kernel:
             return False
         return True
 
-    def where_is(self, commit: ObjectId, identity: UUID) -> Key | None:
+    def key_of_table(self, commit: ObjectId, identity: UUID) -> Key | None:
         """The key at which a commit has a managed table; ``None`` if it has not."""
         state = self.state(commit)
         return find_table(lambda stored: content_of(self.objects, state.get(stored)), identity)
@@ -287,24 +285,24 @@ class Kernel:
         A request that is refused, or has nothing to do, because it landed before is answered by that.
         """
         _ = request.digest  # here, so that what cannot be hashed is this caller's problem alone
-        with measured(self.meter, branch, request.event.value):
-            outcome = self._landed_before(branch, request) or self._tried(branch, request)
+        with measure_request(self.meter, branch, request.event.value):
+            outcome = self._landed_before(branch, request) or self._submit_or_repeat(branch, request)
         if not outcome.commits:
-            outcome = self.known(branch, request) or outcome
+            outcome = self.earlier_outcome(branch, request) or outcome
         if outcome.repeated:
             self._follow_again(branch, outcome.commits)
         elif outcome.commits:
             self.follow(request, list(outcome.commits))
         return outcome
 
-    def _tried(self, branch: str, request: Request) -> Outcome:
+    def _submit_or_repeat(self, branch: str, request: Request) -> Outcome:
         try:
             return self._submit(branch, request)
         except (ConflictError, RequestError):
-            known = self.known(branch, request)
-            if known is None:
+            outcome = self.earlier_outcome(branch, request)
+            if outcome is None:
                 raise
-            return known
+            return outcome
         except OutOfSync:
             require_unmoved(self.store)  # the tables of a lake that has moved go on without it
             raise
@@ -340,18 +338,19 @@ class Kernel:
 
     def _landed_before(self, branch: str, request: Request) -> Outcome | None:
         """What a request came to under a key that Penstock made; from now on, the queue looks."""
-        made = MadeKey.read(request.key)
-        if made is None:
+        made_key = GeneratedKey.read(request.key)
+        if made_key is None:
             return None
         with suppress(ReferenceNotFound, TransactionNotFound, TransactionOver):
             request.doubt_from = self.branch(branch).position
-            if made.position > request.doubt_from:
+            if made_key.position > request.doubt_from:
                 raise InvalidRequest(
-                    f"idempotency key '{request.key}' was not made for '{branch}' as it is", name=branch
+                    f"idempotency key '{request.key}' was issued for another state of '{branch}'",
+                    name=branch,
                 )
-        return self.known(branch, request)
+        return self.earlier_outcome(branch, request)
 
-    def known(self, branch: str, request: Request) -> Outcome | None:
+    def earlier_outcome(self, branch: str, request: Request) -> Outcome | None:
         """What a repeated request came to before."""
         if not request.key_is_given:
             return None
@@ -362,9 +361,11 @@ class Kernel:
     def follow(self, request: Request, commits: list[ObjectId]) -> None:
         """Have formats publish what landed. It is visible already, so no problem here can take it back."""
         try:
-            request.landed(commits)
+            request.after_commit(commits)
         except Exception:
-            logger.exception("what follows commit %s is not finished yet", commits[-1].hex())
+            logger.exception(
+                "the background work that follows commit %s is not finished yet", commits[-1].hex()
+            )
 
     def _follow_again(self, branch: str, commits: Sequence[ObjectId]) -> None:
         """The same for commits that landed before: whoever made them may have died right then.
@@ -376,15 +377,17 @@ class Kernel:
         try:
             state = self.state(self.references.get(branch).head)
             landing = LandingNotice(self.formats, branch)
-            for one in commits:
-                changed = changed_tables(self.formats, self.objects, one)
+            for commit_id in commits:
+                changed = changed_tables(self.formats, self.objects, commit_id)
                 now = {key: content_of(self.objects, state.get(key.encode())) for key in changed}
                 landing.add({key: change._replace(after=now[key]) for key, change in changed.items()})
             landing.tell(commits)
         except (ReferenceNotFound, TransactionNotFound, TransactionOver):
             pass  # the branch is gone, and its tables with it
         except Exception:
-            logger.exception("what follows commit %s is not finished yet", commits[-1].hex())
+            logger.exception(
+                "the background work that follows commit %s is not finished yet", commits[-1].hex()
+            )
 
     def branch(self, name: str) -> Reference:
         """The branch ``name``; ``InvalidRequest`` if that is a tag, ``TransactionOver`` if it is a
@@ -401,14 +404,14 @@ class Kernel:
         with self._queues_lock:
             if len(self._queues) >= self.settings.queues_max:
                 # An idle queue holds nothing but a copy of its branch's head.
-                self._queues = {name: known for name, known in self._queues.items() if not known.is_idle}
+                self._queues = {name: queue for name, queue in self._queues.items() if not queue.is_idle}
             forget = None if self.formats.is_default(branch) else self.formats.forget_horizons
             queue = BranchQueue(
                 branch, self.store, self.objects, self.clock, self.settings, self.meter, forget
             )
             return self._queues.setdefault(branch, queue)
 
-    def _moved(self, branch: str) -> None:
+    def _forget_row(self, branch: str) -> None:
         """Somebody moves a branch past its queue, which need not try with the row that it remembers."""
         queue = self._queues.get(branch)
         if queue is not None:
@@ -426,12 +429,12 @@ class Kernel:
         row = self.store.reference(check_name(name))
         if row is None or row.kind not in LOGGED:
             return None
-        reference, log = decoded_reference(row), RefLog(self.objects)
+        reference, log = decode_reference_row(row), RefLog(self.objects)
         scopes = {False: reference.incarnation, True: name.encode()}
         for scope in scopes.values() if about_itself is None else (scopes[about_itself],):
-            found, _ = made_before(self.store, log, reference, scope, key, digest)
-            if found is not None and not is_called_off(found[1], key):
-                return outcome_of(self.objects, found[1], key)._replace(repeated=True)
+            located_entry, _ = find_earlier_request(self.store, log, reference, scope, key, digest)
+            if located_entry is not None and not is_called_off(located_entry[1], key):
+                return outcome_of(self.objects, located_entry[1], key)._replace(repeated=True)
         return None
 
     def merge(
@@ -459,7 +462,7 @@ class Kernel:
         """
         if not is_held:
             self.references.require_kept(source)
-        terms = BringTerms(
+        terms = ThreeWayTerms(
             key=key,
             fingerprint=asked,
             if_head=if_head,
@@ -489,9 +492,9 @@ class Kernel:
         asked: Callable[[], bytes] | None = None,
     ) -> MergeResult:
         """Repeat commits, oldest first, on a branch; all of them land by one swap or none does."""
-        for one in commits[:1]:  # those after it are nearer to whatever keeps it
-            self.references.require_kept(one)
-        terms = BringTerms(key=key, fingerprint=asked, if_head=if_head, is_dry_run=dry_run)
+        for commit_id in commits[:1]:  # those after it are nearer to whatever keeps it
+            self.references.require_kept(commit_id)
+        terms = ThreeWayTerms(key=key, fingerprint=asked, if_head=if_head, is_dry_run=dry_run)
         request = TransplantRequest(self.history, self.formats, commits, meta, options, terms)
         return self._bring(onto, request)[0]
 
@@ -509,7 +512,7 @@ class Kernel:
     ) -> MergeResult:
         """Undo on a branch what one of its commits did."""
         self.references.require_kept(self.history.commit(commit).parent)
-        terms = BringTerms(key=key, fingerprint=asked, if_head=if_head, is_dry_run=dry_run)
+        terms = ThreeWayTerms(key=key, fingerprint=asked, if_head=if_head, is_dry_run=dry_run)
         request = RevertRequest(self.history, self.formats, commit, meta, options, terms)
         return self._bring(on, request)[0]
 
@@ -528,7 +531,7 @@ class Kernel:
         """Set keys of a branch to what they were at a commit, or one table to a version of its own."""
         if isinstance(to, bytes):
             self.references.require_kept(to)
-        terms = BringTerms(key=key, fingerprint=asked, if_head=if_head, is_dry_run=dry_run)
+        terms = ThreeWayTerms(key=key, fingerprint=asked, if_head=if_head, is_dry_run=dry_run)
         request = RestoreRequest(self.history, self.formats, to, scope, meta, terms)
         return self._bring(on, request)[0]
 
@@ -539,7 +542,7 @@ class Kernel:
         outcome = self.submit(branch, request)
         keys: list[MergedKey] = [] if outcome.repeated else request.results
         result = MergeResult(
-            commits=tuple(one.hex() for one in outcome.commits),
+            commits=tuple(commit_id.hex() for commit_id in outcome.commits),
             head=outcome.head.hex(),
             keys=tuple(keys),
             applied=bool(outcome.commits),
@@ -569,7 +572,9 @@ class Kernel:
     ) -> MergeResult:
         """Repeat a branch's own commits on a new base, and move the branch there by one swap."""
         if is_transaction(branch):
-            raise InvalidRequest(f"'{branch}' is a transaction's, and stays on its base", name=branch)
+            raise InvalidRequest(
+                f"'{branch}' is the branch of a transaction, and cannot be rebased", name=branch
+            )
         self.references.require_kept(onto)
         key_is_given, key = key is not None, request_key(key) or uuid4().hex
         rebase = BranchRebase(self, branch, onto, meta, options, key, if_head)
@@ -577,7 +582,7 @@ class Kernel:
             return rebase.preview()
         request: bytes | None = None
         if key_is_given:
-            wish = ("rebase", branch, onto, if_head, options.wish())
+            wish = ("rebase", branch, onto, if_head, options.fingerprint())
             request = asked() if asked is not None else object_id(encode(wish))
         return rebase.run(request)
 
@@ -587,16 +592,16 @@ class Kernel:
         What was kept so far stays for a grace period.
         """
         now_us = self.clock()
-        rule = checked_rule(pattern, max_commits, max_days, now_us)
+        rule = new_rule(pattern, max_commits, max_days, now_us)
         forgotten_us = now_us - self.graces.of_sweeps().objects_us
 
         def change(lake: Description) -> Description:
-            rules = [known for known in lake.history if (known.ended_us or now_us) > forgotten_us]
+            rules = [rule for rule in lake.history if (rule.ended_us or now_us) > forgotten_us]
             ended = [
-                msgspec.structs.replace(known, ended_us=now_us)
-                if known.pattern == pattern and known.ended_us is None
-                else known
-                for known in rules
+                msgspec.structs.replace(rule, ended_us=now_us)
+                if rule.pattern == pattern and rule.ended_us is None
+                else rule
+                for rule in rules
             ]
             history = (*ended, rule) if rule else tuple(ended)
             return with_room(lake, msgspec.structs.replace(lake, history=history))
@@ -612,7 +617,7 @@ class Kernel:
 
         def change(lake: Description) -> Description:
             before = (lake.graces or (Grace(),))[-1]
-            return with_new_grace(lake, checked_grace(before, grace_s, data_grace_days, now_us))
+            return with_new_grace(lake, new_grace(before, grace_s, data_grace_days, now_us))
 
         changed = change_description(self.store, self.settings, change)
         return (changed.graces or (Grace(),))[-1]

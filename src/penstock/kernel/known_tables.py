@@ -35,7 +35,7 @@ from penstock.kernel.ledger import (
     holder,
     is_entangled,
     last_content,
-    whereabouts,
+    ledger_entry,
 )
 from penstock.kernel.state import prefix_end
 from penstock.model.content import AnyContent, ManagedTable
@@ -88,7 +88,8 @@ class KnownTables:
         lease = self._take(f"table/{identity}", holder)
         if lease is None:
             raise InvalidRequest(
-                f"another request is creating a table {identity}; make up another id", id=str(identity)
+                f"another request is creating a table with the id {identity}; choose another id",
+                id=str(identity),
             )
         new = NewId(identity)
         try:
@@ -113,25 +114,34 @@ class KnownTables:
         """``InvalidRequest`` for an id that a table of the lake has, or had before it was dropped."""
         if self.is_known(identity):
             raise InvalidRequest(
-                f"the lake has known a table {identity} before; make up another id", id=str(identity)
+                f"the lake already had a table with the id {identity}; choose another id", id=str(identity)
             )
 
     def is_known(self, identity: UUID) -> bool:
         """Whether any state of the lake has a table with an id, or had one and dropped it."""
-        return any(whereabouts(look, identity) is not None for look in self._ledgers())
+        return any(ledger_entry(look, identity) is not None for look in self._ledgers())
 
     def require_format(self, location: str, kind: type[ManagedTable]) -> None:
         """``LocationRefused`` for the folder of a table of another kind, also of one that was dropped: who
         looks after the one table would take the files of the other for leftovers."""
+        for problem in self.find_other_formats([location], kind).values():
+            raise problem
+
+    def find_other_formats(
+        self, locations: Collection[str], kind: type[ManagedTable]
+    ) -> dict[str, LocationRefused]:
+        """Those of some locations at which ``require_format`` raises, with what it raises."""
+        refusals = dict[str, LocationRefused]()
         for look in self._ledgers():
-            identity = holder(look, location)
-            content = last_content(look, identity)
-            if content is not None and not isinstance(content, kind):
-                raise LocationRefused(
-                    f"{location} is the place of another table of the lake ({content.type}), or was, and a "
-                    "branch, a tag or their history may still read it there; name another",
-                    location=location,
-                )
+            for location in locations:
+                content = last_content(look, holder(look, location))
+                if content is not None and not isinstance(content, kind):
+                    refusals[location] = LocationRefused(
+                        f"{location} is or was the location of another table of the lake ({content.type}), "
+                        "which a branch, a tag or their history may still read; choose another location",
+                        location=location,
+                    )
+        return refusals
 
     def require_vacant(self, location: str) -> None:
         """``LocationRefused`` for a place at which a table was, in any state, where a new one is to begin:
@@ -145,34 +155,41 @@ class KnownTables:
             return
         if any(holder(look, location) is not None for look in self._ledgers()):
             raise LocationRefused(
-                f"{location} was the place of another table of the lake, and a branch, a tag or their "
-                "history may still read it there; name another, or none: then the table gets its own place",
+                f"{location} was the location of another table of the lake, which a branch, a tag or their "
+                "history may still read; choose another location, or give none: then the lake chooses one",
                 location=location,
             )
 
     def is_entangled(self, location: str) -> bool:
         """Whether any state of the lake has a table above a location or below it, or had one above it; or
         whether the default branch dropped one below it."""
-        if any(is_entangled(look, location) or _was_above(look, location) for look in self._ledgers()):
-            return True
-        below = f"{location.rstrip('/')}/"
-        return any(one.startswith(below) for one in self._dropped())
+        return bool(self.find_entangled([location]))
 
-    def _dropped(self) -> Iterator[str]:
+    def find_entangled(self, locations: Collection[str]) -> set[str]:
+        """Those of some locations of which that is so. However many they are, ledgers are read once."""
+        entangled = set[str]()
+        for look in self._ledgers():
+            entangled |= {
+                place for place in locations if is_entangled(look, place) or _was_above(look, place)
+            }
+        dropped = {folder for location in self._dropped_locations() for folder in folders_above(location)}
+        return entangled | {place for place in locations if place.rstrip("/") in dropped}
+
+    def _dropped_locations(self) -> Iterator[str]:
         """The locations of tables that the default branch has dropped."""
         head = self._default_head()
         look = self._look_at(head)
         for stored, _ in self._kernel.state(head).scan(LEDGER, prefix_end(LEDGER)):
             identity = UUID(hex=stored.removeprefix(LEDGER).decode())
-            found = whereabouts(look, identity)
-            if found is not None and found.dropped is not None:
+            entry = ledger_entry(look, identity)
+            if entry is not None and entry.dropped is not None:
                 content = last_content(look, identity)
                 if isinstance(content, ManagedTable) and content.location:
                     yield content.location
 
     def _ledgers(self) -> Iterator[Look]:
         references = self._kernel.references
-        live = {one.head for kind in LIVE for one in references.all(kind)} - {NO_COMMIT}
+        live = {reference.head for kind in LIVE for reference in references.all(kind)} - {NO_COMMIT}
         yield from map(self._look_at, self._read_ahead(live))
         for head in self._read_ahead(self._deleted_heads() - live):
             with suppress(CommitNotFound, HistoryExpired, Damaged):
@@ -184,21 +201,21 @@ class KnownTables:
         objects, ordered = self._kernel.objects, sorted(heads)
         for start in range(0, len(ordered), HEADS_AT_ONCE):
             some = ordered[start : start + HEADS_AT_ONCE]
-            commits = [one for one in objects.find(some).values() if isinstance(one, CommitObject)]
-            objects.find({segment for one in commits for segment, _ in one.recent})
-            objects.find({one.root for one in commits})
+            commits = [commit for commit in objects.find(some).values() if isinstance(commit, CommitObject)]
+            objects.find({segment for commit in commits for segment, _ in commit.recent})
+            objects.find({commit.root for commit in commits})
             yield from some
 
     def _deleted_heads(self) -> set[ObjectId]:
         """Where references were that were deleted lately; a sweep while nobody wrote may have taken some."""
         deleted = [*self._kernel.references.all(Kind.DELETED)]
-        newest = self._kernel.objects.find([one.log for one in deleted])
+        newest = self._kernel.objects.find([reference.log for reference in deleted])
         # For so long a deleted reference can be had back: see ``References.require_reachable``.
         oldest_us = self._kernel.clock() - self._kernel.graces.of_the_past().objects_us // 2
         return {
-            one.head
-            for one in deleted
-            if isinstance(entry := newest.get(one.log), LogEntry) and entry.time_us >= oldest_us
+            reference.head
+            for reference in deleted
+            if isinstance(entry := newest.get(reference.log), LogEntry) and entry.time_us >= oldest_us
         } - {NO_COMMIT}
 
     def _default_head(self) -> ObjectId:
@@ -210,12 +227,12 @@ class KnownTables:
 
 
 def _look_if_there(look: Look) -> Look:
-    def found(stored: bytes) -> AnyContent | None:
+    def look_up(stored: bytes) -> AnyContent | None:
         with suppress(CommitNotFound, HistoryExpired, Damaged):
             return look(stored)
         return None
 
-    return found
+    return look_up
 
 
 def _was_above(look: Look, location: str) -> bool:

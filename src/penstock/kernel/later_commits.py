@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from penstock.kernel.bring import Intents, asked_of, changes_between, gather_intents
 from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Formats, LaterCommit, Since
 from penstock.kernel.history import History
 from penstock.kernel.request import NextBatch
 from penstock.kernel.state import Difference, state_of
+from penstock.kernel.three_way import Intents, changes_between, gather_intents, intents_of_format
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import CommitObject, Intent
@@ -37,8 +37,8 @@ class LaterCommits:
         """
         own: Intents = {}
         gather_intents(self._history, self._history.commit(self._commit), own)
-        asked = self._asked(key, own.get(key, []))
-        return Since(lambda: self._up_to(head, key), tuple(asked or ()))
+        intents = self._own_intents(key, own.get(key, []))
+        return Since(lambda: self._up_to(head, key), tuple(intents or ()))
 
     def _up_to(self, head: ObjectId | None, key: bytes) -> list[LaterCommit]:
         if head is None:
@@ -52,43 +52,50 @@ class LaterCommits:
         history = self._history
         if not history.is_on_line(self._head, head):
             self._head, self._commits = self._commit, {}
-        for one, commit in history.only_in(head, self._head):
+        for commit_id, commit in history.only_in(head, self._head):
             intents: Intents = {}
             if commit.intents:
                 gather_intents(history, commit, intents)
             is_merge = bool(commit.further_parents)
             if intents or is_merge:
-                is_beside = not history.is_ancestor(self._commit, one)
+                is_beside = not history.is_ancestor(self._commit, commit_id)
                 keys = self.undo.keys()
                 for key in keys if is_merge else intents.keys() & keys:
-                    later = self._later_commit(one, commit, key, intents.get(key, []), is_beside)
+                    later = self._later_commit(commit_id, commit, key, intents.get(key, []), is_beside)
                     self._commits.setdefault(key, []).append(later)
         self._head = head
 
     def _later_commit(
-        self, one: ObjectId, commit: CommitObject, key: bytes, intents: list[Intent], is_beside: bool
+        self, commit_id: ObjectId, commit: CommitObject, key: bytes, intents: list[Intent], is_beside: bool
     ) -> LaterCommit:
         parents = [self._history.link(parent) for parent in commit.parents]
         # Of one that has expired, it is not known what it did.
-        asked = self._asked(key, intents) if None not in parents else None
-        after, *before = (self._content_at(each, key) for each in (commit, *parents) if each is not None)
+        own_intents = self._own_intents(key, intents) if None not in parents else None
+        after, *before = (
+            self._content_at(commit, key) for commit in (commit, *parents) if commit is not None
+        )
         met: list[AnyContent | None] = []
         if commit.further_parents and not is_beside and None not in parents:
             builds = [self._history.is_ancestor(self._commit, parent) for parent in commit.parents]
             met = [content for content, is_built in zip(before, builds, strict=True) if not is_built]
         author = commit.authors[0] if commit.authors else commit.committer
-        named = one.hex(), author, commit.message
+        named = commit_id.hex(), author, commit.message
         return LaterCommit(
-            tuple(before), after, None if asked is None else tuple(asked), is_beside, tuple(met), *named
+            tuple(before),
+            after,
+            None if own_intents is None else tuple(own_intents),
+            is_beside,
+            tuple(met),
+            *named,
         )
 
-    def _asked(self, key: bytes, intents: list[Intent]) -> list[bytes] | None:
+    def _own_intents(self, key: bytes, intents: list[Intent]) -> list[bytes] | None:
         """Of intents for a key, those for the table that the commit changed there."""
         if key not in self.undo:  # it holds what it held, and only more than that was asked of it
             return None
-        objects, (was, wanted) = self._history.objects, self.undo[key]
-        managing = self._formats.managing(*(content_of(objects, side) for side in (wanted, was)))
-        return asked_of(managing, intents) if managing is not None else None
+        objects, (before, after) = self._history.objects, self.undo[key]
+        managing = self._formats.managing(*(content_of(objects, side) for side in (after, before)))
+        return intents_of_format(managing, intents) if managing is not None else None
 
     def _content_at(self, commit: CommitObject, key: bytes) -> AnyContent | None:
         objects = self._history.objects

@@ -78,14 +78,14 @@ class Leases:
             return ReplaceRow(mine) if term is None or self._is_left(id, term) else Keep(None)
 
         try:
-            taken = LEASES.update(self.store, TRIES, id, decide)
+            term = LEASES.update(self.store, TRIES, id, decide)
         except RetriesExhausted:  # others were faster each time
-            taken = None
-        if taken is None:
+            term = None
+        if term is None:
             return None
         with self._lock:
             self._watched.pop(id, None)
-        return Lease(self, id, taken, begun_s, is_retaken=taken != mine)
+        return Lease(self, id, term, begun_s, is_retaken=term != mine)
 
     def _is_left(self, id: str, term: LeaseTerm) -> bool:  # noqa: A002
         """Whether nobody has renewed a lease for as long as it is good, while this process watched."""
@@ -101,7 +101,8 @@ class Leases:
         """Watch a lease, unless so many are watched already: those are taken first, or wanted no more."""
         if len(self._watched) >= WATCHED_MAX:
             until_s = seen.since_s - WATCHED_S
-            self._watched = {id: one for id, one in self._watched.items() if one.since_s > until_s}  # noqa: A001
+            recent = ((name, watched) for name, watched in self._watched.items() if watched.since_s > until_s)
+            self._watched = dict(recent)
         if id in self._watched or len(self._watched) < WATCHED_MAX:
             self._watched[id] = seen
 
@@ -189,7 +190,7 @@ class _Watched(NamedTuple):
 
 
 def _subject(id: str) -> Subject:  # noqa: A002
-    advice = f"The lease is good for {GOOD_S:g} s; after that, others can take it."
+    advice = f"The lease lasts {GOOD_S:g} s; after that, another process can take it."
     return Subject(f"the lease '{id}'", advice, {"lease": id})
 
 

@@ -13,7 +13,7 @@ a location, the tables below: whoever comes to such a folder would have another 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -57,7 +57,7 @@ class LedgerPlace(NamedTuple):
     content: AnyContent
 
 
-class Whereabouts(msgspec.Struct, frozen=True, array_like=True):
+class LedgerEntry(msgspec.Struct, frozen=True, array_like=True):
     """Where a table is, or where it was dropped."""
 
     key: bytes
@@ -80,7 +80,7 @@ class Below(msgspec.Struct, frozen=True, array_like=True):
     count: int
 
 
-_decode = decoder(Whereabouts).decode
+_decode = decoder(LedgerEntry).decode
 _decode_claim = decoder(Claim).decode
 _decode_below = decoder(Below).decode
 
@@ -103,11 +103,11 @@ def folder_key(location: str) -> bytes:
 def folders_above(location: str) -> tuple[str, ...]:
     """The folders that a location lies in, the nearest first; a bucket is one, a whole disk is none."""
     start = location.find("://") + 3 if "://" in location else 0
-    folder, found = location.rstrip("/"), list[str]()
-    while len(found) < FOLDERS_MAX and (end := folder.rfind("/", start)) > start:
+    folder, folders = location.rstrip("/"), list[str]()
+    while len(folders) < FOLDERS_MAX and (end := folder.rfind("/", start)) > start:
         folder = folder[:end]
-        found.append(folder)
-    return tuple(found)
+        folders.append(folder)
+    return tuple(folders)
 
 
 def holder(look: Look, location: str) -> UUID | None:
@@ -120,8 +120,8 @@ def is_entangled(look: Look, location: str) -> bool:
     """Whether a table lies above a location or below it."""
     if _count_below(look, location):
         return True
-    known = (holder(look, folder) for folder in folders_above(location))
-    return any(one is not None and find_table(look, one) is not None for one in known)
+    holders = (holder(look, folder) for folder in folders_above(location))
+    return any(table_id is not None and find_table(look, table_id) is not None for table_id in holders)
 
 
 def _count_below(look: Look, folder: str) -> int:
@@ -144,48 +144,48 @@ def _claim_of(entry: AnyContent | None, location: str) -> Claim:
     return claim
 
 
-def whereabouts(look: Look, identity: UUID) -> Whereabouts | None:
+def ledger_entry(look: Look, identity: UUID) -> LedgerEntry | None:
     """What the ledger says of a table; ``None`` if it never was there. ``Damaged`` if that is unreadable."""
     entry = look(ledger_key(identity))
     if entry is None:
         return None
     try:
-        found: Whereabouts = _decode(entry.payload if isinstance(entry, Unknown) else b"")
+        place: LedgerEntry = _decode(entry.payload if isinstance(entry, Unknown) else b"")
     except msgspec.MsgspecError as problem:
         raise Damaged(f"the ledger's entry of table {identity} cannot be read: {problem}") from None
-    return found
+    return place
 
 
 def find_table(look: Look, identity: UUID) -> Key | None:
     """The key at which a table is now."""
-    found = whereabouts(look, identity)
-    if found is None or found.dropped is not None:
+    entry = ledger_entry(look, identity)
+    if entry is None or entry.dropped is not None:
         return None
-    holder = look(found.key)
-    return Key.decode(found.key) if holder is not None and holder.id == identity else None
+    holder = look(entry.key)
+    return Key.decode(entry.key) if holder is not None and holder.id == identity else None
 
 
 def last_content(look: Look, identity: UUID | None) -> AnyContent | None:
     """What a branch had of a table last: as it was dropped, or as it still is at another key."""
-    found = whereabouts(look, identity) if identity is not None else None
-    if found is None:
+    entry = ledger_entry(look, identity) if identity is not None else None
+    if entry is None:
         return None
-    content = look(found.key) if found.dropped is None else decode_content(found.dropped)
+    content = look(entry.key) if entry.dropped is None else decode_content(entry.dropped)
     return content if content is not None and content.id == identity else None
 
 
 def dropped_content(stored: bytes, entry: AnyContent | None) -> AnyContent | None:
     """The table that an entry of the ledger remembers as dropped; ``entry`` is what the stored key holds.
 
-    ``None`` for other keys, and for an entry that cannot be read: ``whereabouts`` tells so.
+    ``None`` for other keys, and for an entry that cannot be read: ``ledger_entry`` raises ``Damaged``.
     """
     if not stored.startswith(LEDGER) or not isinstance(entry, Unknown):
         return None
     try:
-        found: Whereabouts = _decode(entry.payload)
+        last: LedgerEntry = _decode(entry.payload)
     except msgspec.MsgspecError:
         return None
-    return None if found.dropped is None else decode_content(found.dropped)
+    return None if last.dropped is None else decode_content(last.dropped)
 
 
 class Ledger:
@@ -199,61 +199,66 @@ class Ledger:
         self._places: dict[UUID, LedgerPlace] = {}
         """Those that arrive at a location."""
         for key, change in tables.items():
-            was, now = _managed_id(formats, change.before), _managed_id(formats, change.after)
-            if was == now:
+            old_id, now = _managed_id(formats, change.before), _managed_id(formats, change.after)
+            if old_id == now:
                 continue
-            if was is not None and change.before is not None:
-                self._left[was] = key, change.before
+            if old_id is not None and change.before is not None:
+                self._left[old_id] = key, change.before
             if now is not None:
                 self._arrived.setdefault(now, []).append(key)
-                if (placed := _placed(change.after)) is not None:
+                if (placed := _place_of(change.after)) is not None:
                     self._places[now] = placed
-        gone = {one: _placed(content) for one, (_, content) in self._left.items() if one not in self._arrived}
-        self._gone = {one: placed for one, placed in gone.items() if placed is not None}
+        removed_places = {
+            table_id: _place_of(content)
+            for table_id, (_, content) in self._left.items()
+            if table_id not in self._arrived
+        }
+        self._gone = {table_id: placed for table_id, placed in removed_places.items() if placed is not None}
         """Those that leave one."""
+        self._coming: defaultdict[bytes, set[UUID]] = defaultdict(set)
+        """The tables that arrive, by the reserved keys of their locations."""
+        for table_id, placed in self._places.items():
+            self._coming[place_key(placed.location)].add(table_id)
         self._below: Counter[str] = Counter()
         """How many tables more are below each folder."""
-        for one, placed in self._places.items():
-            if one not in self._left:
+        for table_id, placed in self._places.items():
+            if table_id not in self._left:
                 self._below.update(folders_above(placed.location))
         for placed in self._gone.values():
             self._below.subtract(folders_above(placed.location))
 
     @property
-    def touched(self) -> set[bytes]:
+    def touched_keys(self) -> set[bytes]:
         """The reserved keys of the tables that come, go or move, and of the places around them."""
-        tables = {ledger_key(one) for one in self._left.keys() | self._arrived.keys()}
-        located = [one.location for one in (*self._places.values(), *self._gone.values())]
-        above = {folder for one in self._places.values() for folder in folders_above(one.location)}
-        folders = {folder_key(one) for one in (*self._below, *located)}
-        return tables | folders | {place_key(one) for one in (*located, *above)}
+        tables = {ledger_key(table_id) for table_id in self._left.keys() | self._arrived.keys()}
+        located = [place.location for place in (*self._places.values(), *self._gone.values())]
+        above = {folder for place in self._places.values() for folder in folders_above(place.location)}
+        folders = {folder_key(location) for location in (*self._below, *located)}
+        return tables | folders | {place_key(location) for location in (*located, *above)}
 
     def conflicts(self) -> Iterator[Conflict]:
         """The keys at which a table would be a second time, or be where another one is."""
         for identity, (location, _) in self._places.items():
-            why = self._why_not_at(identity, location) or self._why_not_around(identity, location)
-            if why is not None:
-                yield Conflict(ConflictKind.FORMAT, self._arrived[identity][0], why=why)
+            reason = self._why_not_at(identity, location) or self._why_not_around(identity, location)
+            if reason is not None:
+                yield Conflict(ConflictKind.FORMAT, self._arrived[identity][0], why=reason)
         for identity, (first, *others) in self._arrived.items():
-            known = find_table(self._look, identity) or first
+            known_key = find_table(self._look, identity) or first
             for key in (first, *others):
-                if key != known:
-                    why = f"is already in the lake, as '{known}'"
-                    yield Conflict(ConflictKind.FORMAT, key, why=why)
+                if key != known_key:
+                    reason = f"is already in the lake, as '{known_key}'"
+                    yield Conflict(ConflictKind.FORMAT, key, why=reason)
 
     def _why_not_at(self, identity: UUID, location: str) -> str | None:
         """Why a table cannot come to a location, if so."""
-        known = {holder(self._look, location)}
-        also = {
-            one for one, other in self._places.items() if place_key(other.location) == place_key(location)
-        }
-        others = {one for one in known | also if one is not None} - {identity}
+        holders = {holder(self._look, location), *self._coming.get(place_key(location), ())}
+        others = {table_id for table_id in holders if table_id is not None} - {identity}
         for other in sorted(others):
             keys = [find_table(self._look, other), *self._arrived.get(other, ())]
-            if found := next(filter(None, keys), None):
-                return f"is at {location}, where '{found}' is already"
-        if others and whereabouts(self._look, identity) is not None:
-            return f"was at {location}, which has become another table's since; it cannot go on from there"
+            if key := next(filter(None, keys), None):
+                return f"is at {location}, which is already the location of '{key}'"
+        if others and ledger_entry(self._look, identity) is not None:
+            return f"was at {location}, which belongs to another table now, so it cannot be brought back"
         return None
 
     def _why_not_around(self, identity: UUID, location: str) -> str | None:
@@ -264,23 +269,25 @@ class Ledger:
         if identity in self._left:
             return None  # it was there already
         location = location.rstrip("/")
-        coming = {one.location.rstrip("/") for one in self._places.values()}
         if _count_below(self._look, location) + self._below[location] > 0:
-            return f"is at {location}, and another table lies below"
+            return f"is at {location}, but another table is inside that folder"
         for folder in folders_above(location):
-            known = holder(self._look, folder)
-            if folder in coming or (known is not None and find_table(self._look, known) is not None):
-                return f"is at {location}, which lies inside the place of another table"
+            table_id = holder(self._look, folder)
+            is_coming = place_key(folder) in self._coming
+            if is_coming or (table_id is not None and find_table(self._look, table_id) is not None):
+                return f"is at {location}, which is inside the folder of another table"
         return None
 
     def entries(self) -> Iterator[tuple[bytes, AnyContent | None]]:
         """The entries that tell where these tables are from now on; nothing for one that goes."""
         for identity, (key, content) in self._left.items():
             if identity not in self._arrived:
-                left = _remembered(content)
-                yield _entry(identity, Whereabouts(key.encode(), content_bytes(left)), left.objects)
+                remembered = _dropped_form(content)
+                yield _entry(
+                    identity, LedgerEntry(key.encode(), content_bytes(remembered)), remembered.objects
+                )
         for identity, keys in self._arrived.items():
-            yield _entry(identity, Whereabouts(keys[0].encode()))
+            yield _entry(identity, LedgerEntry(keys[0].encode()))
         yield from self._claims()
         for folder, more in self._below.items():
             if more:
@@ -290,13 +297,17 @@ class Ledger:
 
     def _claims(self) -> Iterator[tuple[bytes, AnyContent | None]]:
         """Whose the locations are now."""
-        coming = {place_key(one.location) for one in self._places.values()}
         for identity, (location, content) in self._gone.items():
             stored = place_key(location)
             entry = self._look(stored)
             claim = _claim_of(entry, location)
             has_come_to_nothing = claim.arrived == _hash(content)
-            if entry is not None and entry.id == identity and has_come_to_nothing and stored not in coming:
+            if (
+                entry is not None
+                and entry.id == identity
+                and has_come_to_nothing
+                and stored not in self._coming
+            ):
                 yield stored, None if claim.former is None else _claim(claim.former, Claim())
         for identity, (location, content) in self._places.items():
             former = holder(self._look, location)
@@ -312,13 +323,13 @@ def _claim(identity: UUID, claim: Claim) -> AnyContent:
     return Unknown(id=identity, type_name=TYPE_NAME, payload=encode(claim))
 
 
-def _placed(content: AnyContent | None) -> LedgerPlace | None:
+def _place_of(content: AnyContent | None) -> LedgerPlace | None:
     if not isinstance(content, ManagedTable) or not content.location:
         return None
     return LedgerPlace(content.location, content)
 
 
-def _remembered(content: AnyContent) -> AnyContent:
+def _dropped_form(content: AnyContent) -> AnyContent:
     """What is kept of a table that was dropped, for as long as the lake lives.
 
     Of a table without a place only that it was there: it has nothing that it would have to go on from. Older
@@ -333,7 +344,7 @@ def _hash(content: AnyContent) -> bytes:
     return digest("content", content_bytes(content))
 
 
-def _entry(identity: UUID, where: Whereabouts, held: tuple[ObjectId, ...] = ()) -> tuple[bytes, AnyContent]:
+def _entry(identity: UUID, where: LedgerEntry, held: tuple[ObjectId, ...] = ()) -> tuple[bytes, AnyContent]:
     return ledger_key(identity), Unknown(id=identity, type_name=TYPE_NAME, payload=encode(where), held=held)
 
 

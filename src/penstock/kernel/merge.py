@@ -8,29 +8,29 @@ from typing import NamedTuple
 from uuid import UUID
 
 from penstock.errors import MergeConflict
-from penstock.kernel.bring import (
-    Bringing,
-    BringRequest,
-    BringTerms,
+from penstock.kernel.chain import Chain, Draft
+from penstock.kernel.conflict import content_of
+from penstock.kernel.edit import Edit, EditContext
+from penstock.kernel.format import Formats, PrepareAgain
+from penstock.kernel.history import History
+from penstock.kernel.isolation import check_reads
+from penstock.kernel.post_commit import LandingNotice
+from penstock.kernel.request import NextBatch
+from penstock.kernel.state import Difference, state_of
+from penstock.kernel.three_way import (
     CrossedIntents,
     Intents,
     MergeOptions,
     Renamed,
+    ThreeWayApply,
+    ThreeWayRequest,
+    ThreeWayTerms,
     add_unseen,
     changes_between,
-    in_each,
     intents_between,
     old_places,
+    values_at_bases,
 )
-from penstock.kernel.chain import Chain, Draft
-from penstock.kernel.conflict import content_of
-from penstock.kernel.edit import Edit, Occasion
-from penstock.kernel.format import Formats, PrepareAgain
-from penstock.kernel.history import History
-from penstock.kernel.isolation import check_reads
-from penstock.kernel.landing import LandingNotice
-from penstock.kernel.request import NextBatch
-from penstock.kernel.state import Difference, state_of
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.keys import Key
@@ -38,7 +38,7 @@ from penstock.model.objects import CommitObject, Intent, Value
 from penstock.model.references import Event, Reference
 
 
-class MergeRequest(BringRequest):
+class MergeRequest(ThreeWayRequest):
     """Bring what a commit has and the branch has not, and record it as a parent."""
 
     event = Event.MERGE
@@ -51,7 +51,7 @@ class MergeRequest(BringRequest):
         source: ObjectId,
         meta: CommitMeta,
         options: MergeOptions,
-        terms: BringTerms,
+        terms: ThreeWayTerms,
     ) -> None:
         super().__init__(history, formats, meta, options, terms)
         self._source = source
@@ -59,16 +59,16 @@ class MergeRequest(BringRequest):
         self.base: ObjectId | None = None
 
     @property
-    def wish(self) -> bytes:
+    def fingerprint(self) -> bytes:
         return object_id(
-            encode(("merge", self._source, self.if_head, self._meta.message, self._options.wish()))
+            encode(("merge", self._source, self.if_head, self._meta.message, self._options.fingerprint()))
         )
 
     def prepare(self, reference: Reference) -> None:
         plan = self._plan = plan_merge(self._history, self._formats, self._source, reference.head)
         if plan.changes is None or self.may_read:
             return
-        managed = self._managed(plan.changes)
+        managed = self._managed_changes(plan.changes)
         if managed or self._options.reads is not None:
             head = self._history.commit(reference.head)
             view = state_of(self._history.objects, head)
@@ -112,8 +112,8 @@ class MergeRequest(BringRequest):
         if self._options.reads is not None:
             check_reads(self._history, self._formats, edit, self._options.reads, changes, head)
 
-    def _bringing(self, edit: Edit) -> Bringing:
-        return Bringing(edit, self._formats, self._options)
+    def _bringing(self, edit: Edit) -> ThreeWayApply:
+        return ThreeWayApply(edit, self._formats, self._options)
 
 
 class MergePlan(NamedTuple):
@@ -139,7 +139,7 @@ class MergePlan(NamedTuple):
         """
         return not self.changes and not self.intents
 
-    def bring(self, bringing: Bringing, changes: Difference) -> None:
+    def bring(self, bringing: ThreeWayApply, changes: Difference) -> None:
         """Bring some of the changes."""
         bringing.bring(changes, self.intents, self.ambiguous, self.crossed, self.renamed, self.bases)
 
@@ -159,26 +159,30 @@ def plan_merge(history: History, formats: Formats, source: ObjectId, head: Objec
     changes, ambiguous = _changes_since(history, bases, commit)
     intents = intents_between(history, source, head) if formats else {}
     changes = add_unseen(history, formats, changes, intents, commit)
-    crossed = _crossed(history, bases, source, head) if intents else {}
+    crossed = _find_crossed(history, bases, source, head) if intents else {}
     places = old_places(history, formats, changes, history.commit(bases[0]))
     renamed = {
-        stored: Renamed(was, None if crossed or len(bases) > 1 else _intents_of(history, source, head, one))
-        for stored, (was, one) in places.items()
+        stored: Renamed(
+            before, None if crossed or len(bases) > 1 else _intents_of(history, source, head, table_id)
+        )
+        for stored, (before, table_id) in places.items()
     }
-    each = in_each(history, formats, changes, bases) if len(bases) > 1 else {}
-    return MergePlan(head, target.merges, bases[0], changes, intents, ambiguous, crossed, renamed, each)
+    values_by_key = values_at_bases(history, formats, changes, bases) if len(bases) > 1 else {}
+    return MergePlan(
+        head, target.merges, bases[0], changes, intents, ambiguous, crossed, renamed, values_by_key
+    )
 
 
 def _intents_of(history: History, source: ObjectId, head: ObjectId, table: UUID) -> list[Intent]:
     """The intents for a table of all commits that the source has and the target has not, under any key."""
-    found: list[Intent] = []
+    intents: list[Intent] = []
     for _, commit in history.only_in(source, head):
         view = state_of(history.objects, commit)
         for intent in history.objects.intents(commit):
             content = content_of(history.objects, view.get(intent.key))
             if content is not None and content.id == table:
-                found.append(intent)
-    return found
+                intents.append(intent)
+    return intents
 
 
 def merge_plainly(
@@ -192,20 +196,20 @@ def merge_plainly(
     objects = history.objects
     plan = plan_merge(history, formats, source, target)
     changes = {
-        stored: (was, wanted)
-        for stored, (was, wanted) in (plan.changes or {}).items()
-        if (managing := formats.managing(content_of(objects, was if wanted is None else wanted))) is None
+        stored: (before, after)
+        for stored, (before, after) in (plan.changes or {}).items()
+        if (managing := formats.managing(content_of(objects, before if after is None else after))) is None
         or managing.merges_objects_only
     }
     view = state_of(objects, history.commit(target))
-    edit = Edit(objects, view, formats, Occasion(reference, {}, may_read=True))
-    bringing = Bringing(edit, formats, MergeOptions())
+    edit = Edit(objects, view, formats, EditContext(reference, {}, may_read=True))
+    bringing = ThreeWayApply(edit, formats, MergeOptions())
     plan.bring(bringing, changes)
     refused = {key.encode() for key, result in bringing.results.items() if result.conflicts}
     return {key: edit.view.get(key) for key in changes if key not in refused}
 
 
-def _crossed(
+def _find_crossed(
     history: History, bases: Sequence[ObjectId], source: ObjectId, head: ObjectId
 ) -> dict[bytes, CrossedIntents]:
     """The keys that the source had begun to change before the sides met, with what each side did to them."""
@@ -213,9 +217,9 @@ def _crossed(
     if len(bases) == 1 and commit.merges == met.merges and history.is_on_line(bases[0], source):
         return {}
     earlier: Intents = {}
-    for one, each in history.only_in(source, head):
-        if each.intents and not all(history.is_ancestor(base, one) for base in bases):
-            for intent in history.objects.intents(each):
+    for commit_id, source_commit in history.only_in(source, head):
+        if source_commit.intents and not all(history.is_ancestor(base, commit_id) for base in bases):
+            for intent in history.objects.intents(source_commit):
                 earlier.setdefault(intent.key, []).append(intent)
     since = intents_between(history, head, source) if earlier else {}
     return {key: CrossedIntents(intents, since.get(key, [])) for key, intents in earlier.items()}
@@ -241,15 +245,15 @@ def _changes_since(
         origin = state_of(objects, history.commit(root))
         for key, (mine, theirs) in changes_between(history, first, second).items():
             before = virtual.get(key, mine)
-            was = origin.get(key)
-            virtual[key] = theirs if before == was else before
-            if was not in (before, theirs):
+            old_value = origin.get(key)
+            virtual[key] = theirs if before == old_value else before
+            if old_value not in (before, theirs):
                 ambiguous.add(key)
     state = state_of(objects, source)
-    for key, was in virtual.items():
-        wanted = state.get(key)
-        if key in ambiguous or was != wanted:
-            changes[key] = (was, wanted)
+    for key, old_value in virtual.items():
+        after = state.get(key)
+        if key in ambiguous or old_value != after:
+            changes[key] = (old_value, after)
         else:
             changes.pop(key, None)
     return dict(sorted(changes.items())), frozenset(ambiguous)

@@ -25,11 +25,11 @@ def check_move(formats: Formats, objects: Objects, reference: Reference, to: Obj
         return
     commit = to.hex() if to == NO_COMMIT else to.hex()[:8]
     for key, (managing, old, new) in moved_tables(formats, objects, reference.head, to):
-        if (why := managing.may_move(old, new)) is not None:
+        if (reason := managing.may_move(old, new)) is not None:
             raise InvalidRequest(
-                f"'{reference.name}' cannot be moved to {to.hex()[:8]}: '{key}' {why}\n"
-                f"  To give readers the rows of that commit: penstock restore --all --to {commit}"
-                f" --branch {reference.name}, which adds to the tables; to undo single commits, revert them.",
+                f"'{reference.name}' cannot be moved to {to.hex()[:8]}: '{key}' {reason}\n  To bring back "
+                f"the rows of that commit: penstock restore --all --to {commit} --branch {reference.name}, "
+                "which adds new versions to the tables. To undo single commits, revert them.",
                 name=reference.name,
                 key=str(key),
             )
@@ -41,12 +41,12 @@ def changed_tables(formats: Formats, objects: Objects, commit: ObjectId) -> dict
 
 
 def moved_tables(
-    formats: Formats, objects: Objects, one: ObjectId, other: ObjectId
+    formats: Formats, objects: Objects, commit_id: ObjectId, other: ObjectId
 ) -> Iterator[tuple[Key, TableChange]]:
     """The managed tables that differ between two commits."""
-    before, after = objects.commit(one), objects.commit(other)
-    for stored, was, now in differing(objects, before, after, prefix_end(RESERVED) or b""):
-        old, new = content_of(objects, was), content_of(objects, now)
+    before, after = objects.commit(commit_id), objects.commit(other)
+    for stored, old_value, now in differing(objects, before, after, prefix_end(RESERVED) or b""):
+        old, new = content_of(objects, old_value), content_of(objects, now)
         managing = formats.managing(new, old)
         if managing is not None:
             yield Key.decode(stored), TableChange(managing, old, new)

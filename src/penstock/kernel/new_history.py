@@ -10,7 +10,7 @@ from penstock.errors import Damaged
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.objects import check_object
 from penstock.kernel.reflog import BEFORE_FIRST, receipt_id
-from penstock.kernel.rows import decoded_reference
+from penstock.kernel.rows import decode_reference_row
 from penstock.kernel.seal import KINDS
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import CommitObject, LogEntry
@@ -23,7 +23,10 @@ RECEIPTS_MAX: Final = 4
 
 
 def new_commits(
-    kernel: Kernel, heads: Iterable[ObjectId], known: Iterable[ObjectId], expired: Collection[ObjectId]
+    kernel: Kernel,
+    heads: Iterable[ObjectId],
+    known_commits: Iterable[ObjectId],
+    expired: Collection[ObjectId],
 ) -> list[tuple[ObjectId, bool]]:
     """The commits that some heads lead to and known ones do not, parents first; and whether the first parent
     of each has expired.
@@ -35,36 +38,36 @@ def new_commits(
     waiting: list[tuple[int, ObjectId]] = []
     fresh = 0
 
-    def visit(one: ObjectId, *, is_old: bool) -> None:
+    def visit(commit_id: ObjectId, *, is_old: bool) -> None:
         nonlocal fresh
-        if one == NO_COMMIT:
+        if commit_id == NO_COMMIT:
             return
-        if one in seen:
-            if is_old and one not in old:
-                old.add(one)
+        if commit_id in seen:
+            if is_old and commit_id not in old:
+                old.add(commit_id)
                 fresh -= 1  # it waits still: it has a lower generation than the one that leads to it
             return
-        commit = kernel.objects.find((one,)).get(one)
+        commit = kernel.objects.find((commit_id,)).get(commit_id)
         if commit is None:
-            if is_old or one in expired:
+            if is_old or commit_id in expired:
                 return
-            raise Damaged(f"commit {one.hex()} is missing", objects=[one.hex()])
-        seen.add(one)
+            raise Damaged(f"commit {commit_id.hex()} is missing", objects=[commit_id.hex()])
+        seen.add(commit_id)
         if is_old:
-            old.add(one)
+            old.add(commit_id)
         else:
             fresh += 1
-        heapq.heappush(waiting, (-commit.generation, one))
+        heapq.heappush(waiting, (-commit.generation, commit_id))
 
-    for one in known:
-        visit(one, is_old=True)
-    for one in heads:
-        visit(one, is_old=False)
+    for commit_id in known_commits:
+        visit(commit_id, is_old=True)
+    for commit_id in heads:
+        visit(commit_id, is_old=False)
     new: list[tuple[ObjectId, bool]] = []
     while fresh:
-        _, one = heapq.heappop(waiting)
-        commit: CommitObject = kernel.objects.many((one,))[one]
-        is_old = one in old
+        _, commit_id = heapq.heappop(waiting)
+        commit: CommitObject = kernel.objects.get_many((commit_id,))[commit_id]
+        is_old = commit_id in old
         if not is_old:
             fresh -= 1
         cut_off = {
@@ -74,7 +77,7 @@ def new_commits(
             if parent not in cut_off:
                 visit(parent, is_old=is_old)
         if not is_old:
-            new.append((one, commit.parent in cut_off))
+            new.append((commit_id, commit.parent in cut_off))
     new.reverse()
     return new
 
@@ -83,20 +86,24 @@ def new_log_entries(
     kernel: Kernel, rows: Iterable[Row], known_rows: Iterable[Row]
 ) -> Iterator[dict[ObjectId, bytes]]:
     """The entries of ref logs that come after those that known rows are at, some at a time."""
-    known = {decoded_reference(row).log for row in known_rows if row.kind in KINDS} | {BEFORE_FIRST}
+    known_entries = {decode_reference_row(row).log for row in known_rows if row.kind in KINDS} | {
+        BEFORE_FIRST
+    }
     block: dict[ObjectId, bytes] = {}
     for row in rows:
         if row.kind not in KINDS:
             continue
-        one = decoded_reference(row).log
-        while one not in known:
-            known.add(one)
-            data = kernel.store.uncached.fetch((one,)).get(one)
-            entry = None if data is None else check_object(one, data)
+        entry_id = decode_reference_row(row).log
+        while entry_id not in known_entries:
+            known_entries.add(entry_id)
+            data = kernel.store.uncached.fetch((entry_id,)).get(entry_id)
+            entry = None if data is None else check_object(entry_id, data)
             if data is None or not isinstance(entry, LogEntry):
-                raise Damaged(f"object {one.hex()} is missing, or no ref log entry", objects=[one.hex()])
-            block[one] = data
-            one = entry.previous
+                raise Damaged(
+                    f"object {entry_id.hex()} is missing, or is not a ref log entry", objects=[entry_id.hex()]
+                )
+            block[entry_id] = data
+            entry_id = entry.previous
             if len(block) >= ENTRIES_MAX:
                 yield block
                 block = {}
@@ -113,9 +120,9 @@ def receipt_ids(entry: LogEntry) -> set[ObjectId]:
 
 def receipts_of_entries(kernel: Kernel, entries: dict[ObjectId, bytes]) -> dict[ObjectId, bytes]:
     """The receipts of idempotency keys that log entries name."""
-    wanted: set[ObjectId] = set()
-    for one, data in entries.items():
-        entry = check_object(one, data)
+    receipts: set[ObjectId] = set()
+    for entry_id, data in entries.items():
+        entry = check_object(entry_id, data)
         assert isinstance(entry, LogEntry)
-        wanted |= receipt_ids(entry)
-    return kernel.store.uncached.fetch(wanted) if wanted else {}
+        receipts |= receipt_ids(entry)
+    return kernel.store.uncached.fetch(receipts) if receipts else {}

@@ -40,50 +40,50 @@ class NewObjects:
         self._horizons = TableHorizons.read(kernel.store, kernel.formats)
         self._sent: set[ObjectId] = {NO_COMMIT, EMPTY_ROOT}
 
-    def take_commit(self, one: ObjectId, *, is_first: bool) -> None:
+    def take_commit(self, commit_id: ObjectId, *, is_first: bool) -> None:
         """Send everything of a commit, then the commit: so one that is there has all that it leads to.
 
         ``is_first`` says that its parent is not there and never will be: then nothing is left out.
         """
-        commit: CommitObject = self._objects.many([one])[one]
+        commit: CommitObject = self._objects.get_many([commit_id])[commit_id]
         segments = [segment for segment, _ in commit.recent]
         if is_first:
             self.take_all([commit.root, *segments, *parts_of((commit.intents,))])
         else:
             self._take_changed(commit, segments)
-        self._sent.discard(one)
-        self._take([one])
+        self._sent.discard(commit_id)
+        self._take([commit_id])
 
     def take_all(self, ids: Iterable[ObjectId]) -> None:
         """Send objects with all that they lead to."""
         waiting = [*ids]
         while waiting:
             block, waiting = waiting[:BLOCK], waiting[BLOCK:]
-            for found in self._take(block).values():
-                waiting += self._children(found)
+            for decoded in self._take(block).values():
+                waiting += self._children(decoded)
 
     def _take_changed(self, commit: CommitObject, segments: list[ObjectId]) -> None:
-        parent: CommitObject = self._objects.many([commit.parent])[commit.parent]
+        parent: CommitObject = self._objects.get_many([commit.parent])[commit.parent]
         self._take(parts_of((commit.intents,)))
         if commit.root != parent.root:
             self._take_below([parent.root], [commit.root], _nodes)
         carried = {segment for segment, _ in parent.recent}
-        taken = self._take([one for one in segments if one not in carried])
-        for segment in taken.values():
+        objects = self._take([segment_id for segment_id in segments if segment_id not in carried])
+        for segment in objects.values():
             assert isinstance(segment, Segment)
             values: dict[bytes, Value | None] = {**state_of(self._objects, parent).get_many(segment.keys)}
             for key, value in zip(segment.keys, segment.values, strict=True):
                 self._take_value(values.get(key), value)
                 values[key] = value
-        for _, was, now in differing(self._objects, parent, commit):
-            self._take_value(was, now)
+        for _, before, now in differing(self._objects, parent, commit):
+            self._take_value(before, now)
 
-    def _take_value(self, was: Value | None, now: Value | None) -> None:
+    def _take_value(self, before: Value | None, now: Value | None) -> None:
         """What the value of a key needs that the one before it did not."""
-        if now is None or now == was:
+        if now is None or now == before:
             return
         self._take(parts_of((now,)))
-        self._take_below(self._held(was), self._held(now), self._children)
+        self._take_below(self._held_ids(before), self._held_ids(now), self._children)
 
     def _take_below(
         self,
@@ -92,49 +92,53 @@ class NewObjects:
         children: Callable[[AnyObject], Iterable[ObjectId]],
     ) -> None:
         """What some objects lead to and some others do not, level by level."""
-        known = {*old}
-        fresh = [one for one in new if one not in known]
-        old = [one for one in old if one not in {*new}]
+        known_object_ids = {*old}
+        fresh = [object_id for object_id in new if object_id not in known_object_ids]
+        old = [object_id for object_id in old if object_id not in {*new}]
         while fresh:
-            taken = self._take(fresh)
-            below = {child for found in taken.values() for child in children(found)}
+            objects = self._take(fresh)
+            below = {child for decoded in objects.values() for child in children(decoded)}
             before = self._objects.find(old) if old else {}
-            known_below = {child for found in before.values() for child in children(found)}
-            known |= known_below
-            fresh = [one for one in below if one not in known and one not in self._sent]
-            old = [one for one in known_below if one not in below]
+            known_below = {child for decoded in before.values() for child in children(decoded)}
+            known_object_ids |= known_below
+            fresh = [
+                object_id
+                for object_id in below
+                if object_id not in known_object_ids and object_id not in self._sent
+            ]
+            old = [object_id for object_id in known_below if object_id not in below]
 
     def _take(self, ids: Iterable[ObjectId]) -> dict[ObjectId, AnyObject]:
         """Send objects that were not sent before, checked, and return them."""
-        wanted = [one for one in dict.fromkeys(ids) if one not in self._sent]
-        taken: dict[ObjectId, AnyObject] = {}
-        for start in range(0, len(wanted), BLOCK):
-            block = wanted[start : start + BLOCK]
-            found = self._kernel.store.uncached.fetch(block)
-            if missing := [one.hex() for one in block if one not in found]:
+        wanted_ids = [object_id for object_id in dict.fromkeys(ids) if object_id not in self._sent]
+        objects: dict[ObjectId, AnyObject] = {}
+        for start in range(0, len(wanted_ids), BLOCK):
+            block = wanted_ids[start : start + BLOCK]
+            data_by_id = self._kernel.store.uncached.fetch(block)
+            if missing := [object_id.hex() for object_id in block if object_id not in data_by_id]:
                 raise Damaged(f"object {missing[0]} is missing", objects=missing)
-            taken |= {one: check_object(one, data) for one, data in found.items()}
-            self._send({one: found[one] for one in block})
+            objects |= {object_id: check_object(object_id, data) for object_id, data in data_by_id.items()}
+            self._send({object_id: data_by_id[object_id] for object_id in block})
             self._sent.update(block)
-        return taken
+        return objects
 
-    def _children(self, found: AnyObject) -> list[ObjectId]:
-        if isinstance(found, Node):
-            return found.children
-        if isinstance(found, Blob):
-            return list(found.held)
-        if isinstance(found, Leaf | Segment):
-            values = [value for value in found.values if value is not None]
-            return parts_of(values) + [held for value in values for held in self._held(value)]
+    def _children(self, decoded: AnyObject) -> list[ObjectId]:
+        if isinstance(decoded, Node):
+            return decoded.children
+        if isinstance(decoded, Blob):
+            return list(decoded.held)
+        if isinstance(decoded, Leaf | Segment):
+            values = [value for value in decoded.values if value is not None]
+            return parts_of(values) + [held for value in values for held in self._held_ids(value)]
         return []
 
-    def _held(self, value: Value | None) -> tuple[ObjectId, ...]:
+    def _held_ids(self, value: Value | None) -> tuple[ObjectId, ...]:
         """The objects that the content in a value holds; none of a table's state that was erased."""
         if value is None:
             return ()
         return self._horizons.objects_of(decode_content(self._objects.read(value)))
 
 
-def _nodes(found: AnyObject) -> Iterable[ObjectId]:
+def _nodes(decoded: AnyObject) -> Iterable[ObjectId]:
     """What a tree's node has below it. Values of leaves are compared key by key."""
-    return found.children if isinstance(found, Node) else ()
+    return decoded.children if isinstance(decoded, Node) else ()

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from penstock.kernel.objects import check_bytes
-from penstock.kernel.retry import patiently
+from penstock.kernel.retry import retry_reads
 from penstock.kernel.settings import Settings
 from penstock.model.encoding import ObjectId
 from penstock.stores.port import Store, Stored
@@ -44,15 +44,17 @@ def copy_objects(
     What a sweep has removed since it was scanned is left out. ``Damaged`` if the source is.
     """
 
-    def carry(found: dict[ObjectId, bytes]) -> tuple[int, int]:
-        for one, data in found.items():
-            check_bytes(one, data)
-        if found:
-            patiently(settings, partial(target.store, found))
-        return len(found), sum(map(len, found.values()))
+    def carry(data_by_id: dict[ObjectId, bytes]) -> tuple[int, int]:
+        for object_id, data in data_by_id.items():
+            check_bytes(object_id, data)
+        if data_by_id:
+            retry_reads(settings, partial(target.store, data_by_id))
+        return len(data_by_id), sum(map(len, data_by_id.values()))
 
     def fetch(chunk: list[Stored]) -> tuple[int, int]:
-        return carry(patiently(settings, partial(whole.fetch, [one.id for one in chunk])))
+        return carry(
+            retry_reads(settings, partial(whole.fetch, [stored_object.id for stored_object in chunk]))
+        )
 
     whole, size_max = source.uncached, max(target.batch_max_bytes, CHUNK_MAX_BYTES)
     page_max = SCAN_PAGE * size_max // CHUNK_MAX_BYTES
@@ -61,16 +63,18 @@ def copy_objects(
     try:
         while running or not is_scanned:
             if not is_scanned:
-                found, others, token = patiently(
+                data_by_id, others, token = retry_reads(
                     settings, partial(whole.scan_data, token, page_max, size_max)
                 )
-                parts = [workers.submit(carry, found)] if found else []
+                parts = [workers.submit(carry, data_by_id)] if data_by_id else []
                 running.append((token, parts + [workers.submit(fetch, chunk) for chunk in chunks(others)]))
                 is_scanned = not token
             if is_scanned or len(running) == PAGES_MAX:
                 reached, parts = running.popleft()
                 carried = [part.result() for part in parts]
-                yield CopiedPage(reached, sum(one for one, _ in carried), sum(size for _, size in carried))
+                yield CopiedPage(
+                    reached, sum(count for count, _ in carried), sum(size for _, size in carried)
+                )
     finally:
         for _, parts in running:
             for part in parts:
@@ -81,7 +85,7 @@ def count_objects(store: Store, settings: Settings) -> int:
     """How many objects a store has."""
     count, token = 0, b""
     while True:
-        page, token = patiently(settings, partial(store.scan, token, SCAN_PAGE))
+        page, token = retry_reads(settings, partial(store.scan, token, SCAN_PAGE))
         count += len(page)
         if not token:
             return count
@@ -91,11 +95,11 @@ def chunks(page: Iterable[Stored]) -> Iterator[list[Stored]]:
     """A page in parts that a worker can hold in memory."""
     chunk: list[Stored] = []
     size = 0
-    for one in page:
-        if chunk and (len(chunk) >= SCAN_PAGE or size + one.size > CHUNK_MAX_BYTES):
+    for stored_object in page:
+        if chunk and (len(chunk) >= SCAN_PAGE or size + stored_object.size > CHUNK_MAX_BYTES):
             yield chunk
             chunk, size = [], 0
-        chunk.append(one)
-        size += one.size
+        chunk.append(stored_object)
+        size += stored_object.size
     if chunk:
         yield chunk

@@ -49,76 +49,77 @@ class Objects:
         self._young_bytes = 0
         self._old: tuple[dict[ObjectId, Any], dict[ObjectId, int]] = ({}, {})
 
-    def cached(self, one: ObjectId) -> Any | None:
+    def get_cached(self, wanted_id: ObjectId) -> Any | None:
         """The object if it is in memory."""
-        found = self._young.get(one)
-        if found is None:
+        decoded = self._young.get(wanted_id)
+        if decoded is None:
             old, sizes = self._old
-            found = old.get(one)
-            if found is not None:
-                self.remember(one, found, sizes.get(one, 0))
-        return found
+            decoded = old.get(wanted_id)
+            if decoded is not None:
+                self.remember(wanted_id, decoded, sizes.get(wanted_id, 0))
+        return decoded
 
     def get(self, one: ObjectId) -> Any:
         """The object ``one``; ``Damaged`` if it is not there."""
-        found = self.cached(one)
-        return found if found is not None else self.many((one,))[one]
+        decoded = self.get_cached(one)
+        return decoded if decoded is not None else self.get_many((one,))[one]
 
     def find(self, ids: Collection[ObjectId]) -> dict[ObjectId, Any]:
         """The objects with these ids, as many as exist, with one request for what is not in memory."""
-        found = {one: known for one in ids if (known := self.cached(one)) is not None}
-        if len(found) < len(ids):
-            missing = {one for one in ids if one not in found}
-            for one, data in self.store.fetch(missing).items():
-                found[one] = self.keep(one, data)
-        return found
+        objects = {
+            wanted_id: decoded for wanted_id in ids if (decoded := self.get_cached(wanted_id)) is not None
+        }
+        if len(objects) < len(ids):
+            missing = {wanted_id for wanted_id in ids if wanted_id not in objects}
+            for fetched_id, data in self.store.fetch(missing).items():
+                objects[fetched_id] = self.keep(fetched_id, data)
+        return objects
 
-    def many(self, ids: Collection[ObjectId]) -> dict[ObjectId, Any]:
+    def get_many(self, ids: Collection[ObjectId]) -> dict[ObjectId, Any]:
         """The objects with these ids; ``Damaged`` if one is not there."""
-        found = self.find(ids)
-        for one in ids:
-            if one not in found:
-                raise Damaged(f"object {one.hex()} is missing", objects=[one.hex()])
-        return found
+        objects = self.find(ids)
+        for wanted_id in ids:
+            if wanted_id not in objects:
+                raise Damaged(f"object {wanted_id.hex()} is missing", objects=[wanted_id.hex()])
+        return objects
 
     def stored_bytes(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
         """The objects with these ids as they are stored, as many as exist: to be read in another process."""
         return self.store.fetch(ids)
 
-    def commit(self, one: ObjectId) -> CommitObject:
-        found = self.get(one)
-        if not isinstance(found, CommitObject):
-            raise Damaged(f"object {one.hex()} is not a commit", objects=[one.hex()])
-        return found
+    def commit(self, commit_id: ObjectId) -> CommitObject:
+        commit = self.get(commit_id)
+        if not isinstance(commit, CommitObject):
+            raise Damaged(f"object {commit_id.hex()} is not a commit", objects=[commit_id.hex()])
+        return commit
 
-    def keep(self, one: ObjectId, data: bytes) -> AnyObject:
+    def keep(self, new_id: ObjectId, data: bytes) -> AnyObject:
         """Decode an object, checked against its id, and keep it in memory."""
-        decoded = check_object(one, data)
-        self.remember(one, decoded, len(data))
+        decoded = check_object(new_id, data)
+        self.remember(new_id, decoded, len(data))
         return decoded
 
-    def remember(self, one: ObjectId, decoded: Any, size: int) -> None:
+    def remember(self, new_id: ObjectId, decoded: Any, size: int) -> None:
         """Keep a decoded object in memory, which has so many bytes in the store."""
         if self._young_bytes + size > self._half_max_bytes:
             self._old = self._young, self._young_sizes
             self._young, self._young_sizes = {EMPTY_ROOT: EMPTY_LEAF, NO_COMMIT: BEGINNING}, {}
             self._young_bytes = 0
-        self._young[one], self._young_sizes[one] = decoded, size
+        self._young[new_id], self._young_sizes[new_id] = decoded, size
         self._young_bytes += size
 
     def read(self, value: Value) -> bytes:
         """The bytes of a value, wherever they are."""
         if isinstance(value, bytes):
             return value
-        blobs = self.many(value.parts)
+        blobs = self.get_many(value.parts)
         if not all(isinstance(blob, Blob) for blob in blobs.values()):
-            raise Damaged(
-                "a large value has a part that holds no bytes", objects=[p.hex() for p in value.parts]
-            )
+            raise Damaged("a large value has a part without bytes", objects=[p.hex() for p in value.parts])
         data = b"".join(blobs[part].data for part in value.parts)
         if len(data) != value.size:
             raise Damaged(
-                f"a value of {value.size} bytes has {len(data)}", objects=[p.hex() for p in value.parts]
+                f"a value should have {value.size} bytes, but has {len(data)}",
+                objects=[p.hex() for p in value.parts],
             )
         return data
 
@@ -126,8 +127,8 @@ class Objects:
         """What formats were asked to do in a commit."""
         if commit.intents == b"":
             return ()
-        found: tuple[Intent, ...] = decode_intents(self.read(commit.intents))
-        return found
+        intents: tuple[Intent, ...] = decode_intents(self.read(commit.intents))
+        return intents
 
 
 class Pending(Objects):
@@ -145,76 +146,83 @@ class Pending(Objects):
     def _young(self) -> dict[ObjectId, Any]:  # type: ignore[override]
         return self._stored._young
 
-    def cached(self, one: ObjectId) -> Any | None:
-        found = self._decoded.get(one)
-        if found is None and one in self.fresh:
-            found = self._decoded[one] = check_object(one, self.fresh[one])
-        return found or self._below.cached(one)
+    def get_cached(self, wanted_id: ObjectId) -> Any | None:
+        decoded = self._decoded.get(wanted_id)
+        if decoded is None and wanted_id in self.fresh:
+            decoded = self._decoded[wanted_id] = check_object(wanted_id, self.fresh[wanted_id])
+        return decoded or self._below.get_cached(wanted_id)
 
     def get(self, one: ObjectId) -> Any:
-        # The busiest line of a commit: the same as `cached`, without the calls.
-        found = self._decoded.get(one) or self._stored._young.get(one)
-        return found if found is not None else super().get(one)
+        # The busiest line of a commit: the same as `get_cached`, without the calls.
+        decoded = self._decoded.get(one) or self._stored._young.get(one)
+        return decoded if decoded is not None else super().get(one)
 
-    def remember(self, one: ObjectId, decoded: Any, size: int) -> None:
-        self._below.remember(one, decoded, size)
+    def remember(self, new_id: ObjectId, decoded: Any, size: int) -> None:
+        self._below.remember(new_id, decoded, size)
 
     def stored_bytes(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
-        found = {one: self.fresh[one] for one in ids if one in self.fresh}
-        return found | self._below.stored_bytes([one for one in ids if one not in found])
+        data_by_id = {wanted_id: self.fresh[wanted_id] for wanted_id in ids if wanted_id in self.fresh}
+        return data_by_id | self._below.stored_bytes(
+            [wanted_id for wanted_id in ids if wanted_id not in data_by_id]
+        )
 
     def add(self, value: AnyObject) -> ObjectId:
         """Take in a new object, and return its id."""
         data = encode(value)
-        one = object_id(data)
-        self.fresh[one] = data
-        self._decoded[one] = value
-        return one
+        new_id = object_id(data)
+        self.fresh[new_id] = data
+        self._decoded[new_id] = value
+        return new_id
 
     def add_node(self, packed: bytes, expanded: Leaf | Node) -> ObjectId:
-        """Take in a tree node, of which bytes and memory hold different forms (see ``expanded``)."""
-        one = object_id(packed)
-        self.fresh[one] = packed
-        self._decoded[one] = expanded
-        return one
+        """Take in a tree node, of which bytes and memory hold different forms (see ``expand_keys``)."""
+        node_id = object_id(packed)
+        self.fresh[node_id] = packed
+        self._decoded[node_id] = expanded
+        return node_id
 
     def settle(self) -> None:
         """What was pending is stored now."""
-        for one, data in self.fresh.items():
-            decoded = self._decoded.get(one)
+        for new_id, data in self.fresh.items():
+            decoded = self._decoded.get(new_id)
             if (
                 decoded is None
             ):  # a format's, of which nodes of its trees are what its next change begins with
-                decoded = expanded(decode_object(data))
+                decoded = expand_keys(decode_object(data))
                 if not isinstance(decoded, Leaf | Node):
                     continue
-            self._below.remember(one, decoded, len(data))
+            self._below.remember(new_id, decoded, len(data))
         self.fresh, self._decoded = {}, {}
 
 
-def check_object(one: ObjectId, data: bytes) -> AnyObject:
+def check_object(expected_id: ObjectId, data: bytes) -> AnyObject:
     """Decode an object's bytes; ``Damaged`` if they are not what was written."""
-    return expanded(check_stored(one, data))
+    return expand_keys(check_stored(expected_id, data))
 
 
-def check_stored(one: ObjectId, data: bytes) -> AnyObject:
+def check_stored(expected_id: ObjectId, data: bytes) -> AnyObject:
     """The same, as the bytes have it: a tree node's keys are without the prefix that they share."""
     try:
         decoded: AnyObject = decode_object(data)
     except (msgspec.MsgspecError, ValueError) as problem:
-        raise Damaged(f"object {one.hex()} cannot be read: {problem}", objects=[one.hex()]) from None
-    if object_id(data) != one and type(decoded).__name__ != "Receipt":
-        raise Damaged(f"object {one.hex()} has other bytes than it was stored with", objects=[one.hex()])
+        raise Damaged(
+            f"object {expected_id.hex()} cannot be read: {problem}", objects=[expected_id.hex()]
+        ) from None
+    if object_id(data) != expected_id and type(decoded).__name__ != "Receipt":
+        raise Damaged(
+            f"object {expected_id.hex()} is corrupt: its bytes do not match its id",
+            objects=[expected_id.hex()],
+        )
     return decoded
 
 
-def check_bytes(one: ObjectId, data: bytes) -> None:
+def check_bytes(expected_id: ObjectId, data: bytes) -> None:
     """``Damaged`` if an object's bytes are not what was written. It is decoded only if its id is no hash."""
-    if object_id(data) != one:
-        check_object(one, data)
+    if object_id(data) != expected_id:
+        check_object(expected_id, data)
 
 
-def expanded(decoded: AnyObject) -> AnyObject:
+def expand_keys(decoded: AnyObject) -> AnyObject:
     """A tree node with its keys whole, as it is used in memory; everything else as it is."""
     if isinstance(decoded, Leaf | Node) and decoded.prefix:
         prefix = decoded.prefix

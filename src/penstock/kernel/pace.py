@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from time import monotonic
 from typing import Final
+
+from penstock.errors import TimedOut
 
 _STEP: Final[ContextVar[Callable[[], None] | None]] = ContextVar("penstock_step", default=None)
 
@@ -39,3 +42,17 @@ class paced:  # noqa: N801 - it is used as a function is
 
     def __exit__(self, *_: object) -> None:
         _STEP.reset(self._before)
+
+
+def limit_reads(limit_s: float) -> paced:
+    """Have the reads of this thread end with ``TimedOut`` once they have taken so long, beside whatever else
+    their steps do: for what is shown only if it is found soon."""
+    outer, ends_s = _STEP.get(), monotonic() + limit_s
+
+    def take() -> None:
+        if outer is not None:
+            outer()
+        if monotonic() > ends_s:
+            raise TimedOut(f"this took longer than {limit_s:g} s and was stopped")
+
+    return paced(take)

@@ -23,12 +23,12 @@ from typing import Final
 
 from penstock.kernel.batch import Batch, Flight, Outcome, Ticket
 from penstock.kernel.chain import Chain
-from penstock.kernel.measure import label_of
 from penstock.kernel.objects import Objects
 from penstock.kernel.pace import paced
 from penstock.kernel.preparation import PreparationLine
 from penstock.kernel.reflog import RefLog
 from penstock.kernel.request import MADE_KEY_CHARS, Request
+from penstock.kernel.request_metrics import label_of
 from penstock.kernel.settings import Settings
 from penstock.metrics.meter import SILENT, Meter
 from penstock.metrics.table import BATCH_REQUESTS, QUEUE_DEPTH, QUEUE_WAIT_SECONDS
@@ -155,11 +155,11 @@ class BranchQueue:
         Each is looked at once, since another thread may be answering it: who is not woken stays.
         """
         staying: deque[Ticket] = deque()
-        for one in self._waiting:
-            if one.is_answered:
-                one.wake()
+        for ticket in self._waiting:
+            if ticket.is_answered:
+                ticket.wake()
             else:
-                staying.append(one)
+                staying.append(ticket)
         self._waiting = staying
 
     def _choose_leader(self, leaving: Ticket | None) -> None:
@@ -168,11 +168,13 @@ class BranchQueue:
         if self._ahead is not None and self._ahead.wants_back and self._ahead.leader is not leaving:
             heir: Ticket | None = self._ahead.leader
         else:
-            heirs = (one for one in self._waiting if one is not leaving and not one.is_abandoned)
-            heir = next((one for one in heirs if not self._is_ahead(one)), None)
+            heirs = (ticket for ticket in self._waiting if ticket is not leaving and not ticket.is_abandoned)
+            heir = next((ticket for ticket in heirs if not self._is_ahead(ticket)), None)
         if heir is None:
             # Nobody is left to lead those whose threads are gone.
-            self._waiting = deque(one for one in self._waiting if self._is_ahead(one) or not one.is_abandoned)
+            self._waiting = deque(
+                ticket for ticket in self._waiting if self._is_ahead(ticket) or not ticket.is_abandoned
+            )
             self.meter.gauge(QUEUE_DEPTH, len(self._waiting), branch=self.label)
         else:
             heir.wake()

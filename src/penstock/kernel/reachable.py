@@ -86,7 +86,7 @@ class Reach:
         """Values that lead to nothing, lately seen: a leaf that is written anew has most of them again."""
 
     @property
-    def expired(self) -> set[ObjectId]:
+    def expired_parents(self) -> set[ObjectId]:
         """Parents of kept commits that the horizon cuts off."""
         return self._cut - self._kept
 
@@ -97,29 +97,29 @@ class Reach:
         below: list[tuple[ObjectId, str]] = []
         while waiting:
             block = dict(list(waiting.items())[:BLOCK])
-            for one in block:
-                del waiting[one]
+            for commit_id in block:
+                del waiting[commit_id]
                 step()
-            found = self._fetch(list(block))
-            for one, number in block.items():
-                commit = found.get(one)
-                if number and one in self._expired_before:  # also while a sweep is about to remove it
-                    self._cut.add(one)
+            objects = self._fetch(list(block))
+            for commit_id, number in block.items():
+                commit = objects.get(commit_id)
+                if number and commit_id in self._expired_before:  # also while a sweep is about to remove it
+                    self._cut.add(commit_id)
                     continue
                 if not isinstance(commit, CommitObject):
-                    self._miss(one, "as a commit")
+                    self._miss(commit_id, "as a commit")
                     continue
                 if number and not horizon.keeps(number, commit):
-                    self._cut.add(one)
+                    self._cut.add(commit_id)
                     continue
-                kept_at[one] = number
-                self._kept.add(one)
-                if one not in self.seen:
-                    self.seen.add(one)
-                    below += _below_commit(one, commit)
+                kept_at[commit_id] = number
+                self._kept.add(commit_id)
+                if commit_id not in self.seen:
+                    self.seen.add(commit_id)
+                    below += _below_commit(commit_id, commit)
                 for parent in commit.parents:
-                    known = kept_at.get(parent)
-                    if known is None or number + 1 < known:
+                    depth = kept_at.get(parent)
+                    if depth is None or number + 1 < depth:
                         waiting[parent] = min(number + 1, waiting.get(parent, number + 1))
             if len(below) >= BLOCK or not waiting:
                 self._walk(below)
@@ -128,23 +128,23 @@ class Reach:
 
     def log(self, newest: Iterable[ObjectId]) -> None:
         """The entries of ref logs."""
-        waiting = [one for one in newest if one not in self.seen]
+        waiting = [entry_id for entry_id in newest if entry_id not in self.seen]
         while waiting:
-            found = self._fetch(waiting)
+            objects = self._fetch(waiting)
             following = []
-            for one in waiting:
-                self.seen.add(one)
-                entry = found.get(one)
+            for entry_id in waiting:
+                self.seen.add(entry_id)
+                entry = objects.get(entry_id)
                 if isinstance(entry, LogEntry):
                     if entry.previous not in self.seen:
                         following.append(entry.previous)
                 else:
-                    self._miss(one, "as a ref log entry")
+                    self._miss(entry_id, "as a ref log entry")
             waiting = following
 
     def blobs(self, ids: Iterable[ObjectId], why: str) -> None:
         """Some blobs, and what they hold."""
-        self._walk([(one, why) for one in ids])
+        self._walk([(object_id, why) for object_id in ids])
 
     def _walk(self, start: list[tuple[ObjectId, str]]) -> None:
         """Trees, segments and blobs below commits."""
@@ -152,68 +152,68 @@ class Reach:
         while waiting:
             block = waiting[-BLOCK:]
             del waiting[-BLOCK:]
-            wanted = {one: why for one, why in block if one not in self.seen}
-            self.seen.update(wanted)
-            found = self._fetch(list(wanted))
-            for one, why in wanted.items():
+            reasons = {object_id: reason for object_id, reason in block if object_id not in self.seen}
+            self.seen.update(reasons)
+            objects = self._fetch(list(reasons))
+            for object_id, reason in reasons.items():
                 step()
-                below = found.get(one)
+                below = objects.get(object_id)
                 if isinstance(below, Leaf | Node | Segment | Blob):
-                    waiting += [(child, why) for child in self._children(one, below)]
+                    waiting += [(child, reason) for child in self._children(object_id, below)]
                 else:
-                    self._miss(one, why)
-                    self.seen.discard(one)  # a commit may yet be met where it belongs
+                    self._miss(object_id, reason)
+                    self.seen.discard(object_id)  # a commit may yet be met where it belongs
 
-    def _miss(self, one: ObjectId, why: str) -> None:
-        self.damaged.setdefault(one, f"is needed {why}, but is missing, unreadable or of another kind")
+    def _miss(self, object_id: ObjectId, why: str) -> None:
+        self.damaged.setdefault(object_id, f"is needed {why}, but is missing, unreadable or of another kind")
 
-    def _children(self, one: ObjectId, found: Leaf | Node | Segment | Blob) -> list[ObjectId]:
-        if isinstance(found, Node):
-            return found.children
-        if isinstance(found, Blob):
-            return list(found.held)
+    def _children(self, object_id: ObjectId, decoded: Leaf | Node | Segment | Blob) -> list[ObjectId]:
+        if isinstance(decoded, Node):
+            return decoded.children
+        if isinstance(decoded, Blob):
+            return list(decoded.held)
         below: list[ObjectId] = []
-        for value in found.values:
+        for value in decoded.values:
             if not self._reads_all and type(value) is bytes and value[1:2] in self._types_without_objects:
                 continue
             if value in self._without_objects or value is None:
                 continue
             if isinstance(value, Large):
                 below += value.parts
-            held = self._held(one, value)
+            held = self._held_ids(object_id, value)
             if held or isinstance(value, Large):
                 below += held
-            elif one not in self.damaged:
+            elif object_id not in self.damaged:
                 if len(self._without_objects) >= VALUES_MAX:
                     self._without_objects.clear()
                 self._without_objects.add(value)
         return below
 
-    def _held(self, one: ObjectId, value: Value) -> tuple[ObjectId, ...]:
+    def _held_ids(self, object_id: ObjectId, value: Value) -> tuple[ObjectId, ...]:
         """The objects that the content in a value of ``one`` holds."""
-        data = value if isinstance(value, bytes) else self._whole(one, value)
+        data = value if isinstance(value, bytes) else self._whole(object_id, value)
         try:
             content = None if data is None else decode_content(data)
             return () if content is None else self._objects_of(content)
         except (msgspec.MsgspecError, ValueError) as problem:
-            self.damaged.setdefault(one, f"holds a content that cannot be read: {problem}")
+            self.damaged.setdefault(object_id, f"has a content that cannot be read: {problem}")
             return ()
 
-    def _whole(self, one: ObjectId, value: Large) -> bytes | None:
+    def _whole(self, object_id: ObjectId, value: Large) -> bytes | None:
         parts = self._fetch(list(value.parts))
         if len(parts) < len(set(value.parts)):
             return None
-        data = b"".join(part.data for each in value.parts if isinstance(part := parts[each], Blob))
+        data = b"".join(part.data for part_id in value.parts if isinstance(part := parts[part_id], Blob))
         if len(data) != value.size:
             self.damaged.setdefault(
-                one, f"holds a value of {value.size} bytes, of which {len(data)} are there"
+                object_id, f"has a value of {value.size} bytes, but only {len(data)} of them are there"
             )
             return None
         return data
 
 
-def _below_commit(one: ObjectId, commit: CommitObject) -> list[tuple[ObjectId, str]]:
-    why = f"by commit {one.hex()[:8]}"
+def _below_commit(commit_id: ObjectId, commit: CommitObject) -> list[tuple[ObjectId, str]]:
+    reason = f"by commit {commit_id.hex()[:8]}"
     below = [commit.root, *(segment for segment, _ in commit.recent)]
     below += parts_of((commit.intents,))
-    return [(child, why) for child in below]
+    return [(child, reason) for child in below]

@@ -33,25 +33,25 @@ class ReadAhead:
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
         """The objects with these ids; those that do not exist are left out."""
-        found = {one: self._ahead.pop(one) for one in ids if one in self._ahead}
-        missing = [one for one in ids if one not in found]
+        data_by_id = {object_id: self._ahead.pop(object_id) for object_id in ids if object_id in self._ahead}
+        missing = [object_id for object_id in ids if object_id not in data_by_id]
         if missing:
             fetched = self._store.fetch(missing)
-            found |= fetched
+            data_by_id |= fetched
             if len(missing) <= FEW:
                 self._read_ahead(fetched)
-        return found
+        return data_by_id
 
     def _read_ahead(self, fetched: dict[ObjectId, bytes]) -> None:
         """Read the links before some, level by level, down to a depth. What was left over is dropped."""
         self._ahead = {}
-        links = {one: link for one, data in fetched.items() if (link := _link(data)) is not None}
+        links = {object_id: link for object_id, data in fetched.items() if (link := _link(data)) is not None}
         if not links:
             return
         lowest = min(link.depth for link in links.values()) - LINKS_MAX
         seen = {*links}
         while links:
-            wanted = {
+            next_ids = {
                 further
                 for link in links.values()
                 for further in (
@@ -60,19 +60,19 @@ class ReadAhead:
                 )
                 if link.depth - 1 >= lowest and link.depth > 1 and further not in seen
             }
-            seen |= wanted
-            more = self._store.fetch(wanted) if wanted else {}
+            seen |= next_ids
+            more = self._store.fetch(next_ids) if next_ids else {}
             self._ahead |= more
-            links = {one: link for one, data in more.items() if (link := _link(data)) is not None}
+            links = {object_id: link for object_id, data in more.items() if (link := _link(data)) is not None}
 
 
 def _link(data: bytes) -> CommitObject | LogEntry | None:
     """The link in an object's bytes, if it is one."""
     try:
-        found = decode_object(data)
+        decoded = decode_object(data)
     except (msgspec.MsgspecError, ValueError):
         return None
-    return found if isinstance(found, CommitObject | LogEntry) else None
+    return decoded if isinstance(decoded, CommitObject | LogEntry) else None
 
 
 def _span(depth: int) -> int:

@@ -58,7 +58,7 @@ class ReadEntry(msgspec.Struct, frozen=True, array_like=True):
         """Whether more than the name was looked at."""
         return self.parts is None or bool(self.parts)
 
-    def joined(self, other: ReadEntry) -> ReadEntry:
+    def join(self, other: ReadEntry) -> ReadEntry:
         """What was read if both were."""
         parts: tuple[str, ...] | None = None
         if self.parts is not None and other.parts is not None:
@@ -91,23 +91,25 @@ class Reads(NamedTuple):
     def lists(self) -> bool:
         """Whether names that were looked at have to be the same still."""
         return self.isolation is Isolation.SERIALIZABLE and any(
-            one.is_listed for one in self.entries.values()
+            entry.is_listed for entry in self.entries.values()
         )
 
 
-def gathered(reads: Sequence[Read]) -> dict[bytes, ReadEntry]:
+def gather_entries(reads: Sequence[Read]) -> dict[bytes, ReadEntry]:
     """The entries that tell of some reads; ``InvalidRequest`` for what cannot be one."""
     if len(reads) > NOTED_MAX:
-        raise InvalidRequest(f"at most {NOTED_MAX} reads are noted at once, and these are {len(reads)}")
-    found: dict[bytes, ReadEntry] = {}
+        raise InvalidRequest(f"a request can note at most {NOTED_MAX} reads, got {len(reads)}")
+    entries: dict[bytes, ReadEntry] = {}
     for read in reads:
         if read.key is None and not read.is_listing:
-            raise InvalidRequest("of the lake as a whole only the names are read; a read names a key")
+            raise InvalidRequest("a read must name a key; only a list of names can be of the whole lake")
         if read.is_listing and read.part is not None:
-            raise InvalidRequest(f"'{read.key}' is read in part, or its names are; one of both")
+            raise InvalidRequest(
+                f"'{read.key}' is noted both as a partial read and as a list of names; give one of them"
+            )
         stored = b"" if read.key is None else read.key.encode()
-        found[stored] = found.get(stored, ReadEntry()).joined(_entry(read))
-    return found
+        entries[stored] = entries.get(stored, ReadEntry()).join(_entry(read))
+    return entries
 
 
 def _entry(read: Read) -> ReadEntry:
@@ -117,11 +119,11 @@ def _entry(read: Read) -> ReadEntry:
     return ReadEntry(None if is_whole else (read.part or "",))
 
 
-def noted(objects: Objects, view: View, incarnation: bytes) -> dict[bytes, ReadEntry]:
+def noted_entries(objects: Objects, view: View, incarnation: bytes) -> dict[bytes, ReadEntry]:
     """What a transaction has read so far, whose row is of this incarnation and whose branch looks so."""
     start = _start(incarnation)
     return {
-        stored.removeprefix(start): _decoded(stored, content_of(objects, value))
+        stored.removeprefix(start): _decode_entry(stored, content_of(objects, value))
         for stored, value in view.scan(start, prefix_end(start))
     }
 
@@ -137,25 +139,25 @@ class ReadsRequest(Request):
 
     def __init__(self, reads: Sequence[Read], incarnation: bytes, who: str) -> None:
         super().__init__(who, RequestTerms(incarnation=incarnation))
-        self._entries, self._start = gathered(reads), _start(incarnation)
-        self._meta = CommitMeta(message=_told(reads), committer=who).check()
+        self._entries, self._start = gather_entries(reads), _start(incarnation)
+        self._meta = CommitMeta(message=_describe_reads(reads), committer=who).check()
 
     @property
-    def wish(self) -> bytes:
+    def fingerprint(self) -> bytes:
         return object_id(encode(("reads", sorted(self._entries.items()))))
 
     @property
-    def touched(self) -> set[bytes]:
+    def touched_keys(self) -> set[bytes]:
         return {self._start + stored for stored in self._entries}
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:  # noqa: ARG002
-        known = chain.view.get_many(self.touched)
+        values = chain.view.get_many(self.touched_keys)
         changes: dict[bytes, Value | None] = {}
         blobs: dict[ObjectId, bytes] = {}
         for stored, read in self._entries.items():
             at = self._start + stored
-            before = _decoded(at, content_of(chain.objects, known.get(at)))
-            after = before.joined(read)
+            before = _decode_entry(at, content_of(chain.objects, values.get(at)))
+            after = before.join(read)
             if after != before:
                 changes[at], more = split_value(content_bytes(_content(after)))
                 blobs.update(more)
@@ -166,21 +168,23 @@ def _content(entry: ReadEntry) -> AnyContent:
     return Unknown(id=_NO_TABLE, type_name=TYPE_NAME, payload=encode(entry))
 
 
-def _decoded(stored: bytes, content: AnyContent | None) -> ReadEntry:
+def _decode_entry(stored: bytes, content: AnyContent | None) -> ReadEntry:
     if content is None:
         return ReadEntry()
     try:
-        found: ReadEntry = _decode(content.payload if isinstance(content, Unknown) else b"")
+        entry: ReadEntry = _decode(content.payload if isinstance(content, Unknown) else b"")
     except msgspec.MsgspecError as problem:
         name = stored.decode(errors="replace")
-        raise Damaged(f"what a transaction has read, at {name!r}, cannot be read: {problem}") from None
-    return found
+        raise Damaged(
+            f"the record of a transaction's reads at {name!r} cannot be decoded: {problem}"
+        ) from None
+    return entry
 
 
 _decode = decoder(ReadEntry).decode
 
 
-def _told(reads: Sequence[Read]) -> str:
+def _describe_reads(reads: Sequence[Read]) -> str:
     """The reads, for people."""
     names = list(dict.fromkeys(map(_name, reads)))
     more = len(names) - TOLD_MAX

@@ -13,7 +13,6 @@ import msgspec
 
 from penstock.errors import CommitVetoed, MergeConflict
 from penstock.kernel.batch import outcome_of
-from penstock.kernel.bring import BringTerms, MergeOptions
 from penstock.kernel.chain import Chain
 from penstock.kernel.checks import proposal_of, run, turn_of
 from penstock.kernel.format import DRY_RUN, PrepareAgain
@@ -22,6 +21,7 @@ from penstock.kernel.records import Keep
 from penstock.kernel.references import Move
 from penstock.kernel.retry import Tries
 from penstock.kernel.state import differing
+from penstock.kernel.three_way import MergeOptions, ThreeWayTerms
 from penstock.kernel.transplant import TransplantRequest
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId
@@ -81,25 +81,25 @@ class BranchRebase:
             except PrepareAgain:
                 tries.again(f"too much landed on '{self._branch}' since the rebase was prepared")
             else:
-                return after if isinstance(after, MergeResult) else self._moved(after)
+                return after if isinstance(after, MergeResult) else self._moved_result(after)
 
     def preview(self) -> MergeResult:
         """What it would do; conflicts are among the keys."""
         self._notes[DRY_RUN] = True
 
         def stay(row: Row | None) -> Keep[Reference]:
-            return Keep(self._expected(row))
+            return Keep(self._require_expected(row))
 
         reference = self._kernel.references.swap(self._branch, stay, self._meta.committer, self._key)
         if not self._is_done(reference):
             with suppress(MergeConflict):
                 self._chain(reference, may_read=True)
-        return msgspec.structs.replace(self._stays(reference), dry_run=True)
+        return msgspec.structs.replace(self._unchanged_result(reference), dry_run=True)
 
-    def _stays(self, reference: Reference) -> MergeResult:
+    def _unchanged_result(self, reference: Reference) -> MergeResult:
         return MergeResult(head=reference.id, base=self._base.hex(), keys=tuple(self._results))
 
-    def _moved(self, after: Reference) -> MergeResult:
+    def _moved_result(self, after: Reference) -> MergeResult:
         if self._commits and self._commits[-1] == after.head:
             commits, base, keys = self._commits, self._base.hex(), tuple(self._results)
             if self._request is not None:
@@ -109,18 +109,22 @@ class BranchRebase:
             commits = list(outcome_of(objects, objects.get(after.log), self._key).commits)
             base, keys = None, ()
         return MergeResult(
-            commits=tuple(one.hex() for one in commits), head=after.id, base=base, keys=keys, applied=True
+            commits=tuple(commit_id.hex() for commit_id in commits),
+            head=after.id,
+            base=base,
+            keys=keys,
+            applied=True,
         )
 
-    def _expected(self, row: Row | None) -> Reference:
-        return self._kernel.references.expected(self._branch, row, self._if_head, Kind.BRANCH)
+    def _require_expected(self, row: Row | None) -> Reference:
+        return self._kernel.references.require_expected(self._branch, row, self._if_head, Kind.BRANCH)
 
     def _decide(self, row: Row | None) -> Move | Keep[MergeResult]:
-        reference = self._expected(row)
+        reference = self._require_expected(row)
         if self._is_done(reference):
-            return Keep(self._stays(reference))
+            return Keep(self._unchanged_result(reference))
         chain = self._build(reference, may_read=False)
-        if self._kernel.checks.looking_at(reference) and self._checked != (reference.head, reference.note):
+        if self._kernel.checks.checks_for(reference) and self._checked != (reference.head, reference.note):
             raise PrepareAgain
         check_move(self._kernel.formats, chain.objects, reference, chain.tip)
         landed: tuple[Landed, ...] = ()
@@ -132,7 +136,7 @@ class BranchRebase:
 
     def _check(self, reference: Reference, chain: Chain) -> None:
         """Show the checks of the branch, if it has any, what it is about to become."""
-        checks, objects = self._kernel.checks.looking_at(reference), chain.objects
+        checks, objects = self._kernel.checks.checks_for(reference), chain.objects
         if not checks or self._is_done(reference):
             return
         changed = differing(objects, objects.commit(reference.head), chain.commit)
@@ -143,7 +147,7 @@ class BranchRebase:
         """The new chain, sealed. It is built once for a head."""
         if self._built is None or self._built[0] != reference.head:
             chain = self._chain(reference, may_read=may_read)
-            self._commits = [one for one, _ in chain.seal(self._kernel.clock())]
+            self._commits = [commit_id for commit_id, _ in chain.build_commits(self._kernel.clock())]
             self._built = reference.head, chain
         return self._built[1]
 
@@ -156,7 +160,7 @@ class BranchRebase:
         own = self._own_commits(reference.head)
         if not own:
             return chain
-        terms = BringTerms(key=self._key, may_read=may_read, notes=self._notes)
+        terms = ThreeWayTerms(key=self._key, may_read=may_read, notes=self._notes)
         request = self._request = TransplantRequest(
             kernel.history, kernel.formats, own, self._meta, self._options, terms, onto=self._onto
         )
@@ -182,8 +186,8 @@ class BranchRebase:
     def _own_commits(self, head: ObjectId) -> list[ObjectId]:
         """The branch's commits by first parents that the new base does not have, oldest first."""
         own = []
-        for one, _ in self._kernel.history.walk(head):
-            if self._is_in_base(one):
+        for commit_id, _ in self._kernel.history.walk(head):
+            if self._is_in_base(commit_id):
                 break
-            own.append(one)
+            own.append(commit_id)
         return own[::-1]

@@ -109,7 +109,7 @@ def swap_row(
     """
     tries, in_doubt = Tries(settings), False
     doubtful: dict[Row | None, A] = {}
-    why: str | Unavailable | OutcomeUnknown
+    reason: str | Unavailable | OutcomeUnknown
     while True:
         decision: Swap[A] | Keep[A] | None = None
         try:
@@ -121,15 +121,15 @@ def swap_row(
                     return decision.answer
                 if turn.advance(decision.objects, decision.row, decision.fresh).swapped:
                     return decision.answer
-            why = subject.lost()
+            reason = subject.lost()
         except OutcomeUnknown as unknown:
-            in_doubt, why = True, unknown
+            in_doubt, reason = True, unknown
             if isinstance(decision, Swap) and not decision.is_counted:
                 doubtful[decision.row] = decision.answer
         except Unavailable as unavailable:
-            why = unavailable
+            reason = unavailable
         try:
-            tries.again(why)
+            tries.again(reason)
         except (TryAgainError, OutcomeUnknown) as exhausted:
             if not in_doubt:
                 raise

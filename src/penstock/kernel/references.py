@@ -20,19 +20,19 @@ from penstock.errors import (
     ReferenceNotFound,
     TryAgainError,
 )
-from penstock.kernel.description import HistoryRule, find_description, lake_moved
+from penstock.kernel.description import HistoryRule, find_description, lake_moved_error
 from penstock.kernel.expired import expired_commits
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.grace import Graces
 from penstock.kernel.history import History
-from penstock.kernel.measure import measured
 from penstock.kernel.objects import Objects
 from penstock.kernel.pace import step
 from penstock.kernel.records import PAGE, Keep, Subject, Swap, rows_of_kind, swap_row
-from penstock.kernel.reflog import RefLog, made_before, receipt, receipt_id
+from penstock.kernel.reflog import RefLog, find_earlier_request, receipt, receipt_id
 from penstock.kernel.request import request_key
+from penstock.kernel.request_metrics import measure_request
 from penstock.kernel.retry import reason_of
-from penstock.kernel.rows import decoded_reference, live, missing, present, row_of
+from penstock.kernel.rows import branch_or_tag_in, decode_reference_row, not_found_error, reference_in, row_of
 from penstock.kernel.settings import DAY_US, Settings
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock
@@ -88,22 +88,22 @@ class References:
         a transaction's.
         """
         row = self._store.reference(check_name(name))
-        found = present(row)
-        if found is None:
-            raise missing(name, row)
-        return found
+        reference = reference_in(row)
+        if reference is None:
+            raise not_found_error(name, row)
+        return reference
 
     def list(self, kind: Kind, prefix: str = "", after: str = "", limit: int = PAGE) -> list[Reference]:
         """References of one kind by name, some at a time; others are not read."""
         if limit < 0:
             raise InvalidRequest(f"limit must be 0 or greater, got {limit}")
-        return [decoded_reference(row) for row in self._store.references(kind.value, prefix, after, limit)]
+        return [decode_reference_row(row) for row in self._store.references(kind.value, prefix, after, limit)]
 
     def all(self, kind: Kind, prefix: str = "", after: str = "") -> Iterator[Reference]:
         """All references of one kind, or those after a name."""
         for row in rows_of_kind(self._store, kind, prefix=prefix, after=after):
             step()
-            yield decoded_reference(row)
+            yield decode_reference_row(row)
 
     def create(
         self,
@@ -130,8 +130,10 @@ class References:
         def decide(before: Row | None) -> Move:
             nonlocal is_new_name
             is_new_name = before is None
-            if (found := live(before)) is not None:
-                raise ReferenceExists(f"there is a {found.kind} '{name}' already", name=name, found=found.id)
+            if (reference := branch_or_tag_in(before)) is not None:
+                raise ReferenceExists(
+                    f"the {reference.kind} '{name}' already exists", name=name, found=reference.id
+                )
             created = Reference(
                 kind=kind,
                 name=name,
@@ -150,7 +152,8 @@ class References:
                 self._withdraw_if_moved(created)
             except TryAgainError as problem:
                 raise OutcomeUnknown(
-                    f"'{name}' was made, but it is not known whether it stays: {reason_of(problem)}",
+                    f"'{name}' was created, but it is not known whether that is permanent: "
+                    f"{reason_of(problem)}",
                     key=key,
                     name=name,
                 ) from None
@@ -170,7 +173,7 @@ class References:
 
         subject = Subject(f"'{created.name}'", "Look at it when the store answers.", {"name": created.name})
         if swap_row(self._store, self._settings, created.name, subject, decide):
-            raise lake_moved(lake.sealed, self._store)
+            raise lake_moved_error(lake.sealed, self._store)
 
     def assign(
         self,
@@ -193,11 +196,11 @@ class References:
         self.require_kept(to)
 
         def decide(before: Row | None) -> Move:
-            found = self.expected(name, before, expected, kind)
-            if has_expectations(found) if checked is None else _parts(checked) != _parts(found):
+            reference = self.require_expected(name, before, expected, kind)
+            if has_expectations(reference) if checked is None else _parts(checked) != _parts(reference):
                 raise PrepareAgain
-            self._check_move(found, to)
-            return Move(msgspec.structs.replace(found, head=to), Event.ASSIGN)
+            self._check_move(reference, to)
+            return Move(msgspec.structs.replace(reference, head=to), Event.ASSIGN)
 
         return self.swap(name, decide, who, key, asked or digest("assign", name, to, expected or b""))
 
@@ -206,10 +209,10 @@ class References:
         _check_note(note)
 
         def decide(before: Row | None) -> Move:
-            found = self.expected(name, before, None)
-            if found != expected:
-                raise ReferenceChanged(f"'{name}' changed since it was read", name=name, found=found.id)
-            return Move(msgspec.structs.replace(found, note=note), Event.ASSIGN)
+            reference = self.require_expected(name, before, None)
+            if reference != expected:
+                raise ReferenceChanged(f"'{name}' changed since it was read", name=name, found=reference.id)
+            return Move(msgspec.structs.replace(reference, note=note), Event.ASSIGN)
 
         return self.swap(name, decide, who)
 
@@ -233,32 +236,38 @@ class References:
             raise InvalidRequest(f"the default branch '{name}' cannot be deleted", name=name)
 
         def decide(before: Row | None) -> Move:
-            found = self.expected(name, before, expected, kind)
+            reference = self.require_expected(name, before, expected, kind)
             if not leave_log:
                 return Move(None, Event.DELETE)
-            return Move(msgspec.structs.replace(found, kind=Kind.DELETED, was=found.kind), Event.DELETE)
+            return Move(
+                msgspec.structs.replace(reference, kind=Kind.DELETED, was=reference.kind), Event.DELETE
+            )
 
         return self.swap(name, decide, who, key, asked or digest("delete", name, expected or b""))
 
-    def expected(
+    def require_expected(
         self, name: str, row: Row | None, expected: ObjectId | None, kind: Kind | None = None
     ) -> Reference:
         """The branch or tag in a row, if it is what the caller expects."""
-        found = live(row)
-        if found is None:
-            if present(row) is not None:
-                raise InvalidRequest(f"'{name}' is a transaction's: only its own end moves it", name=name)
-            raise missing(name, row)
-        if kind is not None and found.kind is not kind:
-            raise InvalidRequest(f"'{name}' is a {found.kind.value}, not a {kind.value}", name=name)
-        if expected is not None and found.head != expected:
+        reference = branch_or_tag_in(row)
+        if reference is None:
+            if reference_in(row) is not None:
+                raise InvalidRequest(
+                    f"'{name}' is the branch of a transaction: only the commit or the abort of the "
+                    "transaction moves it",
+                    name=name,
+                )
+            raise not_found_error(name, row)
+        if kind is not None and reference.kind is not kind:
+            raise InvalidRequest(f"'{name}' is a {reference.kind.value}, not a {kind.value}", name=name)
+        if expected is not None and reference.head != expected:
             raise ReferenceChanged(
-                f"{found.kind} '{name}' is at {found.id[:8]}, not at {expected.hex()[:8]}",
+                f"{reference.kind} '{name}' is at {reference.id[:8]}, not at {expected.hex()[:8]}",
                 name=name,
                 expected=expected.hex(),
-                found=found.id,
+                found=reference.id,
             )
-        return found
+        return reference
 
     def swap(
         self, name: str, decide: Decide[A], who: str = "", key: str = "", request: bytes | None = None
@@ -271,8 +280,8 @@ class References:
         check_name(name)
         if key:
             request_key(key)
-        with measured(self._meter, name, "reference"):
-            moving = _Moving(self._store, self._log, self._clock, name, decide, who, key, request)
+        with measure_request(self._meter, name, "reference"):
+            moving = _ReferenceMove(self._store, self._log, self._clock, name, decide, who, key, request)
             answer = swap_row(self._store, self._settings, name, moving.subject, moving.decide)
             if moving.has_moved:
                 self._moved(name)
@@ -285,7 +294,7 @@ class References:
             raise ReferenceNotFound(
                 f"there is no branch or tag '{name}', and no log of a deleted one", name=name
             )
-        reference = decoded_reference(row)
+        reference = decode_reference_row(row)
         yield from self._log.walk(reference.log if before is None else self._log.before(reference, before))
 
     def require_reachable(self, commit: ObjectId) -> None:
@@ -299,7 +308,7 @@ class References:
         self._history.commit(commit)
         if not self._is_reachable(commit):
             raise CommitNotFound(
-                f"commit {commit.hex()} is on no branch or tag, and not in their recent logs",
+                f"commit {commit.hex()} is not on any branch or tag, nor in their recent logs",
                 commit=commit.hex(),
             )
         self.require_kept(commit)
@@ -308,8 +317,8 @@ class References:
         """Whether a branch or tag leads to a commit, or one did within the grace period. One that only a
         transaction leads to is not. ``nearest`` is looked at first: almost always that is the one.
         """
-        found = live(self._store.reference(check_name(nearest)))
-        if found is not None and self._history.is_ancestor(commit, found.head):
+        reference = branch_or_tag_in(self._store.reference(check_name(nearest)))
+        if reference is not None and self._history.is_ancestor(commit, reference.head):
             return True
         oldest_us = self._clock() - self._graces.of_the_past().objects_us
         heads = dict.fromkeys(head for _, head in chain(self.heads(), self.left_behind(oldest_us)))
@@ -333,7 +342,7 @@ class References:
         A sweep that began within the last grace period may go by what references and rules were then. So
         they count as they were, all of them; a young commit is never swept.
         """
-        found = self._history.commit(commit)
+        found_commit = self._history.commit(commit)
         lake = find_description(self._store)
         if commit == NO_COMMIT or lake is None:
             return
@@ -342,15 +351,15 @@ class References:
             return
         grace_us = self._graces.of_the_past().objects_us
         oldest_us = self._clock() - grace_us
-        if grace_us and found.time_us >= self._clock() - grace_us // 2:
+        if grace_us and found_commit.time_us >= self._clock() - grace_us // 2:
             return
         if is_expired:
             raise _behind_horizon(commit)
         if any(head == commit for _, head in self.heads()):
             return
-        live = self.heads() if found.time_us >= oldest_us else ()
+        live = self.heads() if found_commit.time_us >= oldest_us else ()
         for name, head in chain(live, self.left_behind(oldest_us)):
-            if self._is_kept_from(head, commit, found, lake.rules_since(name, oldest_us)):
+            if self._is_kept_from(head, commit, found_commit, lake.rules_since(name, oldest_us)):
                 return
         if not self._is_within_transaction(commit):
             raise _behind_horizon(commit)
@@ -360,22 +369,26 @@ class References:
         from there: whoever does so in the transaction loses the swap of that row once it has ended."""
         is_ancestor = self._history.is_ancestor
         return any(
-            found.base != commit and is_ancestor(commit, reference.head) and is_ancestor(found.base, commit)
+            transaction.base != commit
+            and is_ancestor(commit, reference.head)
+            and is_ancestor(transaction.base, commit)
             for reference in self.all(Kind.TRANSACTION)
-            if (found := transaction_of(reference)) is not None
+            if (transaction := transaction_of(reference)) is not None
         )
 
     def _is_kept_from(
-        self, head: ObjectId, one: ObjectId, commit: CommitObject, rules: Sequence[HistoryRule]
+        self, head: ObjectId, commit_id: ObjectId, commit: CommitObject, rules: Sequence[HistoryRule]
     ) -> bool:
-        return self._history.is_ancestor(one, head) and all(
-            self._is_kept_by(rule, head, one, commit) for rule in rules
+        return self._history.is_ancestor(commit_id, head) and all(
+            self._is_kept_by(rule, head, commit_id, commit) for rule in rules
         )
 
-    def _is_kept_by(self, rule: HistoryRule, head: ObjectId, one: ObjectId, commit: CommitObject) -> bool:
+    def _is_kept_by(
+        self, rule: HistoryRule, head: ObjectId, commit_id: ObjectId, commit: CommitObject
+    ) -> bool:
         if rule.max_days is not None and commit.time_us >= self._clock() - int(rule.max_days * DAY_US):
             return True
-        return rule.max_commits is not None and self._history.is_near(one, head, rule.max_commits)
+        return rule.max_commits is not None and self._history.is_near(commit_id, head, rule.max_commits)
 
     def heads(self) -> Iterator[tuple[str, ObjectId]]:
         """The names and heads of all branches and tags."""
@@ -406,7 +419,7 @@ class References:
                 yield entry.before
 
 
-class _Moving(Generic[A]):
+class _ReferenceMove(Generic[A]):
     """One request to move one row."""
 
     def __init__(
@@ -435,11 +448,11 @@ class _Moving(Generic[A]):
         return Subject(f"'{self._name}'", advice, {"key": key, "name": self._name}, "moved")
 
     def decide(self, row: Row | None, in_doubt: bool) -> Swap[Reference | A] | Keep[Reference | A]:
-        before = decoded_reference(row) if row is not None else None
-        done, number = self._done_before(before, in_doubt)
-        if done is not None:
+        before = decode_reference_row(row) if row is not None else None
+        earlier, number = self._done_before(before, in_doubt)
+        if earlier is not None:
             self.has_moved = True
-            return Keep(done)
+            return Keep(earlier)
         self._last = before
         decision = self._decide(row)
         self.has_moved = not isinstance(decision, Keep)
@@ -447,17 +460,21 @@ class _Moving(Generic[A]):
 
     def _done_before(self, before: Reference | None, in_doubt: bool) -> tuple[Reference | None, int]:
         """The reference as this very request left it before, if it did."""
-        found: tuple[ObjectId, LogEntry] | None = None
+        located_entry: tuple[ObjectId, LogEntry] | None = None
         number = 0
         if before is not None and in_doubt:
-            found = self._log.find(before, self._key, self._last.position if self._last else 0)
-        if found is None and self._request is not None:
+            located_entry = self._log.find(before, self._key, self._last.position if self._last else 0)
+        if located_entry is None and self._request is not None:
             scope = self._name.encode()
-            found, number = made_before(self._store, self._log, before, scope, self._key, self._request)
-        if before is None or found is None:
+            located_entry, number = find_earlier_request(
+                self._store, self._log, before, scope, self._key, self._request
+            )
+        if before is None or located_entry is None:
             return None, number
-        one, entry = found
-        return msgspec.structs.replace(before, head=entry.after, log=one, position=entry.position), number
+        entry_id, entry = located_entry
+        return msgspec.structs.replace(
+            before, head=entry.after, log=entry_id, position=entry.position
+        ), number
 
     def _swap(self, move: Move, before: Reference | None, number: int) -> Swap[Reference]:
         """The swap of the row, with an entry in its log, and a receipt if the caller gave a key."""
@@ -466,7 +483,7 @@ class _Moving(Generic[A]):
             assert before is not None
             self._log.require_unsealed(before)
             return Swap(None, before)
-        one, data, entry = self._log.entry(
+        entry_id, data, entry = self._log.entry(
             before,
             event,
             name=self._name,
@@ -481,18 +498,22 @@ class _Moving(Generic[A]):
         if self._request is not None:
             mine = receipt_id(self._name.encode(), self._key, number)
             receipts[mine] = receipt(self._request, entry.position - 1, entry.time_us)
-        result = msgspec.structs.replace(after, log=one, position=entry.position)
-        return Swap(row_of(result), result, {**objects, **receipts, one: data}, receipts.keys())
+        result = msgspec.structs.replace(after, log=entry_id, position=entry.position)
+        return Swap(row_of(result), result, {**objects, **receipts, entry_id: data}, receipts.keys())
 
 
 def _behind_horizon(commit: ObjectId) -> HistoryExpired:
-    return HistoryExpired(f"commit {commit.hex()} lies behind the history horizon", commit=commit.hex())
+    return HistoryExpired(
+        f"commit {commit.hex()} is older than the history that this lake keeps", commit=commit.hex()
+    )
 
 
 def check_new_name(name: str) -> str:
     """Return ``name`` if somebody may make a branch or tag of that name."""
     if is_transaction(check_name(name)):
-        raise InvalidName(f"{name!r} cannot name a branch or tag: '{PREFIX}' is kept for transactions")
+        raise InvalidName(
+            f"{name!r} cannot be the name of a branch or tag: '{PREFIX}' is reserved for transactions"
+        )
     return name
 
 
@@ -503,4 +524,4 @@ def _parts(reference: Reference) -> tuple[bytes, ObjectId, bytes]:
 
 def _check_note(note: bytes) -> None:
     if len(note) > NOTE_MAX_BYTES:
-        raise InvalidRequest(f"a note has at most {NOTE_MAX_BYTES} bytes, this one has {len(note)}")
+        raise InvalidRequest(f"a note can have at most {NOTE_MAX_BYTES} bytes, got {len(note)}")

@@ -14,7 +14,7 @@ from penstock.kernel import skips
 from penstock.kernel.description import require_unmoved
 from penstock.kernel.objects import Objects, check_object
 from penstock.kernel.pace import step
-from penstock.kernel.request import MadeKey
+from penstock.kernel.request import GeneratedKey
 from penstock.model.encoding import NO_COMMIT, ObjectId, digest, encode, object_id
 from penstock.model.idempotency import given_key
 from penstock.model.objects import Landed, LogEntry, Receipt
@@ -42,9 +42,9 @@ class RefLog:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
-    def _link(self, one: ObjectId) -> LogEntry | None:
-        found: LogEntry | None = self._objects.find((one,)).get(one)
-        return found
+    def _link(self, entry_id: ObjectId) -> LogEntry | None:
+        entry: LogEntry | None = self._objects.find((entry_id,)).get(entry_id)
+        return entry
 
     def entry(
         self,
@@ -127,21 +127,21 @@ class RefLog:
         start, width = after, 16
         while start < reference.position:
             stop = min(start + width, reference.position)
-            one, _ = skips.back_to_depth(self._link, reference.log, stop)
+            newest_id, _ = skips.back_to_depth(self._link, reference.log, stop)
             oldest: LogEntry | None = None
-            for found, entry in self.walk(one):
+            for entry_id, entry in self.walk(newest_id):
                 if entry.position <= start:
                     break
                 is_it = entry.key == key or any(landed.key == key for landed in entry.landed)
                 if is_it and incarnation in (None, entry.incarnation):
-                    return found, entry
+                    return entry_id, entry
                 oldest = entry
             if not_after_us is not None and oldest is not None and oldest.time_us > not_after_us:
                 return None
             start, width = stop, width * 4
         return None
 
-    def find_made(self, reference: Reference, made: MadeKey) -> tuple[ObjectId, LogEntry] | None:
+    def find_made(self, reference: Reference, made: GeneratedKey) -> tuple[ObjectId, LogEntry] | None:
         """The entry that landed a request under a key that Penstock made: soon after it was made."""
         if made.position >= reference.position:
             return None
@@ -159,7 +159,7 @@ def receipt_id(scope: bytes, key: str, number: int) -> ObjectId:
     return digest("receipt", scope, key, number.to_bytes(4, "big"))
 
 
-def made_before(
+def find_earlier_request(
     store: Store, log: RefLog, reference: Reference | None, scope: bytes, key: str, request: bytes | None
 ) -> tuple[tuple[ObjectId, LogEntry] | None, int]:
     """What the request with an idempotency key came to before, and how many of its tries came to nothing.
@@ -167,26 +167,28 @@ def made_before(
     ``IdempotencyKeyReused`` if the key was used for another ``request``.
     """
     number = 0
-    made = MadeKey.read(key)
-    if made is not None and reference is not None and scope == reference.incarnation:
-        if request is not None and not made.is_for(request):
+    made_key = GeneratedKey.read(key)
+    if made_key is not None and reference is not None and scope == reference.incarnation:
+        if request is not None and not made_key.is_for(request):
             raise key_reused(key)
-        if (first := log.find_made(reference, made)) is not None:
+        if (first := log.find_made(reference, made_key)) is not None:
             return first, number
     while True:
-        one = receipt_id(scope, key, number)
-        data = store.fetch((one,)).get(one)
+        receipt = receipt_id(scope, key, number)
+        data = store.fetch((receipt,)).get(receipt)
         if data is None:
             return None, number
-        known = check_object(one, data)
-        if not isinstance(known, Receipt):
-            raise Damaged(f"object {one.hex()} is not a receipt", objects=[one.hex()])
-        if request is not None and known.request != request:
+        receipt_object = check_object(receipt, data)
+        if not isinstance(receipt_object, Receipt):
+            raise Damaged(f"object {receipt.hex()} is not a receipt", objects=[receipt.hex()])
+        if request is not None and receipt_object.request != request:
             raise key_reused(key)
-        limit_us = known.time_us + RECEIPT_WINDOW_US
-        found = log.find(reference, key, known.position, limit_us) if reference is not None else None
-        if found is not None:
-            return found, number
+        limit_us = receipt_object.time_us + RECEIPT_WINDOW_US
+        located_entry = (
+            log.find(reference, key, receipt_object.position, limit_us) if reference is not None else None
+        )
+        if located_entry is not None:
+            return located_entry, number
         number += 1
 
 

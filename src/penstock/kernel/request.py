@@ -77,15 +77,15 @@ class Request(ABC):
     @cached_property
     def digest(self) -> bytes:
         """A hash of what is wished for, to tell a repetition from another request under the same key."""
-        return self._fingerprint() if self._fingerprint is not None else self.wish
+        return self._fingerprint() if self._fingerprint is not None else self.fingerprint
 
     @property
     @abstractmethod
-    def wish(self) -> bytes:
+    def fingerprint(self) -> bytes:
         """A hash of what is wished for, with everything resolved."""
 
     @property
-    def touched(self) -> Collection[bytes]:
+    def touched_keys(self) -> Collection[bytes]:
         """Keys that are surely looked at when it is applied."""
         return ()
 
@@ -113,35 +113,35 @@ class Request(ABC):
             raise PrepareAgain
         return [draft._replace(key=self.key) for draft in checked.drafts]
 
-    def landed(self, commits: list[ObjectId]) -> None:  # noqa: B027
+    def after_commit(self, commits: list[ObjectId]) -> None:  # noqa: B027
         """The commits are visible now."""
 
     def check_reference(self, reference: Reference, chain: Chain) -> None:
         """Refuse a branch that is not where, or not what, the writer expected."""
         if self.incarnation is not None and self.incarnation != reference.incarnation:
             raise ReferenceChanged(
-                f"branch '{reference.name}' was deleted and created anew since it was read",
+                f"branch '{reference.name}' was deleted and created again since it was read",
                 name=reference.name,
             )
         if self.grown_from is not None and not chain.has_grown_from(self.grown_from):
             raise ReferenceChanged(
-                f"branch '{reference.name}' was moved away from {self.grown_from.hex()[:8]}, "
-                "where its writer began",
+                f"branch '{reference.name}' was moved away from {self.grown_from.hex()[:8]}, where its "
+                "writer started",
                 name=reference.name,
             )
         expected = self.if_head
         if expected is None or (expected == reference.head and not chain.has_drafts):
             return
-        found = "at a newer commit" if chain.has_drafts else f"at {reference.id[:8]}"
+        state = "at a newer commit" if chain.has_drafts else f"at {reference.id[:8]}"
         raise ReferenceChanged(
-            f"branch '{reference.name}' is {found}, not at {expected.hex()[:8]}",
+            f"branch '{reference.name}' is {state}, not at {expected.hex()[:8]}",
             name=reference.name,
             expected=expected.hex(),
             found=None if chain.has_drafts else reference.id,
         )
 
 
-class MadeKey(NamedTuple):
+class GeneratedKey(NamedTuple):
     """A key that Penstock makes when a request comes to its first turn, if the caller gave none.
 
     It tells what a receipt would: where the ref log was then, when that was, and what the request was.
@@ -153,14 +153,14 @@ class MadeKey(NamedTuple):
     random: str
 
     @classmethod
-    def of(cls, position: int, time_us: int, digest: bytes) -> MadeKey:
+    def of(cls, position: int, time_us: int, digest: bytes) -> GeneratedKey:
         return cls(position, time_us, digest[:8].hex(), os.urandom(8).hex())
 
     @classmethod
-    def read(cls, key: str) -> MadeKey | None:
+    def read(cls, key: str) -> GeneratedKey | None:
         """The key that Penstock made, ``None`` if a caller did."""
-        found = _MADE_KEY.fullmatch(key)
-        return cls(int(found[1]), int(found[2]), found[3], found[4]) if found else None
+        match = _MADE_KEY.fullmatch(key)
+        return cls(int(match[1]), int(match[2]), match[3], match[4]) if match else None
 
     def __str__(self) -> str:
         return f"{self.position}~{self.time_us}~{self.request}~{self.random}"

@@ -11,17 +11,17 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from penstock.errors import InvalidRequest, KeyNotFound, MergeConflict
-from penstock.kernel.bring import Bringing, BringRequest, BringTerms, Meeting, MergeOptions
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.conflict import content_of
 from penstock.kernel.edit import Edit
 from penstock.kernel.format import Applied, Format, Formats, PrepareAgain, Refused
 from penstock.kernel.history import History
-from penstock.kernel.landing import LandingNotice
 from penstock.kernel.ledger import find_table
 from penstock.kernel.objects import Objects
+from penstock.kernel.post_commit import LandingNotice
 from penstock.kernel.request import NextBatch
 from penstock.kernel.state import Difference, View, diff_commits, prefix_end, state_of
+from penstock.kernel.three_way import KeySides, MergeOptions, ThreeWayApply, ThreeWayRequest, ThreeWayTerms
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, Namespace
 from penstock.model.encoding import ObjectId, encode, object_id
@@ -39,17 +39,17 @@ class RestoreScope(NamedTuple):
     leave: tuple[Key, ...] = ()
     """Of a namespace or of all: what stays as it is, each with all that is below it."""
 
-    def wish(self) -> list[object]:
+    def fingerprint(self) -> list[object]:
         namespace = None if self.namespace is None else self.namespace.encode()
         return [*(sorted(key.encode() for key in keys) for keys in (self.keys, self.leave)), namespace]
 
     def leaves(self, stored: bytes) -> bool:
         """Whether a stored key stays as it is."""
-        left = (key.encode() for key in self.leave)
-        return any(stored == one or stored.startswith(one + b"\0") for one in left)
+        prefixes = (key.encode() for key in self.leave)
+        return any(stored == prefix or stored.startswith(prefix + b"\0") for prefix in prefixes)
 
 
-class RestoreRequest(BringRequest):
+class RestoreRequest(ThreeWayRequest):
     """Set keys to what they were at an earlier commit, or one table to an earlier version of its own."""
 
     event = Event.COMMIT
@@ -62,17 +62,17 @@ class RestoreRequest(BringRequest):
         to: ObjectId | int,
         scope: RestoreScope,
         meta: CommitMeta,
-        terms: BringTerms,
+        terms: ThreeWayTerms,
     ) -> None:
         """``to`` is a commit; or a version of the one table that ``scope`` names."""
         super().__init__(history, formats, meta, MergeOptions(), terms)
         self._to, self._scope = to, scope
         if isinstance(to, int) and len(scope.keys) != 1:
-            raise InvalidRequest("a version is one table's: name that table, or restore to a commit")
+            raise InvalidRequest("a version belongs to one table: name that table, or restore to a commit")
 
     @property
-    def wish(self) -> bytes:
-        wish = ("restore", self._to, self._scope.wish(), self.if_head, self._meta.message)
+    def fingerprint(self) -> bytes:
+        wish = ("restore", self._to, self._scope.fingerprint(), self.if_head, self._meta.message)
         return object_id(encode(wish))
 
     def prepare(self, reference: Reference) -> None:
@@ -80,7 +80,7 @@ class RestoreRequest(BringRequest):
             return
         head = self._history.commit(reference.head)
         view = state_of(self._history.objects, head)
-        managed = self._managed(self._changes(self._history.objects, view, head, reference))
+        managed = self._managed_changes(self._changes(self._history.objects, view, head, reference))
         if managed:
             edit = self._edit(self._history.objects, view, reference, may_read=True)
             with suppress(PrepareAgain):
@@ -97,14 +97,14 @@ class RestoreRequest(BringRequest):
         self.results = list(restoring.results.values())
         if edit.conflicts:
             raise MergeConflict(edit.conflicts, what="cannot restore")
-        if not edit.changed:
+        if not edit.has_changes:
             return []
         self._landing = LandingNotice(self._formats, reference.name)
         self._landing.add(edit.tables)
         return [edit.draft(self._meta, self.key)]
 
-    def _restoring(self, edit: Edit) -> _Restoring:
-        return _Restoring(edit, self._formats, self._to if isinstance(self._to, int) else None)
+    def _restoring(self, edit: Edit) -> _RestoreApply:
+        return _RestoreApply(edit, self._formats, self._to if isinstance(self._to, int) else None)
 
     # -- what differs --------------------------------------------------------------------------------------
 
@@ -112,8 +112,8 @@ class RestoreRequest(BringRequest):
         """What each key holds that is to become another: now, and at the commit that is wanted."""
         if isinstance(self._to, int):
             return self._version_change(objects, view, reference)
-        wanted = self._history.commit(self._to)
-        then = state_of(self._history.objects, wanted)
+        commit = self._history.commit(self._to)
+        then = state_of(self._history.objects, commit)
         if self._scope.keys:
             return dict(sorted(self._key_changes(objects, view, then, reference)))
         start, stop = prefix_end(RESERVED) or b"", None
@@ -123,7 +123,7 @@ class RestoreRequest(BringRequest):
             parents = dict(_missing_parents(view, then, namespace))
             start = namespace.encode()
             stop = prefix_end(start + b"\0")
-        changes = parents | diff_commits(objects, head, wanted, start, stop)
+        changes = parents | diff_commits(objects, head, commit, start, stop)
         return {key: changes[key] for key in sorted(changes) if not self._scope.leaves(key)}
 
     def _version_change(self, objects: Objects, view: View, reference: Reference) -> Difference:
@@ -132,20 +132,20 @@ class RestoreRequest(BringRequest):
         content = content_of(objects, value)
         if content is None:
             raise KeyNotFound(
-                f"there is no '{key}' on '{reference.name}', so it has no versions; to bring a"
-                " dropped table back, restore it to a commit",
+                f"there is no '{key}' on '{reference.name}', so it has no versions; to restore a dropped "
+                "table, restore it to a commit",
                 key=str(key),
             )
         if self._formats.managing(content) is None:
             raise InvalidRequest(
-                f"'{key}' is no table whose versions the lake keeps; restore it to a commit or to a time",
+                f"the lake keeps no versions of '{key}'; restore it to a commit or to a time",
                 key=str(key),
             )
         # A version is of this table: what takes its place meanwhile has versions of its own.
         identity = self.notes.setdefault(("restored table", key), content.id)
         if identity != content.id:
             raise KeyNotFound(
-                f"'{key}' was dropped and created anew meanwhile: it is another table now", key=str(key)
+                f"'{key}' was dropped and created again since then: it is another table now", key=str(key)
             )
         return {key.encode(): (value, value)}
 
@@ -155,18 +155,18 @@ class RestoreRequest(BringRequest):
         assert isinstance(self._to, bytes)
         for key in self._scope.keys:
             stored = key.encode()
-            now, wanted = view.get(stored), then.get(stored)
-            contents = [content_of(objects, one) for one in (now, wanted)]
+            now, after = view.get(stored), then.get(stored)
+            contents = [content_of(objects, value) for value in (now, after)]
             if any(isinstance(content, Namespace) for content in contents):
                 raise InvalidRequest(
-                    f"'{key}' is a namespace; to restore all that is below it: --namespace {key}, or"
-                    f" namespace='{key}'",
+                    f"'{key}' is a namespace; to restore everything in it: --namespace {key}, or "
+                    f"namespace='{key}'",
                     key=str(key),
                 )
-            if wanted is None:
-                wanted = self._renamed_since(objects, then, contents[0])
-            if wanted is None:
-                hint = "" if now is None else f"; to have it gone, drop it: penstock delete {key}"
+            if after is None:
+                after = self._renamed_since(objects, then, contents[0])
+            if after is None:
+                hint = "" if now is None else f"; to remove it, drop it: penstock delete {key}"
                 raise KeyNotFound(
                     f"there was no '{key}' at {self._to.hex()[:8]}{hint}",
                     key=str(key),
@@ -174,14 +174,14 @@ class RestoreRequest(BringRequest):
                     ref=reference.name,
                 )
             yield from _missing_parents(view, then, key)
-            yield stored, (now, wanted)
+            yield stored, (now, after)
 
     def _renamed_since(self, objects: Objects, then: View, now: AnyContent | None) -> Value | None:
         """What a table was that has another key now than it had then."""
         if now is None or now.id is None or self._formats.managing(now) is None:
             return None
-        found = find_table(lambda stored: content_of(objects, then.get(stored)), now.id)
-        return None if found is None else then.get(found.encode())
+        key = find_table(lambda stored: content_of(objects, then.get(stored)), now.id)
+        return None if key is None else then.get(key.encode())
 
     def _check_namespace(self, objects: Objects, then: View, namespace: Key) -> None:
         assert isinstance(self._to, bytes)
@@ -201,14 +201,14 @@ def _missing_parents(
             yield stored, (None, then.get(stored))
 
 
-class _Restoring(Bringing):
+class _RestoreApply(ThreeWayApply):
     """Every key is set to what is wanted, whatever it holds."""
 
     def __init__(self, edit: Edit, formats: Formats, version: int | None) -> None:
         super().__init__(edit, formats, MergeOptions())
         self._version = version
 
-    def _settle(self, meeting: Meeting, how: KeyMerge) -> None:  # noqa: ARG002
+    def _settle(self, meeting: KeySides, how: KeyMerge) -> None:  # noqa: ARG002
         met = len(self._edit.conflicts)
         if self._version is not None:
             self._restore_version(meeting, self._version)
@@ -217,7 +217,7 @@ class _Restoring(Bringing):
         if len(self._edit.conflicts) == met:
             self._check_files(meeting, self._version)
 
-    def _restore_version(self, meeting: Meeting, version: int) -> None:
+    def _restore_version(self, meeting: KeySides, version: int) -> None:
         content = self._content(meeting.now)
         managing = self._formats.managing(content)
         assert managing is not None, "or there is nothing to restore"
@@ -229,37 +229,40 @@ class _Restoring(Bringing):
 
         self._put_restored(meeting, managing, restore)
 
-    def _set(self, meeting: Meeting) -> None:
-        now, wanted = self._content(meeting.now), self._content(meeting.wanted)
-        if (why := self._why_not(now, wanted)) is not None:
-            self._edit.refuse(meeting.key, Refused(why))
+    def _set(self, meeting: KeySides) -> None:
+        now, after = self._content(meeting.now), self._content(meeting.wanted)
+        if (reason := self._why_not(now, after)) is not None:
+            self._edit.refuse(meeting.key, Refused(reason))
             return
-        if now is not None and wanted is not None and now.id != wanted.id:
+        if now is not None and after is not None and now.id != after.id:
             # Another table: the one that is there goes, and then the key is free for what was there.
             met = len(self._edit.conflicts)
             self._restore(meeting, None)
             if len(self._edit.conflicts) > met:
                 return
             meeting = meeting._replace(now=None)
-        self._restore(meeting, wanted)
+        self._restore(meeting, after)
 
-    def _why_not(self, now: AnyContent | None, wanted: AnyContent | None) -> str | None:
+    def _why_not(self, now: AnyContent | None, after: AnyContent | None) -> str | None:
         """Why a table cannot be restored that the lake has come to manage since, or does no more."""
-        if now is None or wanted is None or now.type != wanted.type:
+        if now is None or after is None or now.type != after.type:
             return None
-        if getattr(now, "location", None) != getattr(wanted, "location", None):
+        if getattr(now, "location", None) != getattr(after, "location", None):
             return None
-        is_managed, was_managed = (self._formats.managing(one) is not None for one in (now, wanted))
+        is_managed, was_managed = (self._formats.managing(content) is not None for content in (now, after))
         if is_managed and not was_managed:
-            return "was not managed by the lake then, and is now; restore it to one of its versions instead"
+            return (
+                "was not managed by the lake at that time, but is now; restore it to one of its versions "
+                "instead"
+            )
         if was_managed and not is_managed:
-            return "is not managed by the lake any more; adopt it first, or leave it as it is"
+            return "is no longer managed by the lake; adopt it first, or leave it as it is"
         return None
 
-    def _describe_missing(self, managing: Format, meeting: Meeting, missing: str) -> str:
-        wanted = self._content(meeting.wanted)
+    def _describe_missing(self, managing: Format, meeting: KeySides, missing: str) -> str:
+        after = self._content(meeting.wanted)
         state = f"version {self._version}" if self._version is not None else ""
-        if wanted is not None and not state:
-            state = managing.tell(wanted)
+        if after is not None and not state:
+            state = managing.tell(after)
         state = state or "what it was"
-        return f"cannot go back to {state}: {missing}; restore a newer state, or bring the files back"
+        return f"cannot be restored to {state}: {missing}; restore a newer state, or put the files back"

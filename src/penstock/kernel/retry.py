@@ -73,7 +73,7 @@ class Tries:
         self._sleep(wait_s)
 
 
-def patiently(settings: Settings, ask: Callable[[], R]) -> R:
+def retry_reads(settings: Settings, ask: Callable[[], R]) -> R:
     """Ask a store for something that bears repetition, again where it does not answer for a moment."""
     tries = Tries(settings)
     while True:

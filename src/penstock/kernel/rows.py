@@ -17,18 +17,18 @@ from penstock.model.transactions import PREFIX, TransactionState, is_transaction
 from penstock.stores.port import Row
 
 
-def live(row: Row | None) -> Reference | None:
+def branch_or_tag_in(row: Row | None) -> Reference | None:
     """The branch or tag in a row, if it is one and is not deleted."""
     if row is None or row.kind not in (Kind.BRANCH, Kind.TAG):
         return None
-    return decoded_reference(row)
+    return decode_reference_row(row)
 
 
-def present(row: Row | None) -> Reference | None:
+def reference_in(row: Row | None) -> Reference | None:
     """The branch or tag in a row, or the branch of a transaction that has not ended."""
     if row is not None and row.kind == Kind.TRANSACTION:
-        return decoded_reference(row)
-    return live(row)
+        return decode_reference_row(row)
+    return branch_or_tag_in(row)
 
 
 def require_writable(reference: Reference, now_us: int) -> None:
@@ -40,47 +40,49 @@ def require_writable(reference: Reference, now_us: int) -> None:
                 f"'{reference.name}' is a {reference.kind}; only branches take commits", name=reference.name
             )
     elif transaction.state is not TransactionState.OPEN or transaction.is_expired(now_us):
-        raise over(reference)
+        raise transaction_over_error(reference)
 
 
-def missing(name: str, row: Row | None) -> PenstockError:
+def not_found_error(name: str, row: Row | None) -> PenstockError:
     """Why there is no branch or tag of a name."""
     if row is not None and row.kind == Kind.ENDED_TRANSACTION:
-        return over(decoded_reference(row))
+        return transaction_over_error(decode_reference_row(row))
     if is_transaction(name):
-        return no_transaction(name.removeprefix(PREFIX))
+        return transaction_not_found_error(name.removeprefix(PREFIX))
     return ReferenceNotFound(f"there is no branch or tag '{name}'", name=name)
 
 
-def no_transaction(id: str) -> TransactionNotFound:  # noqa: A002
+def transaction_not_found_error(id: str) -> TransactionNotFound:  # noqa: A002
     """The error for a transaction that nobody knows."""
-    return TransactionNotFound(f"there is no transaction '{id}', or not any more", transaction=id)
+    return TransactionNotFound(f"there is no transaction '{id}', or it no longer exists", transaction=id)
 
 
-def over(reference: Reference) -> TransactionOver:
+def transaction_over_error(reference: Reference) -> TransactionOver:
     """The error for a write in a transaction that takes none any more."""
-    found = transaction_of(reference)
-    assert found is not None
+    transaction = transaction_of(reference)
+    assert transaction is not None
     what = {
-        TransactionState.OPEN: "was idle for longer than its lease, and lands no more",
-        TransactionState.COMMITTING: "is being committed, and takes no more writes",
-        TransactionState.COMMITTED: f"has landed on '{found.target}'",
-        TransactionState.ABORTED: f"was aborted: {found.why or 'no reason is given'}",
+        TransactionState.OPEN: "was idle for longer than its lease, and can no longer be committed",
+        TransactionState.COMMITTING: "is being committed, and accepts no more writes",
+        TransactionState.COMMITTED: f"has landed on '{transaction.target}'",
+        TransactionState.ABORTED: f"was aborted: {transaction.why or 'no reason is given'}",
     }
     return TransactionOver(
-        f"transaction {found.id} {what[found.state]}", transaction=found.id, state=found.state.value
+        f"transaction {transaction.id} {what[transaction.state]}",
+        transaction=transaction.id,
+        state=transaction.state.value,
     )
 
 
-def decoded_reference(row: Row) -> Reference:
+def decode_reference_row(row: Row) -> Reference:
     """The reference in a row of any kind but the lake's own."""
     try:
-        found: Reference = decode_reference(row.data)
+        reference: Reference = decode_reference(row.data)
     except (msgspec.MsgspecError, ValueError) as problem:
         raise Damaged(f"the row of '{row.name}' cannot be read: {problem}", name=row.name) from None
-    if (found.name, found.kind) != (row.name, row.kind):
-        raise Damaged(f"the row of '{row.name}' holds {found.kind} '{found.name}'", name=row.name)
-    return found
+    if (reference.name, reference.kind) != (row.name, row.kind):
+        raise Damaged(f"the row of '{row.name}' holds {reference.kind} '{reference.name}'", name=row.name)
+    return reference
 
 
 def row_of(reference: Reference) -> Row:

@@ -18,12 +18,12 @@ from penstock.kernel.description import (
     Description,
     Seal,
     change_description,
-    lake_moved,
+    lake_moved_error,
     read_description,
 )
 from penstock.kernel.records import Keep, pages
 from penstock.kernel.references import Move
-from penstock.kernel.rows import decoded_reference
+from penstock.kernel.rows import decode_reference_row
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import LogEntry
 from penstock.model.references import Event, Kind
@@ -49,20 +49,22 @@ def seal(kernel: Kernel, copy: str, target: str, who: str, workers: Executor) ->
             mark = Seal(copy=copy, target=target, since_us=kernel.clock())
             return msgspec.structs.replace(lake, sealed=mark)
         if lake.sealed.copy != copy:
-            raise lake_moved(lake.sealed, kernel.store)
+            raise lake_moved_error(lake.sealed, kernel.store)
         return lake
 
     change_description(kernel.store, kernel.settings, decide, though_sealed=True)
-    count, found = 0, True
-    while found:
-        found = False
+    count, has_changed = 0, True
+    while has_changed:
+        has_changed = False
         # From now on a name changes its kind at most once more: who makes one anew reads the description
         # after the row. Read in this order, with branches and tags again, none is overlooked.
         for kind in (*KINDS, Kind.BRANCH, Kind.TAG, Kind.TRANSACTION):
             for page in pages(kernel.store, kind):
-                open_names = [row.name for row, entry in newest(kernel, page) if not _is_seal(entry, copy)]
+                open_names = [
+                    row.name for row, entry in newest_entries(kernel, page) if not _is_seal(entry, copy)
+                ]
                 sealed = sum(workers.map(lambda name: _seal_one(kernel, name, copy, who), open_names))
-                found, count = found or sealed > 0, count + sealed
+                has_changed, count = has_changed or sealed > 0, count + sealed
                 yield count
     require_sealed(kernel.store, copy)
 
@@ -73,7 +75,7 @@ def _seal_one(kernel: Kernel, name: str, copy: str, who: str) -> bool:
     def decide(row: Row | None) -> Move | Keep[None]:
         if row is None:
             return Keep(None)
-        reference = decoded_reference(row)
+        reference = decode_reference_row(row)
         entry = kernel.objects.find((reference.log,)).get(reference.log)
         return Keep(None) if _is_seal(entry, copy) else Move(reference, Event.SEAL)
 
@@ -87,7 +89,7 @@ def _is_seal(entry: LogEntry | None, copy: str) -> bool:
 def require_sealed(store: Store, copy: str) -> None:
     """``InvalidRequest`` if the move was cancelled."""
     if not _is_sealed_by(read_description(store), copy):
-        raise _cancelled(store)
+        raise _cancelled_error(store)
 
 
 def finish(store: Store, settings: Settings, copy: str) -> None:
@@ -95,7 +97,7 @@ def finish(store: Store, settings: Settings, copy: str) -> None:
 
     def decide(lake: Description) -> Description:
         if lake.sealed is None or not _is_sealed_by(lake, copy):
-            raise _cancelled(store)
+            raise _cancelled_error(store)
         return msgspec.structs.replace(lake, sealed=msgspec.structs.replace(lake.sealed, is_final=True))
 
     change_description(store, settings, decide, though_sealed=True)
@@ -109,7 +111,7 @@ def reopen(store: Store, settings: Settings, copy: str) -> None:
 
     def decide(lake: Description) -> Description:
         if lake.sealed is not None and lake.sealed.copy != copy:
-            raise lake_moved(lake.sealed, store)
+            raise lake_moved_error(lake.sealed, store)
         return msgspec.structs.replace(lake, sealed=None)
 
     change_description(store, settings, decide, though_sealed=True)
@@ -126,9 +128,11 @@ def cancel(store: Store, settings: Settings) -> Seal:
         nonlocal found
         found = lake.sealed
         if found is None:
-            raise InvalidRequest(f"the lake at {store.url} is not moving, so there is nothing to cancel")
+            raise InvalidRequest(
+                f"no move of the lake at {store.url} is in progress, so there is nothing to cancel"
+            )
         if found.is_final:
-            raise lake_moved(found, store)
+            raise lake_moved_error(found, store)
         return msgspec.structs.replace(lake, sealed=None)
 
     change_description(store, settings, decide, though_sealed=True)
@@ -141,23 +145,25 @@ def sealed_rows(kernel: Kernel, copy: str) -> dict[str, Row]:
 
     A name that somebody made too late to be sealed is not among them; nothing can be done with it.
     """
-    found = {}
+    rows = {}
     for kind in KINDS:
         for page in pages(kernel.store, kind):
-            found.update({row.name: row for row, entry in newest(kernel, page) if _is_seal(entry, copy)})
-    return found
+            rows.update(
+                {row.name: row for row, entry in newest_entries(kernel, page) if _is_seal(entry, copy)}
+            )
+    return rows
 
 
-def newest(kernel: Kernel, rows: list[Row]) -> list[tuple[Row, LogEntry | None]]:
+def newest_entries(kernel: Kernel, rows: list[Row]) -> list[tuple[Row, LogEntry | None]]:
     """Rows with the newest entries of their logs."""
-    logs: dict[Row, ObjectId] = {row: decoded_reference(row).log for row in rows}
-    found = kernel.objects.find(set(logs.values()))
-    return [(row, found.get(log)) for row, log in logs.items()]
+    logs: dict[Row, ObjectId] = {row: decode_reference_row(row).log for row in rows}
+    entries = kernel.objects.find(set(logs.values()))
+    return [(row, entries.get(log)) for row, log in logs.items()]
 
 
 def _is_sealed_by(lake: Description, copy: str) -> bool:
     return lake.sealed is not None and lake.sealed.copy == copy
 
 
-def _cancelled(store: Store) -> InvalidRequest:
-    return InvalidRequest(f"moving the lake at {store.url} was cancelled")
+def _cancelled_error(store: Store) -> InvalidRequest:
+    return InvalidRequest(f"the move of the lake at {store.url} was cancelled")

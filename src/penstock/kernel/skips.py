@@ -62,15 +62,15 @@ def back_to_depth(read: Reader[L], tip: ObjectId, depth: int) -> tuple[ObjectId,
 
 def common(read: Reader[L], left: ObjectId, right: ObjectId) -> tuple[ObjectId, L | None]:
     """The deepest link that both chains have."""
-    one, other = read(left), read(right)
-    if one and other:
-        left, one = back_to_depth(read, left, other.depth)
-        right, other = back_to_depth(read, right, one.depth if one else 0)
-    while one is not None and other is not None and left != right:
-        a, b = read(one.jump), read(other.jump)
-        if a is not None and b is not None and one.jump != other.jump and a.depth == b.depth:
-            left, one, right, other = one.jump, a, other.jump, b
+    left_link, other = read(left), read(right)
+    if left_link and other:
+        left, left_link = back_to_depth(read, left, other.depth)
+        right, other = back_to_depth(read, right, left_link.depth if left_link else 0)
+    while left_link is not None and other is not None and left != right:
+        a, b = read(left_link.jump), read(other.jump)
+        if a is not None and b is not None and left_link.jump != other.jump and a.depth == b.depth:
+            left, left_link, right, other = left_link.jump, a, other.jump, b
         else:
-            left, right = one.parent, other.parent
-            one, other = read(left), read(right)
-    return left, one if one is not None and other is not None else None
+            left, right = left_link.parent, other.parent
+            left_link, other = read(left), read(right)
+    return left, left_link if left_link is not None and other is not None else None

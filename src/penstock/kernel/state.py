@@ -39,13 +39,13 @@ class TreeView:
         except KeyError:
             if len(self._known) >= KNOWN_MAX:
                 self._known = {}
-            found = self._known[key] = tree.get(self._objects, self.root, key)
-            return found
+            value = self._known[key] = tree.get(self._objects, self.root, key)
+            return value
 
     def after(self, root: ObjectId, changes: Changes) -> TreeView:
         """The view of the tree that some changes led to."""
-        known = self._known if len(self._known) < KNOWN_MAX else {}
-        return TreeView(self._objects, root, {**known, **changes})
+        known_values = self._known if len(self._known) < KNOWN_MAX else {}
+        return TreeView(self._objects, root, {**known_values, **changes})
 
     def get_many(self, keys: Collection[bytes]) -> dict[bytes, Value]:
         return tree.get_many(self._objects, self.root, keys)
@@ -64,11 +64,11 @@ class Overlay:
         return self.changes[key] if key in self.changes else self.below.get(key)
 
     def get_many(self, keys: Collection[bytes]) -> dict[bytes, Value]:
-        found = self.below.get_many([key for key in keys if key not in self.changes])
+        values = self.below.get_many([key for key in keys if key not in self.changes])
         for key in keys:
             if (value := self.changes.get(key)) is not None:
-                found[key] = value
-        return found
+                values[key] = value
+        return values
 
     def scan(self, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, Value]]:
         over = sorted(key for key in self.changes if start <= key and (stop is None or key < stop))
@@ -93,10 +93,10 @@ def prefix_end(prefix: bytes) -> bytes | None:
 
 def recent_changes(objects: Objects, commit: CommitObject) -> dict[bytes, Value | None]:
     """The changes that a commit carries on top of its tree."""
-    segments = objects.many([one for one, _ in commit.recent])
+    segments = objects.get_many([segment_id for segment_id, _ in commit.recent])
     changes: dict[bytes, Value | None] = {}
-    for one, count in commit.recent:
-        segment: Segment = segments[one]
+    for segment_id, count in commit.recent:
+        segment: Segment = segments[segment_id]
         changes.update(zip(segment.keys[:count], segment.values[:count], strict=True))
     return changes
 
@@ -110,7 +110,7 @@ def diff_commits(
     objects: Objects, before: CommitObject, after: CommitObject, start: bytes = b"", stop: bytes | None = None
 ) -> Difference:
     """What differs between two commits within a range: key → (value before, value after), sorted by key."""
-    return {key: (was, now) for key, was, now in differing(objects, before, after, start, stop)}
+    return {key: (before, now) for key, before, now in differing(objects, before, after, start, stop)}
 
 
 def differing(
@@ -121,19 +121,23 @@ def differing(
     over = old.changes.keys() | new.changes.keys()
     if before.root == after.root:
         # What both carry alike cannot differ; without this, every commit would look up all recent keys.
-        over = {key for key in over if _carried(old, key) != _carried(new, key)}
+        over = {key for key in over if _carried_change(old, key) != _carried_change(new, key)}
     over = {key for key in over if start <= key and (stop is None or key < stop)}
-    was, now = old.get_many(over), new.get_many(over)
-    carried = [(key, was.get(key), now.get(key)) for key in sorted(over) if was.get(key) != now.get(key)]
+    before_values, now = old.get_many(over), new.get_many(over)
+    carried = [
+        (key, before_values.get(key), now.get(key))
+        for key in sorted(over)
+        if before_values.get(key) != now.get(key)
+    ]
     if before.root == after.root:
         return iter(carried)
     below = tree.differing(objects, before.root, after.root, start, stop)
-    return merge((each for each in below if each[0] not in over), carried, key=_key)
+    return merge((difference for difference in below if difference[0] not in over), carried, key=_key)
 
 
-def _key(each: tree.Differing) -> bytes:
-    return each[0]
+def _key(difference: tree.Differing) -> bytes:
+    return difference[0]
 
 
-def _carried(state: Overlay, key: bytes) -> tuple[bool, Value | None]:
+def _carried_change(state: Overlay, key: bytes) -> tuple[bool, Value | None]:
     return key in state.changes, state.changes.get(key)

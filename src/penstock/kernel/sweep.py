@@ -30,7 +30,7 @@ from penstock.kernel.expired import ID_BYTES, blobs_of, expired_commits, with_ex
 from penstock.kernel.objects import Objects, check_object
 from penstock.kernel.reachable import Horizon, Progress, Reach, silent
 from penstock.kernel.records import Keep, ReplaceRow, Subject, Swap, swap_row
-from penstock.kernel.rows import decoded_reference
+from penstock.kernel.rows import decode_reference_row
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.table_horizons import TableHorizons
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -87,7 +87,7 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
         if not marked.damaged or is_alone or attempt == ATTEMPTS_MAX:
             break
     if marked.damaged:
-        names = sorted(one.hex() for one in marked.damaged)
+        names = sorted(object_id.hex() for object_id in marked.damaged)
         raise Damaged(
             f"{len(names)} objects are missing or unreadable, so nothing was removed; "
             "'penstock fsck' lists them",
@@ -95,12 +95,14 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
         )
     if not dry_run:
         # Before anything goes: who meets a missing parent must be able to tell why.
-        noted = _note_expired(kernel, marked.expired, lake)
+        noted = _note_expired(kernel, marked.expired_parents, lake)
         if noted is None:
             return sweep(kernel, dry_run=dry_run, progress=progress)
         marked.seen.update(blobs_of(noted))
-        stayed = {one for one in tombstones if not _forget(kernel, one)}
-        marked.log(one.log for one in stayed)  # whoever took up the name again goes on with its log
+        stayed = {tombstone for tombstone in tombstones if not _forget(kernel, tombstone)}
+        marked.log(
+            reference.log for reference in stayed
+        )  # whoever took up the name again goes on with its log
         tombstones -= stayed
     receipts_until_us = now_us - int(settings.idempotency_days * DAY_US)
     counts = _collect(kernel, marked.seen, oldest_us, receipts_until_us, dry_run, progress)
@@ -118,7 +120,7 @@ def _note_expired(kernel: Kernel, expired: Collection[ObjectId], before: Descrip
     """
 
     def change(lake: Description) -> ReplaceRow[Description] | Keep[None]:
-        if {one.id for one in lake.backups} - {one.id for one in before.backups}:
+        if {backup.id for backup in lake.backups} - {backup.id for backup in before.backups}:
             return Keep(None)
         others = () if lake.horizon == before.horizon else expired_commits(lake, kernel.objects)
         return ReplaceRow(*with_expired(lake, (*expired, *others)))
@@ -151,10 +153,12 @@ def kept_heads(kernel: Kernel) -> KeptHeads:
     """Where references are, and where they were, as a sweep of now would go by them."""
     oldest_us = kernel.clock() - kernel.graces.of_sweeps().objects_us
     references = _references(kernel)
-    live = {one.head for one in references if one.kind is not Kind.DELETED} - {NO_COMMIT}
+    live = {reference.head for reference in references if reference.kind is not Kind.DELETED} - {NO_COMMIT}
     live |= backed_up_heads(read_description(kernel.store), kernel.objects)
-    left = {head for one in references for head in kernel.references.left_by(one, oldest_us)}
-    return KeptHeads(live, left - live - {NO_COMMIT})
+    left_heads = {
+        head for reference in references for head in kernel.references.left_by(reference, oldest_us)
+    }
+    return KeptHeads(live, left_heads - live - {NO_COMMIT})
 
 
 def _references(kernel: Kernel) -> set[Reference]:
@@ -167,16 +171,16 @@ def _references(kernel: Kernel) -> set[Reference]:
     """
     seen = before = _pass(kernel)
     while True:
-        found = _pass(kernel)
-        seen = seen | found
-        if {one.name for one in before} <= {one.name for one in found}:
+        now = _pass(kernel)
+        seen = seen | now
+        if {reference.name for reference in before} <= {reference.name for reference in now}:
             return seen
-        before = found
+        before = now
 
 
 def _pass(kernel: Kernel) -> set[Reference]:
     kinds = (Kind.DELETED, Kind.TRANSACTION, Kind.BRANCH, Kind.TAG, Kind.DELETED)
-    return {one for kind in kinds for one in kernel.references.all(kind)}
+    return {reference for kind in kinds for reference in kernel.references.all(kind)}
 
 
 def _mark(
@@ -184,44 +188,46 @@ def _mark(
 ) -> Reach:
     """Everything that references lead to, and what they left behind within the grace period."""
     horizons = TableHorizons.read(kernel.store, kernel.formats)
-    reach = Reach(_fetching(kernel, progress), expired_commits(lake, kernel.objects), horizons.objects_of)
+    reach = Reach(
+        _checked_fetch(kernel, progress), expired_commits(lake, kernel.objects), horizons.objects_of
+    )
     reach.seen.update(blobs_of(lake))  # somebody may have read the row, and not yet the blobs that it names
     reach.log(reference.log for reference in references)
-    reach.log(one.log for one in kernel.references.all(Kind.ENDED_TRANSACTION))
+    reach.log(reference.log for reference in kernel.references.all(Kind.ENDED_TRANSACTION))
     live: dict[Horizon, set[ObjectId]] = {}
-    left: dict[Horizon, set[ObjectId]] = {}
-    begun = _begun(kernel, references)
+    heads_by_horizon: dict[Horizon, set[ObjectId]] = {}
+    begin_times = _begin_times(kernel, references)
     for reference in references:
         transaction = transaction_of(reference)
         name = reference.name if transaction is None else transaction.target
-        of_transactions = Horizon(oldest_us=begun.get(name), young_us=oldest_us)
+        of_transactions = Horizon(oldest_us=begin_times.get(name), young_us=oldest_us)
         horizon = _horizon(lake.rule_for(name), oldest_us) if transaction is None else of_transactions
         if reference.kind is not Kind.DELETED:
             live.setdefault(horizon, set()).add(reference.head)
-            if name in begun and horizon != Horizon():
+            if name in begin_times and horizon != Horizon():
                 live.setdefault(of_transactions, set()).add(reference.head)
-        left.setdefault(horizon, set()).update(kernel.references.left_by(reference, oldest_us))
+        heads_by_horizon.setdefault(horizon, set()).update(kernel.references.left_by(reference, oldest_us))
     live.setdefault(Horizon(), set()).update(backed_up_heads(lake, kernel.objects))
     for horizon, heads in live.items():
         reach.commits(heads, horizon)
     damaged = dict(reach.damaged)
-    for horizon, heads in left.items():
+    for horizon, heads in heads_by_horizon.items():
         reach.commits(heads, horizon)
     reach.damaged = damaged  # of what was left behind, a sweep with a shorter grace period may have been
     return reach
 
 
-def _begun(kernel: Kernel, references: set[Reference]) -> dict[str, int]:
+def _begin_times(kernel: Kernel, references: set[Reference]) -> dict[str, int]:
     """The branches that transactions land on, with the time of the commit at which the oldest one began.
 
     From there it is merged: so both sides are kept back to it, whatever the rule of the branch says. What
     came before is the branch's alone.
     """
-    begun: dict[str, int] = {}
+    begin_times: dict[str, int] = {}
     for transaction in filter(None, map(transaction_of, references)):
         time_us = kernel.history.commit(transaction.base).time_us
-        begun[transaction.target] = min(time_us, begun.get(transaction.target, time_us))
-    return begun
+        begin_times[transaction.target] = min(time_us, begin_times.get(transaction.target, time_us))
+    return begin_times
 
 
 def _horizon(rule: HistoryRule | None, oldest_us: int) -> Horizon:
@@ -232,30 +238,32 @@ def _horizon(rule: HistoryRule | None, oldest_us: int) -> Horizon:
     return Horizon(rule.max_commits, days_us, oldest_us)
 
 
-def _fetching(kernel: Kernel, progress: Progress) -> Callable[[list[ObjectId]], dict[ObjectId, AnyObject]]:
+def _checked_fetch(
+    kernel: Kernel, progress: Progress
+) -> Callable[[list[ObjectId]], dict[ObjectId, AnyObject]]:
     read = 0
 
     def fetch(ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
         nonlocal read
         read += len(ids)
         progress("read", read)
-        found: dict[ObjectId, AnyObject] = {}
-        for one, data in kernel.store.uncached.fetch(ids).items():
+        objects: dict[ObjectId, AnyObject] = {}
+        for object_id, data in kernel.store.uncached.fetch(ids).items():
             with suppress(Damaged):
-                found[one] = check_object(one, data)
-        return found
+                objects[object_id] = check_object(object_id, data)
+        return objects
 
     return fetch
 
 
 def _expired_tombstones(kernel: Kernel, references: set[Reference], before_us: int) -> set[Reference]:
     """References that were deleted before a time: they are to be forgotten, with their logs."""
-    deleted = [one for one in references if one.kind is Kind.DELETED]
-    newest = kernel.objects.find([one.log for one in deleted])
+    deleted = [reference for reference in references if reference.kind is Kind.DELETED]
+    newest = kernel.objects.find([reference.log for reference in deleted])
     return {
-        one
-        for one in deleted
-        if isinstance(entry := newest.get(one.log), LogEntry) and entry.time_us < before_us
+        reference
+        for reference in deleted
+        if isinstance(entry := newest.get(reference.log), LogEntry) and entry.time_us < before_us
     }
 
 
@@ -263,7 +271,7 @@ def _forget(kernel: Kernel, tombstone: Reference) -> bool:
     """Remove a tombstone, unless its name was taken up again since it was seen; whether it is gone."""
 
     def decide(row: Row | None, _: bool) -> Swap[bool] | Keep[bool]:
-        is_same = row is not None and decoded_reference(row) == tombstone
+        is_same = row is not None and decode_reference_row(row) == tombstone
         return Swap(None, True) if is_same else Keep(row is None)
 
     subject = Subject(f"the log of '{tombstone.name}'", "The next sweep removes it.", verb="removed")
@@ -286,16 +294,28 @@ def _collect(
         page, token = kernel.store.scan(token, SCAN_PAGE)
         scanned += len(page)
         progress("scanned", scanned)
-        old = [one for one in page if one.id not in marked and one.referenced_us < oldest_us]
+        old = [
+            stored_object
+            for stored_object in page
+            if stored_object.id not in marked and stored_object.referenced_us < oldest_us
+        ]
         receipts = _receipts(kernel, old)
-        young_receipts = {one for one in old if one.id in receipts and one.referenced_us >= receipts_until_us}
-        going = [one for one in old if one not in young_receipts]
-        kept = [one for one in page if one.id in marked or one in young_receipts]
+        young_receipts = {
+            stored_object
+            for stored_object in old
+            if stored_object.id in receipts and stored_object.referenced_us >= receipts_until_us
+        }
+        going = [stored_object for stored_object in old if stored_object not in young_receipts]
+        kept_objects = [
+            stored_object
+            for stored_object in page
+            if stored_object.id in marked or stored_object in young_receipts
+        ]
         counts.update(
-            kept=len(kept),
-            kept_bytes=sum(one.size for one in kept),
-            waiting=len(page) - len(kept) - len(going),
-            receipts=sum(one.id in receipts for one in going),
+            kept=len(kept_objects),
+            kept_bytes=sum(stored_object.size for stored_object in kept_objects),
+            waiting=len(page) - len(kept_objects) - len(going),
+            receipts=sum(stored_object.id in receipts for stored_object in going),
         )
         doomed += going
         if doomed and (not token or len(doomed) >= DELETE_MAX):
@@ -303,7 +323,7 @@ def _collect(
             removed = doomed if dry_run else _remove(kernel, doomed)
             counts.update(
                 removed=len(removed),
-                removed_bytes=sum(one.size for one in removed),
+                removed_bytes=sum(stored_object.size for stored_object in removed),
                 waiting=len(doomed) - len(removed),
             )
             doomed = []
@@ -315,14 +335,14 @@ def _remove(kernel: Kernel, doomed: list[Stored]) -> list[Stored]:
     """Delete objects, and say which are gone: not those that somebody stored again meanwhile."""
     if not doomed or kernel.store.delete(doomed) == len(doomed):
         return doomed
-    left = kernel.store.uncached.fetch([one.id for one in doomed])
-    return [one for one in doomed if one.id not in left]
+    still_there = kernel.store.uncached.fetch([stored_object.id for stored_object in doomed])
+    return [stored_object for stored_object in doomed if stored_object.id not in still_there]
 
 
 def _receipts(kernel: Kernel, objects: list[Stored]) -> set[ObjectId]:
     """Which objects are receipts, or may have been: nothing leads to them, but they are kept for a while."""
-    found = kernel.store.uncached.fetch([one.id for one in objects])
-    return {one for one, data in found.items() if _may_be_receipt(data)}
+    data_by_id = kernel.store.uncached.fetch([stored_object.id for stored_object in objects])
+    return {object_id for object_id, data in data_by_id.items() if _may_be_receipt(data)}
 
 
 def _may_be_receipt(data: bytes) -> bool:

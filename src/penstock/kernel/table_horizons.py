@@ -64,7 +64,7 @@ class Removed(msgspec.Struct, frozen=True, array_like=True):
 
     def __add__(self, other: Removed) -> Removed:
         pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
-        return Removed(*(one + more for one, more in pairs))
+        return Removed(*(first + more for first, more in pairs))
 
 
 class TableHorizon(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -111,7 +111,7 @@ class TableHorizon(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         """Whether the last erase has ended without saying which version is the first."""
         return self.is_set and self.set_us == 0 and self.ended_us is not None
 
-    def retained(self, managing: Format, content: AnyContent) -> AnyContent | None:
+    def drop_erased(self, managing: Format, content: AnyContent) -> AnyContent | None:
         """What is retained of the table as a content has it; ``None`` if that is from before."""
         if self.first < 0:
             return content
@@ -129,13 +129,13 @@ class TableHorizon(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         since_us = self.begun_us if self.moment_us is None else self.moment_us
         return utc(since_us).strftime("%Y-%m-%d %H:%M UTC")
 
-    def expired(self) -> HistoryExpired:
+    def expired_error(self) -> HistoryExpired:
         """The error for what lies behind it."""
         since = self.since
         by = f" by {self.who}" if self.who else ""
         return HistoryExpired(
-            f"the history of '{self.key}' from before {since} was erased{by}\n"
-            "  What was erased cannot be brought back.",
+            f"the history of '{self.key}' before {since} was erased{by}\n  Erased history cannot be "
+            "restored.",
             key=self.key,
             version=-1 if self.first >= GONE else self.first,
             erased=since,
@@ -145,7 +145,7 @@ class TableHorizon(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 def _subject(id: str) -> Subject:  # noqa: A002
     table = str(UUID(hex=id))
-    advice = "Repeating the erase is safe: it goes on where it was."
+    advice = "Repeating the erase is safe: it continues where it stopped."
     return Subject(f"the horizon of table {table}", advice, {"table": table})
 
 
@@ -167,7 +167,7 @@ class TableHorizons(Mapping[UUID, TableHorizon]):
 
     @classmethod
     def read(cls, store: Store, formats: Formats) -> TableHorizons:
-        return cls(formats, {one.table: one for one in all_horizons(store)})
+        return cls(formats, {horizon.table: horizon for horizon in all_horizons(store)})
 
     def __getitem__(self, table: UUID) -> TableHorizon:
         return self._horizons[table]
@@ -180,16 +180,16 @@ class TableHorizons(Mapping[UUID, TableHorizon]):
 
     def is_behind(self, content: AnyContent | None) -> bool:
         """Whether a content is a table as it was before its horizon."""
-        return content is not None and self.retained(content) is None
+        return content is not None and self.drop_erased(content) is None
 
-    def retained(self, content: AnyContent) -> AnyContent | None:
+    def drop_erased(self, content: AnyContent) -> AnyContent | None:
         """What is retained of a content: the table without what lies behind its horizon, and nothing of a
         table as it was before that."""
         horizon = None if content.id is None else self._horizons.get(content.id)
         managing = None if horizon is None else self._formats.managing(content)
         if horizon is None or managing is None:
             return content
-        return horizon.retained(managing, content)
+        return horizon.drop_erased(managing, content)
 
     def objects_of(self, content: AnyContent) -> tuple[ObjectId, ...]:
         """The objects that are retained of a content, also of a dropped table that the ledger remembers."""
@@ -199,7 +199,7 @@ class TableHorizons(Mapping[UUID, TableHorizon]):
             dropped = dropped_content(LEDGER, content)
         except (msgspec.MsgspecError, ValueError):
             dropped = None  # the entry of a place, which two tables have had, and no table's
-        retained = self.retained(content if dropped is None else dropped)
+        retained = self.drop_erased(content if dropped is None else dropped)
         return () if retained is None else retained.objects
 
     def refusal(self, *contents: AnyContent | None, version: int | None = None) -> str | None:
@@ -213,11 +213,11 @@ class TableHorizons(Mapping[UUID, TableHorizon]):
             is_earlier = horizon is not None and version is not None and version < horizon.first
             if horizon is not None and (is_earlier or self.is_behind(content)):
                 if horizon.moment_us is not None:
-                    return f"was erased up to {horizon.since}: nothing from before that can be brought back"
-                return f"was erased on {horizon.since}: nothing from before that can be brought back"
-            known = None if content is None or content.id is None else self._horizons.get(content.id)
-            if known is not None and known.is_under_way:
-                return "is being erased: nothing is brought back until that has begun; try again"
+                    return f"was erased up to {horizon.since}: nothing older can be restored"
+                return f"was erased on {horizon.since}: nothing older can be restored"
+            table_horizon = None if content is None or content.id is None else self._horizons.get(content.id)
+            if table_horizon is not None and table_horizon.is_under_way:
+                return "is being erased: nothing can be restored until the erase has begun; try again"
         return None
 
 
@@ -247,9 +247,9 @@ def change_horizon(
     """
     raise_version(store, settings, HORIZONS_VERSION)
 
-    def decide(found: TableHorizon | None) -> ReplaceRow[TableHorizon] | Keep[TableHorizon]:
+    def decide(horizon: TableHorizon | None) -> ReplaceRow[TableHorizon] | Keep[TableHorizon]:
         require_unmoved(store)
-        after = change(found)
-        return Keep(after) if after == found else ReplaceRow(after)
+        after = change(horizon)
+        return Keep(after) if after == horizon else ReplaceRow(after)
 
     return HORIZONS.update(store, settings, table.hex, decide)

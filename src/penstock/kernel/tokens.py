@@ -15,7 +15,7 @@ from penstock.errors import ConflictError, TokenNotFound, TryAgainError
 from penstock.kernel.description import (
     GRANTS_VERSION,
     find_description,
-    lake_moved,
+    lake_moved_error,
     raise_version,
     require_unmoved,
 )
@@ -31,7 +31,7 @@ PREFIX: Final = "@token/"
 
 
 def _subject(id: str) -> Subject:  # noqa: A002
-    advice = "'penstock token list' tells as soon as the store answers; repeating the request is safe."
+    advice = "'penstock token list' shows it once the store answers; repeating the request is safe."
     return Subject(f"token '{id}'", advice, {"id": id})
 
 
@@ -64,13 +64,13 @@ def put_token(store: Store, settings: Settings, token: Token, replaces: str | No
         if any(grant.role not in FIRST_ROLES for grant in token.grants):
             raise_version(store, settings, GRANTS_VERSION)
 
-    def decide(found: Token | None) -> ReplaceRow[Token] | Keep[Token]:
+    def decide(stored_token: Token | None) -> ReplaceRow[Token] | Keep[Token]:
         require_unmoved(store)
-        return ReplaceRow(token) if found is None else Keep(_same(found, token))
+        return ReplaceRow(token) if stored_token is None else Keep(_require_same(stored_token, token))
 
-    made = TOKENS.update(store, settings, token.id, decide)
-    if encode_token(made) == encode_token(token):
-        with _landed(store, token.id):
+    stored_token = TOKENS.update(store, settings, token.id, decide)
+    if encode_token(stored_token) == encode_token(token):
+        with _ignore_outage(store, token.id):
             _withdraw_if_moved(store, settings, token)
     if is_new:
         try:
@@ -78,16 +78,20 @@ def put_token(store: Store, settings: Settings, token: Token, replaces: str | No
         except ConflictError:
             revoke_token(store, settings, token.id)
             raise
-    return made
+    return stored_token
 
 
 def _check_name(store: Store, token: Token, replaces: str | None) -> None:
     """``ConflictError`` if another token has the name, ``TokenNotFound`` if none has that it replaces."""
-    others = [one.id for one in tokens(store) if one.name == token.name and one.id != token.id]
+    others = [
+        other_token.id
+        for other_token in tokens(store)
+        if other_token.name == token.name and other_token.id != token.id
+    ]
     if replaces is None and others:
         raise ConflictError(
-            f"there is a token of '{token.name}' already, {others[0]}; give this one a name of its own, or "
-            "say that it replaces that one (--replaces)",
+            f"'{token.name}' already has a token, {others[0]}; choose another name, or use --replaces to "
+            "replace that token",
             id=others[0],
             name=token.name,
         )
@@ -101,14 +105,14 @@ def revoke_token(store: Store, settings: Settings, id: str) -> Token:  # noqa: A
     ``TokenNotFound`` if there is none, ``LakeMoved`` if the lake is moving: it may have gone along.
     """
 
-    def decide(found: Token | None) -> RemoveRow[Token]:
+    def decide(token: Token | None) -> RemoveRow[Token]:
         require_unmoved(store)
-        if found is None:
+        if token is None:
             raise TokenNotFound(f"there is no token '{id}'", id=id)
-        return RemoveRow(found)
+        return RemoveRow(token)
 
     token = TOKENS.update(store, settings, id, decide)
-    with _landed(store, id):
+    with _ignore_outage(store, id):
         require_unmoved(store)
     return token
 
@@ -118,17 +122,18 @@ def token_rows(store: Store) -> Iterator[Row]:
     return rows_of_kind(store, Kind.TOKEN)
 
 
-def _same(found: Token, wanted: Token) -> Token:
+def _require_same(stored_token: Token, token: Token) -> Token:
     """What is there already, if it is the same but for when it was made."""
-    if msgspec.structs.replace(found, created=wanted.created) != wanted:
+    if msgspec.structs.replace(stored_token, created=token.created) != token:
         raise ConflictError(
-            f"there is another token '{found.id}' already; make one with a new id", id=found.id
+            f"a token with the id '{stored_token.id}' already exists; create one with another id",
+            id=stored_token.id,
         )
-    return found
+    return stored_token
 
 
 @contextmanager
-def _landed(store: Store, id: str) -> Iterator[None]:  # noqa: A002
+def _ignore_outage(store: Store, id: str) -> Iterator[None]:  # noqa: A002
     """What is done after a row was swapped: that the store does not answer now does not take it back."""
     try:
         yield
@@ -146,9 +151,9 @@ def _withdraw_if_moved(store: Store, settings: Settings, token: Token) -> None:
     if lake is None or lake.sealed is None:
         return
 
-    def decide(found: Token | None) -> RemoveRow[Token] | Keep[None]:
-        is_ours = found is not None and encode_token(found) == encode_token(token)
+    def decide(stored_token: Token | None) -> RemoveRow[Token] | Keep[None]:
+        is_ours = stored_token is not None and encode_token(stored_token) == encode_token(token)
         return RemoveRow(token) if is_ours else Keep(None)
 
     TOKENS.update(store, settings, token.id, decide)
-    raise lake_moved(lake.sealed, store)
+    raise lake_moved_error(lake.sealed, store)

@@ -11,13 +11,13 @@ import msgspec
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.kernel.records import PAGE, Keep, rows_of_kind
 from penstock.kernel.references import NOTE_MAX_BYTES, Decide, Move
-from penstock.kernel.rows import decoded_reference, no_transaction, over
-from penstock.kernel.sent import Sent
+from penstock.kernel.request_outcome import SubmittedRequest
+from penstock.kernel.rows import decode_reference_row, transaction_not_found_error, transaction_over_error
 from penstock.model.encoding import ObjectId, digest
 from penstock.model.references import Event, Kind, Reference
 from penstock.model.transactions import (
     PREFIX,
-    Transaction,
+    StoredTransaction,
     TransactionState,
     check_transaction_id,
     encode_transaction,
@@ -40,10 +40,10 @@ GIVEN_MAX_BYTES: Final = 6 * 1024
 A = TypeVar("A")
 
 
-class Known(NamedTuple):
+class TransactionRecord(NamedTuple):
     """A transaction as its row has it."""
 
-    transaction: Transaction
+    transaction: StoredTransaction
     reference: Reference
 
     @property
@@ -61,121 +61,137 @@ class TransactionRows:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
 
-    def find(self, id: str) -> Known | None:  # noqa: A002
+    def find(self, id: str) -> TransactionRecord | None:  # noqa: A002
         row = self._kernel.store.reference(PREFIX + check_transaction_id(id))
-        return known_in_row(row) if row is not None else None
+        return record_in_row(row) if row is not None else None
 
-    def get(self, id: str) -> Known:  # noqa: A002
+    def get(self, id: str) -> TransactionRecord:  # noqa: A002
         """``TransactionNotFound`` if there is none, or not any more."""
-        found = self.find(id)
-        if found is None:
-            raise no_transaction(id)
-        return found
+        record = self.find(id)
+        if record is None:
+            raise transaction_not_found_error(id)
+        return record
 
-    def open(self, after: str = "", *, skips_damaged: bool = False, page_max: int = PAGE) -> Iterator[Known]:
+    def open(
+        self, after: str = "", *, skips_damaged: bool = False, page_max: int = PAGE
+    ) -> Iterator[TransactionRecord]:
         """Those that have not ended, by id; others are not read. So many are asked for at a time."""
         return self._all(Kind.TRANSACTION, after, skips_damaged, page_max)
 
-    def ended(self, after: str = "", *, skips_damaged: bool = False, page_max: int = PAGE) -> Iterator[Known]:
+    def list_ended(
+        self, after: str = "", *, skips_damaged: bool = False, page_max: int = PAGE
+    ) -> Iterator[TransactionRecord]:
         """Those that have ended and are still known, by id."""
         return self._all(Kind.ENDED_TRANSACTION, after, skips_damaged, page_max)
 
-    def _all(self, kind: Kind, after: str, skips_damaged: bool, page_max: int) -> Iterator[Known]:
+    def _all(self, kind: Kind, after: str, skips_damaged: bool, page_max: int) -> Iterator[TransactionRecord]:
         last = PREFIX + after if after else ""
         for row in rows_of_kind(self._kernel.store, kind, prefix=PREFIX, after=last, page_max=page_max):
             try:
-                known = known_in_row(row)
+                record = record_in_row(row)
             except PenstockError as problem:
                 if not skips_damaged:
                     raise
-                logger.warning("a transaction is passed over: %s", problem)
+                logger.warning("a transaction is skipped: %s", problem)
                 continue
-            yield known
+            yield record
 
-    def _move_open(self, id: str, decide: Callable[[Transaction, int], Transaction]) -> Known:  # noqa: A002
+    def _move_open(
+        self,
+        id: str,  # noqa: A002
+        decide: Callable[[StoredTransaction, int], StoredTransaction],
+    ) -> TransactionRecord:
         """Move the row of a transaction that is open; ``TransactionOver`` if it is not."""
 
-        def decide_open(found: Transaction, now_us: int) -> Transaction | None:
-            if found.is_expired(now_us):
-                return expired(found, now_us)
-            return decide(found, now_us) if found.state is TransactionState.OPEN else None
+        def decide_open(transaction: StoredTransaction, now_us: int) -> StoredTransaction | None:
+            if transaction.is_expired(now_us):
+                return abort_if_expired(transaction, now_us)
+            return decide(transaction, now_us) if transaction.state is TransactionState.OPEN else None
 
-        known = self._move(id, decide_open)
-        if known.state is not TransactionState.OPEN:
-            raise over(known.reference)
-        return known
+        record = self._move(id, decide_open)
+        if record.state is not TransactionState.OPEN:
+            raise transaction_over_error(record.reference)
+        return record
 
     def _move(
         self,
         id: str,  # noqa: A002
-        decide: Callable[[Transaction, int], Transaction | Keep[A] | None],
-    ) -> Known | A:
+        decide: Callable[[StoredTransaction, int], StoredTransaction | Keep[A] | None],
+    ) -> TransactionRecord | A:
         """Move a row to what is decided; ``None`` keeps it as it is, and is answered with that.
 
         ``TransactionNotFound`` if it is gone.
         """
         check_transaction_id(id)
 
-        def decide_row(row: Row | None) -> Move | Keep[Known | A]:
+        def decide_row(row: Row | None) -> Move | Keep[TransactionRecord | A]:
             if row is None:
-                raise no_transaction(id)
-            known = known_in_row(row)
-            wanted = decide(known.transaction, self._kernel.clock())
-            if wanted is None:
-                return Keep(known)
-            if isinstance(wanted, Keep):
-                return wanted
-            kind = Kind.ENDED_TRANSACTION if wanted.has_ended else Kind.TRANSACTION
-            note = encode_transaction(wanted)
-            return Move(msgspec.structs.replace(known.reference, kind=kind, note=note), Event.NOTE)
+                raise transaction_not_found_error(id)
+            record = record_in_row(row)
+            changed = decide(record.transaction, self._kernel.clock())
+            if changed is None:
+                return Keep(record)
+            if isinstance(changed, Keep):
+                return changed
+            kind = Kind.ENDED_TRANSACTION if changed.has_ended else Kind.TRANSACTION
+            note = encode_transaction(changed)
+            return Move(msgspec.structs.replace(record.reference, kind=kind, note=note), Event.NOTE)
 
-        return self._swapped(id, decide_row, "")
+        return self._swap_transaction(id, decide_row, "")
 
     def change_committing(
-        self, known: Known, change: Callable[[Transaction, int], Transaction | Keep[A]]
-    ) -> Known | A:
+        self,
+        record: TransactionRecord,
+        change: Callable[[StoredTransaction, int], StoredTransaction | Keep[A]],
+    ) -> TransactionRecord | A:
         """Change the row of one that is committing; any other stays. It is returned as it is then."""
 
-        def decide(found: Transaction, now_us: int) -> Transaction | Keep[A] | None:
-            return change(found, now_us) if found.state is TransactionState.COMMITTING else None
+        def decide(transaction: StoredTransaction, now_us: int) -> StoredTransaction | Keep[A] | None:
+            return change(transaction, now_us) if transaction.state is TransactionState.COMMITTING else None
 
-        return self._move(known.transaction.id, decide)
+        return self._move(record.transaction.id, decide)
 
-    def read_again(self, known: Known) -> Known:
+    def read_again(self, record: TransactionRecord) -> TransactionRecord:
         """The same as its row has it now."""
-        return self.get(known.transaction.id)
+        return self.get(record.transaction.id)
 
-    def describe_sent(self, known: Known) -> Sent:
+    def describe_sent(self, record: TransactionRecord) -> SubmittedRequest:
         """The merge that it sends."""
-        found = known.transaction
-        until_us = found.changed_us + LANDS_WITHIN_US
-        return Sent(
-            found.id, found.target, found.incarnation, found.position, until_us, found.who, digest_of(known)
+        transaction = record.transaction
+        until_us = transaction.changed_us + LANDS_WITHIN_US
+        return SubmittedRequest(
+            transaction.id,
+            transaction.target,
+            transaction.incarnation,
+            transaction.position,
+            until_us,
+            transaction.who,
+            digest_of(record),
         )
 
-    def _swapped(self, id: str, decide: Decide[A], who: str) -> Known | A:  # noqa: A002
+    def _swap_transaction(self, id: str, decide: Decide[A], who: str) -> TransactionRecord | A:  # noqa: A002
         """Move the row of a transaction, or keep it, which has the answer that is decided."""
         moved = self._kernel.references.swap(PREFIX + id, decide, who)
-        return known_in(moved) if isinstance(moved, Reference) else moved
+        return record_in(moved) if isinstance(moved, Reference) else moved
 
 
-def known_in_row(row: Row) -> Known:
-    return known_in(decoded_reference(row))
+def record_in_row(row: Row) -> TransactionRecord:
+    return record_in(decode_reference_row(row))
 
 
-def known_in(reference: Reference) -> Known:
-    found = transaction_of(reference)
-    if found is None:  # a branch of that name, made when the prefix was not kept yet
-        raise InvalidRequest(f"'{reference.name}' is a {reference.kind}, and no transaction")
-    return Known(found, reference)
+def record_in(reference: Reference) -> TransactionRecord:
+    transaction = transaction_of(reference)
+    if transaction is None:  # a branch of that name, made when the prefix was not kept yet
+        raise InvalidRequest(f"'{reference.name}' is a {reference.kind}, not a transaction")
+    return TransactionRecord(transaction, reference)
 
 
-def digest_of(known: Known) -> bytes:
+def digest_of(record: TransactionRecord) -> bytes:
     """What tells the merge of a transaction from one of another transaction that had its id before."""
-    return digest("transaction", known.transaction.id, known.reference.incarnation)
+    return digest("transaction", record.transaction.id, record.reference.incarnation)
 
 
-def fitting(transaction: Transaction) -> Transaction:
+def check_row_size(transaction: StoredTransaction) -> StoredTransaction:
     """Refuse what a caller gives if it is too much for a row. How it ends always fits."""
     whose, most = "a transaction", GIVEN_MAX_BYTES
     if transaction.meta is not None:
@@ -183,12 +199,12 @@ def fitting(transaction: Transaction) -> Transaction:
     size = len(encode_transaction(transaction))
     if size > most:
         raise InvalidRequest(
-            f"the messages and properties of {whose}, with what else its row says, have at most {most} bytes "
-            f"in all, and these have {size}"
+            f"the messages and properties of {whose} are too long: its row would have {size} bytes, more "
+            f"than the limit of {most}"
         )
     return transaction
 
 
-def expired(found: Transaction, now_us: int) -> Transaction | None:
+def abort_if_expired(transaction: StoredTransaction, now_us: int) -> StoredTransaction | None:
     """Aborted, if its lease has run out; ``None`` if it stays."""
-    return found.as_aborted(OUT_OF_TIME, now_us) if found.is_expired(now_us) else None
+    return transaction.as_aborted(OUT_OF_TIME, now_us) if transaction.is_expired(now_us) else None

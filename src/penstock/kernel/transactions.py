@@ -15,12 +15,12 @@ import msgspec
 
 from penstock.errors import CommitNotFound, HistoryExpired, InvalidRequest
 from penstock.kernel.description import require_unmoved
-from penstock.kernel.ending import Ending
 from penstock.kernel.reads import ReadsRequest
 from penstock.kernel.records import Keep
 from penstock.kernel.references import Move
 from penstock.kernel.settings import DAY_US
-from penstock.kernel.transaction_rows import Known, fitting, known_in, known_in_row
+from penstock.kernel.transaction_commit import TransactionCommits
+from penstock.kernel.transaction_rows import TransactionRecord, check_row_size, record_in, record_in_row
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.keys import Key
 from penstock.model.reads import Read
@@ -29,7 +29,7 @@ from penstock.model.transactions import (
     PREFIX,
     Isolation,
     Policy,
-    Transaction,
+    StoredTransaction,
     TransactionState,
     check_transaction_id,
     encode_transaction,
@@ -37,10 +37,10 @@ from penstock.model.transactions import (
 )
 from penstock.stores.port import Row
 
-__all__ = ("Known", "Transactions")
+__all__ = ("TransactionRecord", "Transactions")
 
 
-class Transactions(Ending):
+class Transactions(TransactionCommits):
     """The transactions of a lake: how they begin, live and end."""
 
     def begin(
@@ -54,20 +54,23 @@ class Transactions(Ending):
         who: str = "",
         message: str = "",
         properties: dict[str, str] | None = None,
-    ) -> Known:
+    ) -> TransactionRecord:
         """Begin a transaction on a branch as it is now; one of that id that has begun is returned as it is.
 
         ``InvalidRequest`` if that one is for another branch, or has another policy or isolation.
         """
         check_transaction_id(id)
         if is_transaction(target):
-            raise InvalidRequest(f"a transaction lands on a branch, and '{target}' is a transaction's")
+            raise InvalidRequest(
+                f"a transaction must have a branch as its target; '{target}' is the branch of another "
+                "transaction"
+            )
         require_unmoved(self._kernel.store)
         lease_us = self._lease(lease_us)
-        known = self.find(id)  # before the target is looked at, which may be gone by now
-        if known is None:
+        record = self.find(id)  # before the target is looked at, which may be gone by now
+        if record is None:
             branch, now_us = self._kernel.branch(target), self._kernel.clock()
-            wanted = Transaction(
+            transaction = StoredTransaction(
                 id=id,
                 state=TransactionState.OPEN,
                 target=target,
@@ -83,32 +86,32 @@ class Transactions(Ending):
                 properties=dict(properties or {}),
                 isolation=isolation,
             )
-            known = self._begin(wanted)
-        found = known.transaction
-        if (found.target, found.policy, found.isolation) != (target, policy, isolation):
+            record = self._begin(transaction)
+        stored = record.transaction
+        if (stored.target, stored.policy, stored.isolation) != (target, policy, isolation):
             raise InvalidRequest(
-                f"transaction {id} was begun for '{found.target}' with the policy '{found.policy}' and the "
-                f"isolation '{found.isolation}'; another one needs another id"
+                f"transaction {id} was begun for '{stored.target}' with the policy '{stored.policy}' and the "
+                f"isolation '{stored.isolation}'; use another id for another transaction"
             )
-        return known
+        return record
 
-    def _begin(self, wanted: Transaction) -> Known:
-        def decide(row: Row | None) -> Move | Keep[Known]:
+    def _begin(self, transaction: StoredTransaction) -> TransactionRecord:
+        def decide(row: Row | None) -> Move | Keep[TransactionRecord]:
             if row is not None:
-                return Keep(known_in_row(row))
-            begun = Reference(
+                return Keep(record_in_row(row))
+            reference = Reference(
                 kind=Kind.TRANSACTION,
-                name=wanted.branch,
-                head=wanted.base,
+                name=transaction.branch,
+                head=transaction.base,
                 incarnation=uuid4().bytes,
                 log=NO_COMMIT,
                 position=0,
-                created_us=wanted.begun_us,
-                note=encode_transaction(fitting(wanted)),
+                created_us=transaction.begun_us,
+                note=encode_transaction(check_row_size(transaction)),
             )
-            return Move(begun, Event.CREATE)
+            return Move(reference, Event.CREATE)
 
-        return self._swapped(wanted.id, decide, wanted.who)
+        return self._swap_transaction(transaction.id, decide, transaction.who)
 
     def _lease(self, lease_us: int | None) -> int:
         longest_us = self._longest_us
@@ -116,8 +119,7 @@ class Transactions(Ending):
             return min(int(self._kernel.settings.transaction_lease_s * 1e6), longest_us)
         if not 0 < lease_us <= longest_us:
             raise InvalidRequest(
-                f"the lease of a transaction is at most {longest_us / DAY_US:g} days long, "
-                "and longer than nothing"
+                f"the lease of a transaction must be longer than 0 and at most {longest_us / DAY_US:g} days"
             )
         return lease_us
 
@@ -132,7 +134,7 @@ class Transactions(Ending):
         id: str,  # noqa: A002
         lease_us: int | None = None,
         properties: dict[str, str | None] | None = None,
-    ) -> Known:
+    ) -> TransactionRecord:
         """Let a transaction live on: as long as it was begun with from now on, or for another lease.
 
         It is not open for longer than the lake allows in all. Properties without a value go.
@@ -141,17 +143,17 @@ class Transactions(Ending):
         if lease_us is not None:
             self._lease(lease_us)
 
-        def decide(found: Transaction, now_us: int) -> Transaction:
-            lease = found.lease_us if lease_us is None else lease_us
-            changed = {**found.properties, **(properties or {})}
+        def decide(transaction: StoredTransaction, now_us: int) -> StoredTransaction:
+            lease = transaction.lease_us if lease_us is None else lease_us
+            changed = {**transaction.properties, **(properties or {})}
             renewed = msgspec.structs.replace(
-                found,
+                transaction,
                 lease_us=lease,
-                expires_us=min(now_us + lease, found.begun_us + self._longest_us),
+                expires_us=min(now_us + lease, transaction.begun_us + self._longest_us),
                 changed_us=now_us,
                 properties={name: value for name, value in changed.items() if value is not None},
             )
-            return fitting(renewed) if properties else renewed
+            return check_row_size(renewed) if properties else renewed
 
         return self._move_open(id, decide)
 
@@ -164,15 +166,15 @@ class Transactions(Ending):
         """
         reference = self._kernel.branch(PREFIX + check_transaction_id(id))
         if reads:
-            who = known_in(reference).transaction.who
+            who = record_in(reference).transaction.who
             self._kernel.submit(reference.name, ReadsRequest(reads, reference.incarnation, who))
 
-    def reads(self, known: Known) -> tuple[Read, ...]:
+    def reads(self, record: TransactionRecord) -> tuple[Read, ...]:
         """What a transaction has read so far; nothing of one that ended and whose steps are gone."""
         try:
-            entries = self._noted(known)
+            entries = self._noted_reads(record)
         except (CommitNotFound, HistoryExpired):
-            if known.transaction.has_ended:
+            if record.transaction.has_ended:
                 return ()
             raise
         return tuple(

@@ -10,30 +10,30 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.errors import CommitNotFound, InvalidRequest, MergeConflict
-from penstock.kernel.bring import (
-    Bringing,
-    BringRequest,
-    BringTerms,
-    Intents,
-    MergeOptions,
-    Renamed,
-    add_unseen,
-    asked_of,
-    changes_between,
-    gather_intents,
-    intents_between,
-    old_places,
-)
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.conflict import content_of
 from penstock.kernel.edit import Edit
 from penstock.kernel.format import Formats, PrepareAgain, Since
 from penstock.kernel.history import History
-from penstock.kernel.landing import LandingNotice
 from penstock.kernel.later_commits import LaterCommits
 from penstock.kernel.merge import merge_plainly, plan_merge
 from penstock.kernel.objects import Objects
+from penstock.kernel.post_commit import LandingNotice
 from penstock.kernel.state import Difference, Overlay, View, differing, state_of
+from penstock.kernel.three_way import (
+    Intents,
+    MergeOptions,
+    Renamed,
+    ThreeWayApply,
+    ThreeWayRequest,
+    ThreeWayTerms,
+    add_unseen,
+    changes_between,
+    gather_intents,
+    intents_between,
+    intents_of_format,
+    old_places,
+)
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict
 from penstock.model.encoding import ObjectId, encode, object_id
@@ -52,7 +52,7 @@ class _Repeated(NamedTuple):
     landing: LandingNotice
 
 
-class _Done(NamedTuple):
+class _CommitEffect(NamedTuple):
     """What a commit did."""
 
     changes: Difference
@@ -63,7 +63,7 @@ class _Done(NamedTuple):
     """Keys of tables that it renamed, with what these were before."""
 
 
-class TransplantRequest(BringRequest):
+class TransplantRequest(ThreeWayRequest):
     """Bring commits one by one, each as a commit of its own, landed by one swap."""
 
     event = Event.TRANSPLANT
@@ -76,29 +76,33 @@ class TransplantRequest(BringRequest):
         commits: Sequence[ObjectId],
         meta: CommitMeta,
         options: MergeOptions,
-        terms: BringTerms,
+        terms: ThreeWayTerms,
         onto: ObjectId | None = None,
     ) -> None:
         """``onto`` is a commit of the target; what it has is not brought again by merges of it."""
         super().__init__(history, formats, meta, options, terms)
         self._commits, self._onto = tuple(commits), onto
         self.needs_preparation = bool(formats)
-        self._done: dict[ObjectId, _Done] = {}
+        self._done: dict[ObjectId, _CommitEffect] = {}
         """What each commit did, once it was looked up."""
         self._later: dict[ObjectId, LaterCommits] = {}
         _check_contiguous(history, self._commits)
         if meta.message and len(self._commits) > 1:
-            raise InvalidRequest("a message can only be given for a single commit; others keep their own")
+            raise InvalidRequest(
+                "a message can only be given for a single commit; several commits keep their own messages"
+            )
 
     @property
-    def wish(self) -> bytes:
+    def fingerprint(self) -> bytes:
         return object_id(
-            encode(("transplant", self._commits, self.if_head, self._meta.message, self._options.wish()))
+            encode(
+                ("transplant", self._commits, self.if_head, self._meta.message, self._options.fingerprint())
+            )
         )
 
     def prepare(self, reference: Reference) -> None:
-        done = (self._did(one, reference).changes for one in self._commits)
-        if self.may_read or not any(map(self._managed, done)):
+        changes = (self._effect_of(commit_id, reference).changes for commit_id in self._commits)
+        if self.may_read or not any(map(self._managed_changes, changes)):
             return
         view = state_of(self._history.objects, self._history.commit(reference.head))
         with suppress(PrepareAgain):
@@ -111,7 +115,7 @@ class TransplantRequest(BringRequest):
         unused = [str(key) for key in self._options.keys if key not in repeated.results]
         if unused:
             raise InvalidRequest(
-                f"nothing to transplant at {', '.join(unused)}, but a way to do it was given"
+                f"a merge mode was given for {', '.join(unused)}, which this transplant does not change"
             )
         if repeated.conflicts:
             what = "cannot transplant" if self._onto is None else "cannot rebase"
@@ -126,16 +130,16 @@ class TransplantRequest(BringRequest):
         blobs: dict[ObjectId, bytes] = {}
         below = Overlay(view, landed)
         repeated = _Repeated([], {}, [], LandingNotice(self._formats, reference.name))
-        for one in self._commits:
-            commit, done = self._history.commit(one), self._did(one, reference)
+        for commit_id in self._commits:
+            commit, change = self._history.commit(commit_id), self._effect_of(commit_id, reference)
             edit = self._edit(objects, below, reference, may_read, blobs)
-            self._bring(edit, done, repeated.results, self._since(one, reference, head))
+            self._bring(edit, change, repeated.results, self._since(commit_id, reference, head))
             if edit.conflicts:
                 repeated.conflicts.extend(edit.conflicts)
                 # What follows is judged as if this commit had landed: one conflict makes up no others.
-                landed.update((key, wanted) for key, (_, wanted) in done.changes.items())
-            elif edit.changed or self._changes_nothing(commit):
-                self._keep_intents(edit, done.intents)
+                landed.update((key, after) for key, (_, after) in change.changes.items())
+            elif edit.has_changes or self._changes_nothing(commit):
+                self._keep_intents(edit, change.intents)
                 repeated.drafts.append(edit.draft(self._describe(commit), self.key))
                 repeated.landing.add(edit.tables)
                 landed.update(repeated.drafts[-1].changes)
@@ -153,55 +157,65 @@ class TransplantRequest(BringRequest):
         return next(iter(changes), None) is None
 
     def _since(
-        self, one: ObjectId, reference: Reference, head: ObjectId | None
+        self, commit_id: ObjectId, reference: Reference, head: ObjectId | None
     ) -> Callable[[bytes], Since] | None:
         """What was done after a commit that the target has already; nothing if it has not."""
-        if not self._formats or not self._history.is_ancestor(one, head or reference.head):
+        if not self._formats or not self._history.is_ancestor(commit_id, head or reference.head):
             return None
-        later = self._later.setdefault(one, LaterCommits(self._history, self._formats, one))
+        later = self._later.setdefault(commit_id, LaterCommits(self._history, self._formats, commit_id))
         return lambda key: later.since(head, key)
 
     def _bring(
         self,
         edit: Edit,
-        done: _Done,
+        own_change: _CommitEffect,
         results: dict[Key, MergedKey],
         since: Callable[[bytes], Since] | None,
     ) -> None:
         """Bring one commit's changes; a key that several commits change has one result."""
-        touched = {Key.decode(key) for key in done.changes}
+        touched = {Key.decode(key) for key in own_change.changes}
         keys = {key: how for key, how in self._options.keys.items() if key in touched}
-        bringing = Bringing(edit, self._formats, self._options._replace(keys=keys), since)
-        renamed = {key: Renamed(was, done.intents.get(key, [])) for key, was in done.renamed.items()}
-        bringing.bring(done.changes, done.intents, done.unclear, renamed=renamed)
+        bringing = ThreeWayApply(edit, self._formats, self._options._replace(keys=keys), since)
+        renamed = {
+            key: Renamed(before, own_change.intents.get(key, []))
+            for key, before in own_change.renamed.items()
+        }
+        bringing.bring(own_change.changes, own_change.intents, own_change.unclear, renamed=renamed)
         bringing.finish()
         for key, result in bringing.results.items():
-            if (known := results.get(key)) is not None:
-                conflicts = known.conflicts + result.conflicts
-                change = None if conflicts else bringing.summarize(key, known.before, result.after)
+            if (known_result := results.get(key)) is not None:
+                conflicts = known_result.conflicts + result.conflicts
+                change = None if conflicts else bringing.summarize(key, known_result.before, result.after)
                 result = msgspec.structs.replace(
-                    result, before=known.before, conflicts=conflicts, change=change
+                    result, before=known_result.before, conflicts=conflicts, change=change
                 )
             results[key] = result
 
-    def _did(self, one: ObjectId, reference: Reference) -> _Done:
+    def _effect_of(self, commit_id: ObjectId, reference: Reference) -> _CommitEffect:
         """What a commit did. Of a merge of what the target has, only what it did besides."""
-        if one not in self._done:
-            commit = self._history.commit(one)
+        if commit_id not in self._done:
+            commit = self._history.commit(commit_id)
             parent = self._history.commit(commit.parent)
             changes, intents = changes_between(self._history, parent, commit), self._intents(commit)
-            done = _Done(add_unseen(self._history, self._formats, changes, intents, commit), intents)
+            change = _CommitEffect(
+                add_unseen(self._history, self._formats, changes, intents, commit), intents
+            )
             for further in commit.further_parents:
-                if self._knows(further):
-                    done = self._besides(done, commit.parent, further, reference)
-                elif any(self._knows(each) for each, _ in self._history.only_in(further, commit.parent)):
-                    done = self._anew(done, commit.parent, further, reference)
-            places = old_places(self._history, self._formats, done.changes, parent)
-            renamed = {key: was for key, (was, _) in places.items()}
-            self._done[one] = done._replace(renamed=renamed)
-        return self._done[one]
+                if self._target_has(further):
+                    change = self._effect_beside_merge(change, commit.parent, further, reference)
+                elif any(
+                    self._target_has(commit_id)
+                    for commit_id, _ in self._history.only_in(further, commit.parent)
+                ):
+                    change = self._effect_redone(change, commit.parent, further, reference)
+            places = old_places(self._history, self._formats, change.changes, parent)
+            renamed = {key: before for key, (before, _) in places.items()}
+            self._done[commit_id] = change._replace(renamed=renamed)
+        return self._done[commit_id]
 
-    def _besides(self, done: _Done, parent: ObjectId, further: ObjectId, reference: Reference) -> _Done:
+    def _effect_beside_merge(
+        self, change: _CommitEffect, parent: ObjectId, further: ObjectId, reference: Reference
+    ) -> _CommitEffect:
         """What a merge did besides bringing what its source has: what a plain one would not have.
 
         It is told by how the result differs from the source, which the target has. That is also all that
@@ -209,17 +223,21 @@ class TransplantRequest(BringRequest):
         then a table whose files the kernel knows is a conflict.
         """
         history = self._history
-        plain = self._plain(parent, further, reference)
-        theirs = state_of(history.objects, history.commit(further)).get_many(list(done.changes))
+        plain = self._plain_merge(parent, further, reference)
+        theirs = state_of(history.objects, history.commit(further)).get_many(list(change.changes))
         changes = {
-            key: (theirs.get(key), wanted)
-            for key, (_, wanted) in done.changes.items()
-            if theirs.get(key) != wanted and (key not in plain or plain[key] != wanted)
+            key: (theirs.get(key), after)
+            for key, (_, after) in change.changes.items()
+            if theirs.get(key) != after and (key not in plain or plain[key] != after)
         }
-        rests = any(self._knows(one) for one, _ in history.only_in(parent, further))
-        return done._replace(changes=changes, unclear=self._unclear(changes) if rests else frozenset())
+        rests = any(self._target_has(commit_id) for commit_id, _ in history.only_in(parent, further))
+        return change._replace(
+            changes=changes, unclear=self._tables_of_known_files(changes) if rests else frozenset()
+        )
 
-    def _anew(self, done: _Done, parent: ObjectId, further: ObjectId, reference: Reference) -> _Done:
+    def _effect_redone(
+        self, change: _CommitEffect, parent: ObjectId, further: ObjectId, reference: Reference
+    ) -> _CommitEffect:
         """What a merge did whose source has some commits of the target: a merge of that with the target.
 
         The target may have undone what it has of the source. Where that merge is not all, since somebody
@@ -228,45 +246,49 @@ class TransplantRequest(BringRequest):
         """
         assert self._onto is not None, "or nothing is known"
         history = self._history
-        plain = self._plain(parent, further, reference)
+        plain = self._plain_merge(parent, further, reference)
         plan = plan_merge(history, self._formats, further, self._onto)
-        is_apart = all(self._knows(one) for one in history.merge_bases(further, parent))
-        changes, intents, left = dict(done.changes), dict(done.intents), dict(done.changes)
-        for key, (_, wanted) in done.changes.items():
-            is_plain = key in plain and plain[key] == wanted
+        is_apart = all(self._target_has(base) for base in history.merge_bases(further, parent))
+        changes, intents, remaining = dict(change.changes), dict(change.intents), dict(change.changes)
+        for key, (_, after) in change.changes.items():
+            is_plain = key in plain and plain[key] == after
             if is_plain and is_apart and key not in plan.ambiguous and key not in plan.crossed:
-                del changes[key], left[key]
+                del changes[key], remaining[key]
                 intents.pop(key, None)
                 if key in (plan.changes or {}):
                     changes[key] = (plan.changes or {})[key]
                     intents[key] = plan.intents.get(key, [])
-        return done._replace(changes=changes, intents=intents, unclear=self._unclear(left))
+        return change._replace(
+            changes=changes, intents=intents, unclear=self._tables_of_known_files(remaining)
+        )
 
-    def _plain(self, parent: ObjectId, further: ObjectId, reference: Reference) -> dict[bytes, Value | None]:
+    def _plain_merge(
+        self, parent: ObjectId, further: ObjectId, reference: Reference
+    ) -> dict[bytes, Value | None]:
         """What a plain merge gives; that nothing is known of it where the history before it has expired."""
         try:
             return merge_plainly(self._history, self._formats, reference, further, parent)
         except CommitNotFound:
             return {}
 
-    def _unclear(self, changes: Difference) -> frozenset[bytes]:
+    def _tables_of_known_files(self, changes: Difference) -> frozenset[bytes]:
         """Of some keys those of tables whose files the kernel knows."""
         objects, managing = self._history.objects, self._formats.managing
         return frozenset(
             key
-            for key, (was, wanted) in changes.items()
-            if (format_of := managing(content_of(objects, was if wanted is None else wanted))) is not None
+            for key, (before, after) in changes.items()
+            if (format_of := managing(content_of(objects, before if after is None else after))) is not None
             and format_of.merges_objects_only
         )
 
-    def _knows(self, one: ObjectId) -> bool:
+    def _target_has(self, commit_id: ObjectId) -> bool:
         """Whether the target has a commit, as far as that is told."""
-        return self._onto is not None and self._history.is_ancestor(one, self._onto)
+        return self._onto is not None and self._history.is_ancestor(commit_id, self._onto)
 
     def _intents(self, commit: CommitObject) -> Intents:
         gathered: Intents = {}
         for further in commit.further_parents:
-            if not self._knows(further):  # or they were carried out there already
+            if not self._target_has(further):  # or they were carried out there already
                 gathered |= intents_between(self._history, further, commit.parent)
         gather_intents(self._history, commit, gathered)
         return gathered
@@ -277,10 +299,10 @@ class TransplantRequest(BringRequest):
             managing = self._formats.managing(edit.content(key))
             if managing is None:
                 continue
-            asked = asked_of(managing, intents)
-            if asked is None:
+            own_intents = intents_of_format(managing, intents)
+            if own_intents is None:
                 edit.add_opaque(key, managing)
-            for intent in asked or ():
+            for intent in own_intents or ():
                 edit.add_intent(key, managing.name, intent)
 
     def _describe(self, commit: CommitObject) -> CommitMeta:
@@ -299,11 +321,11 @@ def _check_contiguous(history: History, commits: tuple[ObjectId, ...]) -> None:
     if not commits:
         raise InvalidRequest("no commits to transplant are given")
     before: ObjectId | None = None
-    for one in commits:
-        parent = history.commit(one).parent
+    for commit_id in commits:
+        parent = history.commit(commit_id).parent
         if before is not None and parent != before:
             raise InvalidRequest(
-                f"the commits to transplant are not one after the other: {one.hex()[:8]} does not follow "
-                f"{before.hex()[:8]}; give them oldest first"
+                f"the commits to transplant must be consecutive, oldest first: {commit_id.hex()[:8]} does "
+                f"not follow {before.hex()[:8]}"
             )
-        before = one
+        before = commit_id

@@ -52,8 +52,8 @@ def get(objects: Objects, root: ObjectId, key: bytes) -> Value | None:
     keys = _leaf(node, root).keys
     index = bisect_left(keys, key)
     if index < len(keys) and keys[index] == key:
-        found: Value = node.values[index]
-        return found
+        value: Value = node.values[index]
+        return value
     return None
 
 
@@ -67,13 +67,13 @@ def warm(objects: Objects, root: ObjectId, keys: Collection[bytes]) -> None:
     """Bring the paths to some keys into memory, with one request a level."""
     level: dict[ObjectId, Collection[bytes]] = {root: keys}
     while level:
-        nodes = objects.many(level.keys())
+        nodes = objects.get_many(level.keys())
         below: dict[ObjectId, list[bytes]] = {}
-        for one, wanted in level.items():
-            node = nodes[one]
+        for node_id, wanted_keys in level.items():
+            node = nodes[node_id]
             if type(node) is Node:
                 last = len(node.keys) - 1
-                for key in wanted:
+                for key in wanted_keys:
                     index = bisect_left(node.keys, key)
                     below.setdefault(node.children[min(index, last)], []).append(key)
         level = below  # type: ignore[assignment]
@@ -91,7 +91,7 @@ def scan(
         ahead = 1
         while first < last:
             block = node.children[first : min(first + ahead, last)]
-            objects.many(block)
+            objects.get_many(block)
             for child in block:
                 yield from scan(objects, child, start, stop)
             first += len(block)
@@ -109,7 +109,7 @@ def diff(
     objects: Objects, before: ObjectId, after: ObjectId, start: bytes = b"", stop: bytes | None = None
 ) -> dict[bytes, tuple[Value | None, Value | None]]:
     """What differs between two trees within a range: key → (value before, value after), sorted by key."""
-    return {key: (was, now) for key, was, now in differing(objects, before, after, start, stop)}
+    return {key: (before, now) for key, before, now in differing(objects, before, after, start, stop)}
 
 
 def differing(
@@ -132,10 +132,10 @@ def differing(
         for side in (left, right):
             if side.level == top:
                 side.descend()
-    return _compared(left.entries(), right.entries())
+    return _compare_entries(left.entries(), right.entries())
 
 
-def _compared(
+def _compare_entries(
     before: Iterator[tuple[bytes, Value]], after: Iterator[tuple[bytes, Value]]
 ) -> Iterator[Differing]:
     """What differs between two series of entries, each in the order of keys."""
@@ -165,7 +165,7 @@ class _Side:
 
     def descend(self) -> None:
         below: dict[ObjectId, bytes] = {}
-        for node in self._objects.many(self.ids).values():
+        for node in self._objects.get_many(self.ids).values():
             first = bisect_left(node.keys, self._start)
             last = len(node.keys) if self._stop is None else bisect_left(node.keys, self._stop) + 1
             below.update(zip(node.children[first:last], node.keys[first:last], strict=True))
@@ -175,20 +175,20 @@ class _Side:
     def entries(self) -> Iterator[tuple[bytes, Value]]:
         """The entries of the leaves, in the order of keys; more leaves at once the further it goes."""
         leaves = sorted(self.ids, key=self.ids.__getitem__)
-        begun, ahead = 0, DIFF_FIRST
-        while begun < len(leaves):
-            block = leaves[begun : begun + ahead]
-            found = self._objects.many(block)
-            for one in block:
+        start, ahead = 0, DIFF_FIRST
+        while start < len(leaves):
+            block = leaves[start : start + ahead]
+            nodes = self._objects.get_many(block)
+            for node_id in block:
                 step()
-                leaf = found[one]
+                leaf = nodes[node_id]
                 first = bisect_left(leaf.keys, self._start)
                 last = len(leaf.keys) if self._stop is None else bisect_left(leaf.keys, self._stop)
                 yield from zip(leaf.keys[first:last], leaf.values[first:last], strict=True)
-            begun, ahead = begun + len(block), min(ahead * 4, DIFF_MOST)
+            start, ahead = start + len(block), min(ahead * 4, DIFF_MOST)
 
 
-def changed(
+def apply_changes(
     objects: Objects, root: ObjectId, changes: Mapping[bytes, Value | None]
 ) -> tuple[ObjectId, dict[ObjectId, bytes]]:
     """The root of a tree with some keys set or removed, and those nodes of it that are new."""
@@ -197,11 +197,11 @@ def changed(
     needed: dict[ObjectId, bytes] = {}
     waiting = [new]
     while waiting:
-        one = waiting.pop()
-        data = pending.fresh.get(one)
-        if data is not None and one not in needed:
-            needed[one] = data
-            node = pending.get(one)
+        node_id = waiting.pop()
+        data = pending.fresh.get(node_id)
+        if data is not None and node_id not in needed:
+            needed[node_id] = data
+            node = pending.get(node_id)
             if isinstance(node, Node):
                 waiting += node.children
     return new, needed
@@ -252,9 +252,9 @@ def _rewrite(objects: Pending, root: ObjectId, level: int, edits: Sequence[_Edit
     above: dict[bytes, ObjectId | None] = {}
     position = 0
     while position < len(edits):
-        one, node, is_last = _seek(objects, root, level, edits[position][0])
+        node_id, node, is_last = _seek(objects, root, level, edits[position][0])
         end = len(edits) if is_last else _until(edits, position, node.keys[-1])
-        replaced = _replace_values(objects, level, one, node, edits[position:end])
+        replaced = _replace_values(objects, level, node_id, node, edits[position:end])
         if replaced is not None:
             above.update(replaced)
             position = end
@@ -264,7 +264,7 @@ def _rewrite(objects: Pending, root: ObjectId, level: int, edits: Sequence[_Edit
 
 
 def _replace_values(
-    objects: Pending, level: int, one: ObjectId, node: Any, edits: Sequence[_Edit]
+    objects: Pending, level: int, node_id: ObjectId, node: Any, edits: Sequence[_Edit]
 ) -> dict[bytes, ObjectId | None] | None:
     """The short way: edits that only replace values of existing keys leave all cuts where they are."""
     keys = node.keys
@@ -275,7 +275,7 @@ def _replace_values(
             return None
         values[index] = value
     new = _add(objects, level, keys, values)
-    return {keys[-1]: new} if new != one else {}
+    return {keys[-1]: new} if new != node_id else {}
 
 
 def _recut(
@@ -295,7 +295,7 @@ def _recut(
     old: dict[bytes, ObjectId] = {}
     seek = edits[position][0]
     while True:
-        one, node, is_last = _seek(objects, root, level, seek)
+        node_id, node, is_last = _seek(objects, root, level, seek)
         merged = dict(zip(node.keys, node.values if level == 0 else node.children, strict=True))
         end = len(edits) if is_last or not node.keys else _until(edits, position, node.keys[-1])
         for key, value in edits[position:end]:
@@ -308,7 +308,7 @@ def _recut(
             keys.append(key)
             values.append(value)
         if node.keys:
-            old[node.keys[-1]] = one
+            old[node.keys[-1]] = node_id
         if is_last or not keys or _ends(level, keys):
             break
         seek = node.keys[-1] + b"\0"
@@ -326,14 +326,14 @@ def _until(edits: Sequence[_Edit], start: int, last_key: bytes) -> int:
 
 def _seek(objects: Objects, root: ObjectId, level: int, key: bytes) -> tuple[ObjectId, Any, bool]:
     """The node of a level where a key belongs, and whether it is the last one of its level."""
-    one, node, is_last = root, objects.get(root), True
+    node_id, node, is_last = root, objects.get(root), True
     while type(node) is Node and node.level > level:
         index, last = bisect_left(node.keys, key), len(node.keys) - 1
         if index < last:
             is_last = False
-        one = node.children[min(index, last)]
-        node = objects.get(one)
-    return one, node, is_last
+        node_id = node.children[min(index, last)]
+        node = objects.get(node_id)
+    return node_id, node, is_last
 
 
 def _rank(key: bytes, level: int) -> int:
@@ -391,7 +391,7 @@ def _add(objects: Pending, level: int, keys: list[bytes], values: list[Any]) -> 
 
 def pack(level: int, keys: list[bytes], values: list[Any]) -> tuple[bytes, Leaf | Node]:
     """A node's bytes, in which the prefix that all its keys share stands once, and its form in memory."""
-    length = _shared(keys[0], keys[-1]) if keys else 0
+    length = _shared_prefix_length(keys[0], keys[-1]) if keys else 0
     prefix = keys[0][:length] if keys else b""
     short = [key[length:] for key in keys]
     if level == 0:
@@ -401,10 +401,10 @@ def pack(level: int, keys: list[bytes], values: list[Any]) -> tuple[bytes, Leaf 
 
 def is_shortest(keys: Sequence[bytes], prefix: bytes) -> bool:
     """Whether a prefix of keys is all that the first and the last of them begin with alike."""
-    return len(prefix) == (_shared(keys[0], keys[-1]) if keys else 0)
+    return len(prefix) == (_shared_prefix_length(keys[0], keys[-1]) if keys else 0)
 
 
-def _shared(first: bytes, last: bytes) -> int:
+def _shared_prefix_length(first: bytes, last: bytes) -> int:
     """How many bytes two keys begin with alike."""
     length = min(len(first), len(last))
     differing = int.from_bytes(first[:length], "big") ^ int.from_bytes(last[:length], "big")
@@ -413,5 +413,5 @@ def _shared(first: bytes, last: bytes) -> int:
 
 def _leaf(node: Any, root: ObjectId) -> Leaf:
     if type(node) is not Leaf:
-        raise Damaged(f"the tree {root.hex()} has a node that is none")
+        raise Damaged(f"the tree {root.hex()} has an object that is not a node")
     return node

@@ -15,10 +15,10 @@ from uuid import uuid4
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.kernel.description import Arrival, Description, Phase, lake_moved, read_description
+from penstock.kernel.description import Arrival, Description, Phase, lake_moved_error, read_description
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.records import rows_of_kind
-from penstock.kernel.rows import decoded_reference
+from penstock.kernel.rows import decode_reference_row
 from penstock.kernel.seal import KINDS, cancel, finish, reopen, seal, sealed_rows
 from penstock.kernel.table_horizons import horizon_rows
 from penstock.kernel.tokens import token_rows
@@ -38,21 +38,25 @@ def take_back(
 
     ``InvalidRequest`` if it did not move from there to there, or if somebody wrote to the target since.
     """
-    here, there = read_description(source.store), read_description(target.store)
-    arrival = _require_moved(here, there, source, source_place, target_place)
+    here, target_description = read_description(source.store), read_description(target.store)
+    arrival = _require_moved(here, target_description, source, source_place, target_place)
     if here.sealed is None:
         return
-    mark = there.sealed.copy if there.sealed is not None else f"{_undo_of(arrival)}{uuid4()}"
+    mark = (
+        target_description.sealed.copy
+        if target_description.sealed is not None
+        else f"{_undo_of(arrival)}{uuid4()}"
+    )
     for _ in seal(target, mark, source_place, who, workers):
         pass
-    written = [*_written(source, target, arrival.copy)]
+    written = [*_describe_written(source, target, arrival.copy)]
     if written:
         cancel(target.store, target.settings)
         more = f" and {len(written) - NAMES_MAX} more" if len(written) > NAMES_MAX else ""
         raise InvalidRequest(
-            f"the move to {target_place} cannot be undone: since then this was written there: "
-            f"{', '.join(written[:NAMES_MAX])}{more}. Nothing was changed.\n"
-            f"  To have it at another place with what was written: penstock move {target_place} PLACE",
+            f"the move to {target_place} cannot be undone, because these were written there since: "
+            f"{', '.join(written[:NAMES_MAX])}{more}. Nothing was changed.\n  To move the lake elsewhere "
+            f"with these changes: penstock move {target_place} PLACE",
             written=written,
         )
     finish(target.store, target.settings, mark)
@@ -65,34 +69,40 @@ def _undo_of(arrival: Arrival) -> str:
 
 
 def _require_moved(
-    here: Description, there: Description, source: Kernel, source_place: str, target_place: str
+    here: Description, target_description: Description, source: Kernel, source_place: str, target_place: str
 ) -> Arrival:
     """How the lake came to the target, if it moved there from the source."""
-    arrival = there.arrival
-    is_ours = arrival is not None and not arrival.is_fork and arrival.source_id == here.id == there.id
+    arrival = target_description.arrival
+    is_ours = (
+        arrival is not None and not arrival.is_fork and arrival.source_id == here.id == target_description.id
+    )
     if arrival is None or not is_ours:
-        raise InvalidRequest(f"the lake at {target_place} did not move there from {source_place}")
-    undone = there.sealed is not None and there.sealed.copy.startswith(_undo_of(arrival))
+        raise InvalidRequest(f"the lake at {target_place} was not moved there from {source_place}")
+    undone = target_description.sealed is not None and target_description.sealed.copy.startswith(
+        _undo_of(arrival)
+    )
     if here.sealed is None and undone:
         return arrival
     if here.sealed is None or here.sealed.copy != arrival.copy:
-        raise InvalidRequest(f"the lake at {source_place} did not move to {target_place}")
+        raise InvalidRequest(f"the lake at {source_place} was not moved to {target_place}")
     if arrival.phase is not Phase.COMPLETE or not here.sealed.is_final:
         raise InvalidRequest(
-            f"the move of {source_place} is not complete; 'penstock move SOURCE --cancel' lets the lake "
-            "stay, or if it is too late for that, the same move, run again, completes it"
+            f"the move of {source_place} is not complete; 'penstock move SOURCE --cancel' cancels it; if it "
+            "is too late for that, run the same move again to complete it"
         )
-    if there.sealed is not None and not undone:
-        raise lake_moved(there.sealed, source.store)
+    if target_description.sealed is not None and not undone:
+        raise lake_moved_error(target_description.sealed, source.store)
     return arrival
 
 
-def _written(source: Kernel, target: Kernel, copy: str) -> Iterator[str]:
+def _describe_written(source: Kernel, target: Kernel, copy: str) -> Iterator[str]:
     """What was written to the target since the lake arrived there, for people."""
-    given = {name: decoded_reference(row) for name, row in sealed_rows(source, copy).items()}
-    found = {row.name: decoded_reference(row) for kind in KINDS for row in rows_of_kind(target.store, kind)}
-    for name in sorted({*given, *found}):
-        before, after = given.get(name), found.get(name)
+    sealed = {name: decode_reference_row(row) for name, row in sealed_rows(source, copy).items()}
+    current = {
+        row.name: decode_reference_row(row) for kind in KINDS for row in rows_of_kind(target.store, kind)
+    }
+    for name in sorted({*sealed, *current}):
+        before, after = sealed.get(name), current.get(name)
         if before is None or after is None or not _is_same(target, before, after):
             yield f"'{name}'"
     for kind, what in ((Kind.TRANSACTION, "an open transaction"), (Kind.JOB, "a job that runs")):

@@ -115,7 +115,7 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
             before=entry.before.hex(),
             after=entry.after.hex(),
             who=entry.who,
-            requests=sum(1 for one in entry.landed if one.count),
+            requests=sum(1 for landed in entry.landed if landed.count),
         )
 
 
@@ -205,16 +205,16 @@ class ErasedTable(msgspec.Struct, frozen=True, kw_only=True):
 def join_swept(swept: Sequence[SweptFiles]) -> SweptFiles:
     """What sweeps of several formats found and did, as one."""
     first, *others = swept
-    for one in others:
+    for other_swept in others:
         counts = {
-            field: getattr(first, field) + getattr(one, field)
+            field: getattr(first, field) + getattr(other_swept, field)
             for field in first.__struct_fields__
             if type(getattr(first, field)) is int
         }
         first = msgspec.structs.replace(
             first,
-            names=(*first.names, *one.names)[:NAMES_MAX],
-            problem="\n".join(filter(None, (first.problem, one.problem))),
+            names=(*first.names, *other_swept.names)[:NAMES_MAX],
+            problem="\n".join(filter(None, (first.problem, other_swept.problem))),
             **counts,
         )
     return first

@@ -21,16 +21,24 @@ from penstock.kernel.backup import (
     verify_kernel,
 )
 from penstock.kernel.backup_points import (
+    BackupElsewhere,
     BackupPoint,
     PointStore,
+    backups_elsewhere,
     description_of,
     read_points,
     require_backups,
     rows_of,
     with_moved_roots,
 )
-from penstock.kernel.backup_registry import complete_registration, register_backup, unregister_backups
-from penstock.kernel.copy import Copied, CopyProgress, copy, silent, target_taken
+from penstock.kernel.backup_registry import (
+    complete_registration,
+    register_backup,
+    registered_elsewhere,
+    take_over_registration,
+    unregister_backups,
+)
+from penstock.kernel.copy import Copied, CopyProgress, copy, silent, target_taken_error
 from penstock.kernel.description import (
     Description,
     Phase,
@@ -41,19 +49,20 @@ from penstock.kernel.description import (
 )
 from penstock.kernel.fsck import Checked, Damage
 from penstock.kernel.object_copy import WORKERS
+from penstock.kernel.objects import Objects
 from penstock.kernel.seal import finish, seal
 from penstock.kernel.settings import Settings
 from penstock.lake.backup_files import (
     BackupFiles,
     PutBack,
     data_location,
-    no_room_for_data,
+    no_room_error,
     require_data_location,
 )
-from penstock.lake.copy import LakeOpening, OpenOptions, Place, fork_notes, opened_lake, require_own_store
+from penstock.lake.copy import LakeOpening, OpenOptions, Place, fork_notes, open_lake_at, require_own_store
 from penstock.lake.lake import Lake
 from penstock.lake.missing_files import missing_files
-from penstock.lake.opening import is_remote, open_lake, require_no_server, require_target
+from penstock.lake.opener import is_remote, open_lake, require_no_server, require_target
 from penstock.model.clock import Clock, now_us, utc
 from penstock.model.encoding import encode
 from penstock.storage.moved_roots import MovedRoot
@@ -81,6 +90,9 @@ class RestoredLake(msgspec.Struct, frozen=True, kw_only=True):
     """Files of tables that the backup has, and that were put back where they had been."""
     was_restored: bool = False
     """Whether the same restore was complete before: nothing was done now."""
+    unregistered: tuple[str, ...] = ()
+    """Backups at other places that the former lake kept files for, and that the restored lake cannot keep
+    files for, because it does not have their commits."""
 
     @property
     def moved_roots(self) -> tuple[MovedRoot, ...]:
@@ -126,12 +138,12 @@ def backup_lake(
     with ExitStack() as stack:
         if data:
             _require_room_for_data(target)
-        lake = stack.enter_context(opened_lake(source, author, settings, clock))
+        lake = stack.enter_context(open_lake_at(source, author, settings, clock))
         if register and lake.kernel.store.is_read_only:
             raise Denied(
-                f"the lake at {lake.url} can only be read here, and a backup is noted with the lake so that "
-                "it keeps the files that the backup counts on; nothing was written\n"
-                "  With --no-register the lake stays as it is, and keeps no files for the backup.",
+                f"the lake at {lake.url} is read-only here, so the backup cannot be registered with it; "
+                "nothing was written\n  A registered backup makes the lake keep the files that the backup "
+                "needs. With --no-register the lake is not changed, and keeps no files for the backup.",
                 url=lake.url,
             )
         store = stack.enter_context(_backup_store(target, True, clock))
@@ -158,7 +170,7 @@ def list_backups(target: Place, *, clock: Clock = now_us) -> list[BackupPoint]:
 
 def registered_backups(source: Place, *, settings: Settings | None = None) -> list[RegisteredBackup]:
     """The backups that a lake knows of, the oldest first."""
-    with opened_lake(source, None, settings, now_us) as lake:
+    with open_lake_at(source, None, settings, now_us) as lake:
         return list(read_description(lake.kernel.store).backups)
 
 
@@ -171,13 +183,13 @@ def forget_backups(
     but for backups with data: these are removed there, with all files that no other backup has. ``lost``
     states that the target of such a backup is gone.
     """
-    with opened_lake(source, None, settings, clock) as lake:
-        known = read_description(lake.kernel.store).backups
-        wanted = {_one_id(given, [one.id for one in known]) for given in ids}
-        holding = [one for one in known if one.id in wanted and one.has_data and not lost]
-        for target in sorted({one.target for one in holding}):
-            _remove_data(lake, target, {one.id for one in holding if one.target == target}, clock)
-        return unregister_backups(lake.kernel, wanted)
+    with open_lake_at(source, None, settings, clock) as lake:
+        backups = read_description(lake.kernel.store).backups
+        wanted_ids = {_complete_id(prefix, [backup.id for backup in backups]) for prefix in ids}
+        holding = [backup for backup in backups if backup.id in wanted_ids and backup.has_data and not lost]
+        for target in sorted({backup.target for backup in holding}):
+            _remove_data(lake, target, {backup.id for backup in holding if backup.target == target}, clock)
+        return unregister_backups(lake.kernel, wanted_ids)
 
 
 def _remove_data(lake: Lake, target: str, ids: set[str], clock: Clock) -> None:
@@ -188,14 +200,13 @@ def _remove_data(lake: Lake, target: str, ids: set[str], clock: Clock) -> None:
             _backup_files(store, target, lake.kernel.settings, silent, clock) as files,
         ):
             maker = BackupMaker(store, lake.kernel.settings, files=files)
-            maker.expire(None, lambda points: [one for one in points if one.id in ids])
+            maker.expire(None, lambda points: [point for point in points if point.id in ids])
             store.scrub()
     except LakeNotFound:
         raise InvalidRequest(
-            f"there is no backup at {target} any more, as far as can be seen from here, and it has rows of "
-            "tables in it: nothing was forgotten\n"
-            f"  Remove it where it is: penstock backups expire PLACE {' '.join(sorted(ids))}. "
-            "If it is gone for good, say --lost.",
+            f"the backup at {target}, which contains rows of tables, cannot be found from here; nothing was "
+            f"forgotten\n  Remove it where it is: penstock backups expire PLACE {' '.join(sorted(ids))}. If "
+            "it is lost for good, use --lost.",
             target=target,
         ) from None
 
@@ -216,24 +227,24 @@ def expire_backups(
     """
     rule = Retention(keep_last=keep_last, keep_days=keep_days).check()
     if not ids and keep_last is None and keep_days is None:
-        raise InvalidRequest("say which backups go: their ids, or keep_last, or keep_days")
+        raise InvalidRequest("give the backups to remove: their ids, keep_last or keep_days")
 
     def chosen(points: list[BackupPoint]) -> list[BackupPoint]:
         if not ids:
-            return rule.expired(points, clock())
-        wanted = {_one_id(given, [one.id for one in points]) for given in ids}
-        return [one for one in points if one.id in wanted]
+            return rule.find_expired(points, clock())
+        wanted_ids = {_complete_id(prefix, [point.id for point in points]) for prefix in ids}
+        return [point for point in points if point.id in wanted_ids]
 
     with ExitStack() as stack:
         store = stack.enter_context(_backup_store(target, False, clock))
-        lake = None if source is None else stack.enter_context(opened_lake(source, None, settings, clock))
+        lake = None if source is None else stack.enter_context(open_lake_at(source, None, settings, clock))
         own = settings or Settings()
         files = stack.enter_context(_backup_files(store, target, own, progress, clock))
         maker = BackupMaker(store, own, progress=progress, files=files)
-        gone = maker.expire(None if lake is None else lake.kernel, chosen)
+        expired = maker.expire(None if lake is None else lake.kernel, chosen)
         if ids:
             store.scrub()
-        return gone
+        return expired
 
 
 def verify_backup(
@@ -254,11 +265,11 @@ def verify_backup(
         _backup_files(store, target, own, progress, clock) as files,
     ):
         require_backups(store)
-        point = _chosen(store, at)
+        point = _choose_point(store, at)
         view = PointStore(store, point)
         with open_lake(view, create=False, settings=settings, clock=clock, catch_up=False) as lake:
             checked = verify_kernel(lake.kernel, progress)
-        lost = [] if files is None else [Damage("a file", one) for one in files.missing_files(point)]
+        lost = [] if files is None else [Damage("a file", file) for file in files.missing_files(point)]
         return msgspec.structs.replace(checked, damages=(*checked.damages, *lost))
 
 
@@ -301,13 +312,15 @@ def restore_backup(
     with ExitStack() as stack:
         store = stack.enter_context(_backup_store(backup, False, clock))
         require_backups(store)
-        point = _chosen(store, at)
+        point = _choose_point(store, at)
         place = stack.enter_context(_target_store(target, clock))
-        found = find_description(place)
-        point = _with_moved_roots(point, moved_roots or {}, found)
+        description = find_description(place)
+        point = _with_moved_roots(point, moved_roots or {}, description)
         view = PointStore(store, point)
-        if found is not None and (found.arrival is None or found.arrival.point != point.id):
-            raise target_taken(found, place_of(place))  # before files are put back, or a lake is sealed
+        if description is not None and (description.arrival is None or description.arrival.point != point.id):
+            raise target_taken_error(
+                description, place_of(place)
+            )  # before files are put back, or a lake is sealed
         lake = stack.enter_context(
             open_lake(view, create=False, author=author, settings=settings, clock=clock, catch_up=False)
         )
@@ -319,28 +332,32 @@ def restore_backup(
         )
         files = stack.enter_context(_backup_files(store, backup, lake.kernel.settings, progress, clock))
         put_back = None
-        was_restored = found is not None and _is_restored(found, point, is_to_own)
+        was_restored = description is not None and _is_restored(description, point, is_to_own)
         if is_to_own and files is not None and point.data is not None and not was_restored:
             if point.data.missing and not allow_missing:
-                raise _gone(point, point.data.missing, is_to_own)
+                raise _files_gone_error(point, point.data.missing, is_to_own)
             put_back = files.put_back(point)
-        missing = [] if was_restored else [str(one) for one in missing_files(lake)]
+        missing = [] if was_restored else [str(file) for file in missing_files(lake)]
         if missing and not allow_missing:
-            raise _gone(point, missing, is_to_own)
+            raise _files_gone_error(point, missing, is_to_own)
         if own and owner is _Owner.LIVE:
             _seal_source(point, place, source, lake.author, settings, clock)
             owner = _Owner.SEALED
         owns = owner in (_Owner.GONE, _Owner.SEALED) or (owner is _Owner.UNKNOWN and source_is_gone)
         if (own or source_is_gone) and not owns:
-            raise _not_to_be_owned(point, owner)
-        if owns and found is not None and _is_restored(found, point, is_to_own=False):
-            taken = _take_over(lake, place, point, found, tuple(missing))
-            with opened_lake(place, author, settings, clock) as restored:
-                _register_again(restored, store)
-            return msgspec.structs.replace(taken, put_back=put_back)
+            raise _cannot_own_error(point, owner)
+        others = [*backups_elsewhere(store, point)]
+        if owner is _Owner.SEALED:
+            others += _registered_at_source(point, source, place_of(store), clock)
+        unregistered: tuple[str, ...] = ()
+        if owns and description is not None and _is_restored(description, point, is_to_own=False):
+            taken_over = _take_over(lake, place, point, description, tuple(missing))
+            with open_lake_at(place, author, settings, clock) as restored:
+                unregistered = _register_again(restored, store, others)
+            return msgspec.structs.replace(taken_over, put_back=put_back, unregistered=unregistered)
         notes = None if owns else fork_notes(lake)
         if notes is not None:
-            notes.begin(lake.id, place_of(place), None if found is None else found.id)
+            notes.begin(lake.id, place_of(place), None if description is None else description.id)
         copied = copy(
             lake.kernel,
             place,
@@ -354,9 +371,9 @@ def restore_backup(
         if notes is not None:
             notes.complete(lake.id, place_of(place), copied.id, clock())
         if owns:
-            with opened_lake(place, author, settings, clock) as restored:
-                _register_again(restored, store)
-            if found is not None:
+            with open_lake_at(place, author, settings, clock) as restored:
+                unregistered = _register_again(restored, store, others)
+            if description is not None:
                 _forget_fork(lake, place)  # who made an owner of a copy may have been killed before
         return RestoredLake(
             copied=copied,
@@ -365,77 +382,82 @@ def restore_backup(
             missing=tuple(missing),
             put_back=put_back,
             was_restored=was_restored,
+            unregistered=unregistered,
         )
 
 
-def _with_moved_roots(point: BackupPoint, given: Mapping[str, str], found: Description | None) -> BackupPoint:
+def _with_moved_roots(
+    point: BackupPoint, roots: Mapping[str, str], description: Description | None
+) -> BackupPoint:
     """A point with its files where they are now: as the lake says that is made of it, if there is one.
 
     ``InvalidRequest`` if that says otherwise than is asked now.
     """
-    mapped = with_moved_roots(point, given.items())
-    if found is None or found.arrival is None or found.arrival.point != point.id:
+    mapped = with_moved_roots(point, roots.items())
+    if description is None or description.arrival is None or description.arrival.point != point.id:
         return mapped
-    if given and description_of(mapped).moved_roots != found.moved_roots:
+    if roots and description_of(mapped).moved_roots != description.moved_roots:
         raise InvalidRequest(
-            "the lake that is restored there already has its roots mapped otherwise: repeat the command with "
-            "the same --map, and change them afterwards with 'penstock root map'",
-            moved_roots=[[one.old, one.new] for one in found.moved_roots],
+            "the lake that is already restored there has other mapped roots: repeat the command with the "
+            "same --map, and change them afterwards with 'penstock root map'",
+            moved_roots=[[root.old, root.new] for root in description.moved_roots],
         )
     lake = msgspec.structs.replace(
         description_of(point),
-        moved_roots=found.moved_roots,
-        format_version=max(description_of(point).format_version, found.format_version),
+        moved_roots=description.moved_roots,
+        format_version=max(description_of(point).format_version, description.format_version),
     )
     return msgspec.structs.replace(point, description=encode(lake))
 
 
-def _gone(point: BackupPoint, missing: Sequence[str], is_to_own: bool) -> InvalidRequest:
+def _files_gone_error(point: BackupPoint, missing: Sequence[str], is_to_own: bool) -> InvalidRequest:
     more = f"\n  and {len(missing) - MISSING_MAX} more" if len(missing) > MISSING_MAX else ""
     listing = "\n  ".join(missing[:MISSING_MAX]) + more
-    way_out = "Bring them back, take a later backup, or say --missing-ok to have the lake without them."
+    way_out = (
+        "Bring the files back, choose a later backup, or use --missing-ok to restore the lake without them."
+    )
     if point.data is not None and not is_to_own:
         way_out = (
-            "The backup has them, and puts them back where they were if the lake takes the place of the "
-            "other one: --own, or --source-is-gone. With --missing-ok the lake is made without them."
+            "The backup contains the files. With --own or --source-is-gone, where the restored lake "
+            "replaces the other one, they are put back where they were. With --missing-ok the lake is "
+            "restored without them."
         )
     return InvalidRequest(
-        f"files of tables are gone that the backup of {utc(point.created_us):%Y-%m-%d %H:%M:%S} UTC needs; "
-        f"no lake was made:\n  {listing}\n  {way_out}",
+        f"the backup of {utc(point.created_us):%Y-%m-%d %H:%M:%S} UTC needs files of tables that are gone; "
+        f"no lake was created:\n  {listing}\n  {way_out}",
         missing=[*missing],
     )
 
 
-def _not_to_be_owned(point: BackupPoint, owner: _Owner) -> InvalidRequest:
-    message = f"the lake that the backup is of is at {point.source}, and takes writes: --own seals it"
+def _cannot_own_error(point: BackupPoint, owner: _Owner) -> InvalidRequest:
+    message = f"the backed-up lake at {point.source} still accepts writes: --own makes it read-only"
     if owner is _Owner.UNKNOWN:
         message = (
-            f"the lake that the backup is of, at {point.source}, cannot be reached from here, and two lakes "
-            "must not own one table\n"
-            "  Say where it is (--source), or if it is gone for good, --source-is-gone."
+            f"the backed-up lake at {point.source} cannot be reached from here, and two lakes must not own "
+            "one table\n  Give its address (--source), or if it is lost for good, use --source-is-gone."
         )
     return InvalidRequest(message, source=point.source)
 
 
-def _is_restored(found: Description, point: BackupPoint, is_to_own: bool) -> bool:
+def _is_restored(description: Description, point: BackupPoint, is_to_own: bool) -> bool:
     """Whether a lake was restored from a point, as its owner or as a copy, and is complete."""
-    arrival = found.arrival
+    arrival = description.arrival
     if arrival is None or arrival.point != point.id or arrival.phase is not Phase.COMPLETE:
         return False
     return arrival.is_fork is not is_to_own
 
 
 def _take_over(
-    lake: Lake, place: Store, point: BackupPoint, found: Description, missing: tuple[str, ...]
+    lake: Lake, place: Store, point: BackupPoint, description: Description, missing: tuple[str, ...]
 ) -> RestoredLake:
     """Let a lake that was restored as a copy take the place of the lake that the backup is of."""
-    arrival = found.arrival
+    arrival = description.arrival
     assert arrival is not None
 
-    def change(there: Description) -> Description:
-        ours = there.arrival if there.arrival is not None else arrival
+    def change(current: Description) -> Description:
+        ours = current.arrival if current.arrival is not None else arrival
         return msgspec.structs.replace(
-            there, id=lake.id, forked_from="", arrival=msgspec.structs.replace(ours, is_fork=False)
+            current, id=lake.id, forked_from="", arrival=msgspec.structs.replace(ours, is_fork=False)
         )
 
     change_description(place, lake.kernel.settings, change)
@@ -461,16 +483,40 @@ def _forget_fork(lake: Lake, place: Store) -> None:
         notes.forget(place_of(place))
 
 
-def _register_again(restored: Lake, store: Store) -> None:
-    """Let a lake that takes the place of another keep what that one kept for its backups."""
-    known = {one.id for one in read_description(restored.kernel.store).backups}
+def _registered_at_source(
+    point: BackupPoint, source: Place | None, target: str, clock: Clock
+) -> list[BackupElsewhere]:
+    """The backups at other places that a lake has registered which was sealed for the restored one."""
+    with ExitStack() as stack:
+        if isinstance(source, Store):
+            store = source
+        else:
+            store = open_store(os.fspath(source) if source is not None else point.source, False, clock)
+            stack.callback(store.close)
+        lake = find_description(store)
+        is_source = lake is not None and lake.id == description_of(point).id
+        return registered_elsewhere(lake, Objects(store), target) if lake is not None and is_source else []
+
+
+def _register_again(restored: Lake, store: Store, others: Sequence[BackupElsewhere]) -> tuple[str, ...]:
+    """Let a lake that takes the place of another keep what that one kept for its backups.
+
+    Says for which of the backups at other places that cannot be done.
+    """
+    registered_ids = {backup.id for backup in read_description(restored.kernel.store).backups}
     for point in read_points(store):
-        if point.is_complete and point.id not in known:
+        if point.is_complete and point.id not in registered_ids:
             rows = rows_of(store, point)
             target = place_of(store)
             has_data = point.data is not None
             register_backup(restored.kernel, point.id, target, point.created_us, rows, has_data=has_data)
             complete_registration(restored.kernel, point)
+    by_id = {backup.registered.id: backup for backup in others if backup.registered.id not in registered_ids}
+    return tuple(
+        f"{backup.registered.id} at {backup.registered.target}"
+        for backup in by_id.values()
+        if not take_over_registration(restored.kernel, backup)
+    )
 
 
 def _owner_of(point: BackupPoint, target: Store, source: Place | None, clock: Clock) -> _Owner:
@@ -483,7 +529,7 @@ def _owner_of(point: BackupPoint, target: Store, source: Place | None, clock: Cl
     if source is None and where == place_of(target) and not where.startswith("memory:"):
         return _Owner.GONE
     seen: set[str] = set()
-    found: Description | None = None
+    description: Description | None = None
     while True:
         try:
             with ExitStack() as stack:
@@ -496,19 +542,19 @@ def _owner_of(point: BackupPoint, target: Store, source: Place | None, clock: Cl
                     seen.add(place)
                     store = open_store(place, False, clock)
                     stack.callback(store.close)
-                found = find_description(store)
+                description = find_description(store)
         except LakeNotFound:
             is_sure = source is not None or not is_local(where)
             return _Owner.GONE if is_sure else _Owner.UNKNOWN
         except PenstockError:
             return _Owner.UNKNOWN
-        if found is None or found.id != lake_id or found.is_backup:
+        if description is None or description.id != lake_id or description.is_backup:
             return _Owner.GONE
-        if found.sealed is None or not found.sealed.is_final:
+        if description.sealed is None or not description.sealed.is_final:
             return _Owner.LIVE
-        if found.sealed.target == place_of(target):
+        if description.sealed.target == place_of(target):
             return _Owner.SEALED
-        source, where = None, found.sealed.target  # it moved: what became of it there?
+        source, where = None, description.sealed.target  # it moved: what became of it there?
 
 
 def _seal_source(
@@ -522,7 +568,7 @@ def _seal_source(
     """Let the lake that a backup is of take no more writes; whoever writes there is told where it is now."""
     mark = f"restore/{point.id}"
     with (
-        opened_lake(source if source is not None else point.source, who, settings, clock) as lake,
+        open_lake_at(source if source is not None else point.source, who, settings, clock) as lake,
         ThreadPoolExecutor(WORKERS) as workers,
     ):
         for _ in seal(lake.kernel, mark, place_of(target), who, workers):
@@ -549,7 +595,7 @@ def _require_room_for_data(target: Place) -> None:
     else:
         has_room = scheme in (*SCHEMES, "file", "rocksdb")
     if not has_room:
-        raise no_room_for_data(without_secrets(where) if has_scheme else where)
+        raise no_room_error(without_secrets(where) if has_scheme else where)
 
 
 @contextmanager
@@ -582,7 +628,7 @@ def _backup_store(place: Place, create: bool, clock: Clock) -> Iterator[Store]:
     where = os.fspath(place)
     if is_remote(where):
         raise InvalidRequest(
-            f"{where} is a server; a backup is in a directory, a file, a bucket or a database", url=where
+            f"{where} is a server; give the directory, file, bucket or database of the backup", url=where
         )
     store = _open_backup_store(where, create, clock)
     try:
@@ -626,7 +672,7 @@ def _target_store(target: Place, clock: Clock) -> Iterator[Store]:
         store.close()
 
 
-def _chosen(store: Store, at: str | None) -> BackupPoint:
+def _choose_point(store: Store, at: str | None) -> BackupPoint:
     """The complete point with an id, or the newest one before a time, or the newest."""
     points = [point for point in read_points(store) if point.is_complete]
     if not points:
@@ -634,24 +680,29 @@ def _chosen(store: Store, at: str | None) -> BackupPoint:
     if at is None:
         return points[-1]
     if at in {point.id for point in points} or any(point.id.startswith(at) for point in points):
-        wanted = _one_id(at, [point.id for point in points])
-        return next(point for point in points if point.id == wanted)
+        wanted_id = _complete_id(at, [point.id for point in points])
+        return next(point for point in points if point.id == wanted_id)
     try:
         when = datetime.fromisoformat(at)
     except ValueError:
-        raise InvalidRequest(f"there is no backup '{at}' at {place_of(store)}, and it is no time") from None
+        raise InvalidRequest(f"'{at}' is neither a backup at {place_of(store)} nor a time") from None
     when = when.astimezone() if when.tzinfo is None else when
     before = [point for point in points if utc(point.created_us) <= when]
     if not before:
         first = utc(points[0].created_us)
-        raise InvalidRequest(f"the oldest backup at {place_of(store)} is of {first:%Y-%m-%d %H:%M:%S} UTC")
+        raise InvalidRequest(
+            "there is no backup from before that time: the oldest "
+            f"backup at {place_of(store)} is of {first:%Y-%m-%d %H:%M:%S} UTC"
+        )
     return before[-1]
 
 
-def _one_id(given: str, known: list[str]) -> str:
+def _complete_id(prefix: str, ids: list[str]) -> str:
     """The id that begins so; ``InvalidRequest`` if there is none, or more than one."""
-    found = [one for one in known if one == given] or [one for one in known if one.startswith(given)]
-    if len(found) != 1 or not given:
-        problem = "there is no backup" if not found else "there are several backups"
-        raise InvalidRequest(f"{problem} '{given}'; there are {', '.join(known) or 'none'}")
-    return found[0]
+    matches = [candidate for candidate in ids if candidate == prefix] or [
+        candidate for candidate in ids if candidate.startswith(prefix)
+    ]
+    if len(matches) != 1 or not prefix:
+        problem = "there is no backup" if not matches else "there are several backups"
+        raise InvalidRequest(f"{problem} '{prefix}'; there are {', '.join(ids) or 'none'}")
+    return matches[0]

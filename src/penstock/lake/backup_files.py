@@ -49,7 +49,7 @@ from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.lake.missing_files import missing_files
 from penstock.lake.needed_files import NeededFiles
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.model.clock import Clock
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import Large
@@ -119,16 +119,16 @@ def data_location(store: Store, address: str | None = None) -> str | None:
 
 def require_data_location(store: Store, address: str | None) -> str:
     """The same; ``InvalidRequest`` if there is none."""
-    found = data_location(store, address)
-    if found is None:
-        raise no_room_for_data(place_of(store))
-    return found
+    location = data_location(store, address)
+    if location is None:
+        raise no_room_error(place_of(store))
+    return location
 
 
-def no_room_for_data(target: str) -> InvalidRequest:
+def no_room_error(target: str) -> InvalidRequest:
     return InvalidRequest(
-        f"{target} has no room for the files of tables: it is one file, or a database\n"
-        "  With --data, TARGET is a directory or a bucket: penstock backup DIRECTORY --data",
+        f"{target} is a single file or a database, which cannot hold the files of tables\n  With --data, "
+        "TARGET must be a directory or a bucket: penstock backup DIRECTORY --data",
         target=target,
     )
 
@@ -143,9 +143,13 @@ class _TargetPlaces(Places):
     def open_bucket(self, scheme: str, bucket: str) -> Bucket:
         if "?" not in self._address:
             return super().open_bucket(scheme, bucket)
-        given = options(self._address, "endpoint", "region")
+        given_options = options(self._address, "endpoint", "region")
         return RemoteBucket(
-            f"{scheme}://{bucket}", scheme, bucket, endpoint=given.get("endpoint"), region=given.get("region")
+            f"{scheme}://{bucket}",
+            scheme,
+            bucket,
+            endpoint=given_options.get("endpoint"),
+            region=given_options.get("region"),
         )
 
 
@@ -177,67 +181,73 @@ class BackupFiles:
         # Of what an earlier try was to copy, and has not, all must be there still.
         before = folders_of(self._store, point)
         with self._lake_at(point) as lake:
-            places = _embedded(lake).places
+            places = _require_embedded(lake).places
 
             def lost(folder: NeededFolder) -> Iterator[Needed]:
-                for one in before:
-                    if one.location == folder.location:
-                        lacking = [file for file in self._lacking(one) if folder.needs(file.name)]
-                        yield from _missing(places, one, lacking)
+                for backup_folder in before:
+                    if backup_folder.location == folder.location:
+                        lacking = [
+                            file for file in self._find_lacking(backup_folder) if folder.needs(file.name)
+                        ]
+                        yield from _find_missing(places, backup_folder, lacking)
 
-            listed, gone = self._list(lake, put, lost)
-        if gone:
-            raise _went_away(gone)
+            listed, lost_files = self._list(lake, put, lost)
+        if lost_files:
+            raise _went_away_error(lost_files)
         return listed
 
     def copy_files(self, point: BackupPoint, put: Put, keep_alone: Callable[[], None]) -> BackupData:
         data = point.data or BackupData()
         new_files, new_bytes = data.new_files, data.new_bytes
-        gone: list[Needed] = []
+        lost_files: list[Needed] = []
         with self._lake_at(point) as lake:
-            places = _embedded(lake).places
+            places = _require_embedded(lake).places
 
             def lost(folder: NeededFolder) -> Iterator[Needed]:
-                for one in gone:
-                    if one.folder.location == folder.location and folder.needs(one.file.name):
-                        yield from _missing(places, one.folder, [one.file])
+                for needed in lost_files:
+                    if needed.folder.location == folder.location and folder.needs(needed.file.name):
+                        yield from _find_missing(places, needed.folder, [needed.file])
 
             for _ in range(LOOKS_MAX):
-                files, size, gone = self._copy(point, data, places, keep_alone)
+                files, size, lost_files = self._copy(point, data, places, keep_alone)
                 new_files, new_bytes = new_files + files, new_bytes + size
-                if not gone:
+                if not lost_files:
                     return msgspec.structs.replace(data, new_files=new_files, new_bytes=new_bytes)
                 # Something may have taken the place of what is gone: a log that was published, a checkpoint.
                 data, needed = self._list(lake, put, lost)
                 point = msgspec.structs.replace(point, data=data)
                 if needed:
                     break
-        raise _went_away(gone)
+        raise _went_away_error(lost_files)
 
     def _list(
         self, lake: Lake, put: Put, lost: Callable[[NeededFolder], Iterable[Needed]]
     ) -> tuple[BackupData, list[Needed]]:
         """List what is needed, folder by folder; also what ``lost`` finds of each: needed files that are
         gone."""
-        found, gone = list[BackupFolder](), list[Needed]()
-        needed = NeededFiles(_embedded(lake), lambda what, count: self._progress(f"reading {what}", count, 0))
-        for one in needed.folders():
-            for segment in list_segments(_files(one)):
-                folder, blobs = encode_folder(one.location, folder_name(one.location), segment)
+        folders, lost_files = list[BackupFolder](), list[Needed]()
+        needed = NeededFiles(
+            _require_embedded(lake), lambda what, count: self._progress(f"reading {what}", count, 0)
+        )
+        for needed_folder in needed.folders():
+            for segment in list_segments(_files(needed_folder)):
+                folder, blobs = encode_folder(
+                    needed_folder.location, folder_name(needed_folder.location), segment
+                )
                 put(blobs)
-                found.append(folder)
-            gone += islice(lost(one), GONE_MAX)
-        listed, blobs = encode_folders(found)
+                folders.append(folder)
+            lost_files += islice(lost(needed_folder), GONE_MAX)
+        listed, blobs = encode_folders(folders)
         put(blobs)
         # After the files were listed: what goes in between is in the list, and is missed when it is copied.
-        missing = [*needed.problems, *(str(one) for one in missing_files(lake))]
+        missing = [*needed.problems, *(str(file) for file in missing_files(lake))]
         data = BackupData(
             folders=listed,
-            files=sum(one.count for one in found),
-            size_bytes=sum(one.size_bytes for one in found),
+            files=sum(folder.count for folder in folders),
+            size_bytes=sum(folder.size_bytes for folder in folders),
             missing=tuple(missing[:NAMED_MAX]),
         )
-        return data, gone
+        return data, lost_files
 
     def _copy(
         self, point: BackupPoint, data: BackupData, places: Places, keep_alone: Callable[[], None]
@@ -245,34 +255,36 @@ class BackupFiles:
         """Copy what is not there: how many files, of how many bytes, and which of them are gone."""
         point = msgspec.structs.replace(point, data=data)
         self._done_bytes, self._all_bytes = 0, data.size_bytes
-        count, size, gone = 0, 0, list[Needed]()
+        count, size, lost = 0, 0, list[Needed]()
         with ThreadPoolExecutor(FILE_WORKERS, "penstock-backup-files") as workers:
             for folder in folders_of(self._store, point):
                 source, target = places.at(folder.location), self._place(folder)
-                files = self._lacking(folder)
-                self._count(folder.size_bytes - sum(one.size for one in files))
+                files = self._find_lacking(folder)
+                self._count(folder.size_bytes - sum(file.size for file in files))
                 for some in _portions(files):
                     keep_alone()
                     copied = [*workers.map(partial(self._carry, source, target), some)]
-                    gone += [
-                        Needed(folder, one)
-                        for one, is_there in zip(some, copied, strict=True)
+                    lost += [
+                        Needed(folder, file)
+                        for file, is_there in zip(some, copied, strict=True)
                         if not is_there
                     ]
-                    done = [one.size for one, is_there in zip(some, copied, strict=True) if is_there]
-                    count, size = count + len(done), size + sum(done)
-                    if len(gone) >= GONE_MAX:
-                        return count, size, gone
-        return count, size, gone
+                    copied_sizes = [
+                        file.size for file, is_there in zip(some, copied, strict=True) if is_there
+                    ]
+                    count, size = count + len(copied_sizes), size + sum(copied_sizes)
+                    if len(lost) >= GONE_MAX:
+                        return count, size, lost
+        return count, size, lost
 
-    def _lacking(self, folder: BackupFolder) -> list[BackupFile]:
+    def _find_lacking(self, folder: BackupFolder) -> list[BackupFile]:
         """The files of a list that are not at the place of backups, or have another size."""
         files = files_of(self._store, folder)
-        there = self._sizes(folder, files)
-        return [one for one in files if there.get(one.stored_as) != one.size]
+        sizes = self._sizes(folder, files)
+        return [file for file in files if sizes.get(file.stored_as) != file.size]
 
     def _sizes(self, folder: BackupFolder, files: Sequence[BackupFile]) -> dict[str, int]:
-        return self._place(folder).sizes_in_order([one.stored_as for one in files])
+        return self._place(folder).sizes_in_order([file.stored_as for file in files])
 
     def _place(self, folder: BackupFolder) -> Place:
         return self._places.at(f"{self._location}/{folder.folder}")
@@ -294,7 +306,7 @@ class BackupFiles:
             target.delete([file.stored_as])  # another file has its name by now
             return False
 
-        return self._patiently(carry)
+        return self._retry(carry)
 
     def _count(self, size: int) -> None:
         with self._lock:
@@ -306,12 +318,12 @@ class BackupFiles:
     def missing_files(self, point: BackupPoint) -> Iterator[str]:
         for folder in folders_of(self._store, point):
             files = files_of(self._store, folder)
-            there = self._sizes(folder, files)
-            for one in files:
-                size = there.get(one.stored_as)
-                if size != one.size:
-                    is_what = "is missing" if size is None else f"has {size} bytes instead of {one.size}"
-                    yield f"{self._location}/{folder.folder}/{one.stored_as} {is_what}"
+            sizes = self._sizes(folder, files)
+            for file in files:
+                size = sizes.get(file.stored_as)
+                if size != file.size:
+                    is_what = "is missing" if size is None else f"has {size} bytes instead of {file.size}"
+                    yield f"{self._location}/{folder.folder}/{file.stored_as} {is_what}"
 
     def sweep_files(self, keep_alone: Callable[[], None]) -> None:
         needed: dict[str, dict[Large, int]] = {}
@@ -324,9 +336,9 @@ class BackupFiles:
                 continue
             place, lists = self._places.at(f"{self._location}/{name}"), needed.get(name, {})
             has_removed = False
-            for some in _portions_of(self._unneeded(place, lists), DELETE_MAX):
+            for some in _portions_of(self._find_unneeded(place, lists), DELETE_MAX):
                 keep_alone()
-                self._patiently(partial(_delete, place, some))
+                self._retry(partial(_delete, place, some))
                 self._progress("removing files", len(some), 0)
                 has_removed = True
             place.tidy(self._clock())  # pieces of files that a kill left
@@ -335,20 +347,20 @@ class BackupFiles:
             elif has_removed:
                 place.remove_empty_folders()
 
-    def _unneeded(self, place: Place, lists: dict[Large, int]) -> Iterator[str]:
+    def _find_unneeded(self, place: Place, lists: dict[Large, int]) -> Iterator[str]:
         """The files at a place that none of some lists has. If the lists have more names than fit into
         memory, the place is listed several times, each time for the names of one share of all hashes."""
         shares = 1 + sum(lists.values()) // NAMES_MAX
         for share in range(shares):
             names = {
-                one
+                name_hash
                 for listed in lists
                 for file in read_files(self._store, listed)
-                if (one := hash(file.stored_as)) % shares == share
+                if (name_hash := hash(file.stored_as)) % shares == share
             }
             for entry in place.entries():
-                one = hash(entry.key)
-                if one % shares == share and one not in names:
+                name_hash = hash(entry.key)
+                if name_hash % shares == share and name_hash not in names:
                     yield entry.key
 
     # -- putting back ----------------------------------------------------------------------------------------
@@ -360,55 +372,60 @@ class BackupFiles:
         ``Damaged`` if the place of backups lacks one; ``InvalidRequest`` if another file is in the place of
         one, by its size: nothing was written then.
         """
-        there = Places(MovedRoots(description_of(point).moved_roots))
+        source_places = Places(MovedRoots(description_of(point).moved_roots))
         folders = folders_of(self._store, point)
         try:
             count = self._all_bytes = self._done_bytes = 0
             lacking: list[str] = []
             for folder in folders:  # all of them are looked at before anything is written
-                files = self._gone(there, folder)
-                count, self._all_bytes = count + len(files), self._all_bytes + sum(one.size for one in files)
-                lacking += islice(self._lost(folder, files), NAMED_MAX - len(lacking))
+                files = self._find_gone(source_places, folder)
+                count, self._all_bytes = (
+                    count + len(files),
+                    self._all_bytes + sum(file.size for file in files),
+                )
+                lacking += islice(self._find_lost(folder, files), NAMED_MAX - len(lacking))
             if lacking:
                 raise Damaged(
-                    "the backup lacks files that are to be put back; nothing was written:\n  "
+                    "files to be restored are missing from the backup; nothing was written:\n  "
                     + "\n  ".join(lacking)
-                    + "\n  Take another backup: penstock backups list"
+                    + "\n  Choose another backup: penstock backups list"
                 )
             with ThreadPoolExecutor(FILE_WORKERS, "penstock-backup-files") as workers:
                 for folder in folders:
-                    place, source = there.at(folder.location), self._place(folder)
-                    for some in _portions(self._gone(there, folder)):
+                    place, source = source_places.at(folder.location), self._place(folder)
+                    for some in _portions(self._find_gone(source_places, folder)):
                         [*workers.map(partial(self._bring, source, place), some)]
             return PutBack(count, self._all_bytes)
         finally:
-            there.close()
+            source_places.close()
 
-    def _gone(self, places: Places, folder: BackupFolder) -> list[BackupFile]:
+    def _find_gone(self, places: Places, folder: BackupFolder) -> list[BackupFile]:
         files = files_of(self._store, folder)
-        sizes = places.at(folder.location).sizes_in_order([one.name for one in files])
-        others = [one for one in files if not one.tag and sizes.get(one.name, one.size) != one.size]
+        sizes = places.at(folder.location).sizes_in_order([file.name for file in files])
+        others = [file for file in files if not file.tag and sizes.get(file.name, file.size) != file.size]
         if others:
             raise InvalidRequest(
-                f"{folder.location}/{others[0].name} is there with another size than in the backup; nothing "
-                "was written\n  Move the folder away, if what it holds is not needed.",
+                f"{folder.location}/{others[0].name} already exists, with another size than in the backup; "
+                "nothing was written\n  Move the folder away, if its files are not needed.",
                 location=folder.location,
             )
         # What has a tag may have been written again since, as a checkpoint of the same version.
-        return [one for one in files if one.name not in sizes]
+        return [file for file in files if file.name not in sizes]
 
-    def _lost(self, folder: BackupFolder, files: Sequence[BackupFile]) -> Iterator[str]:
-        there = self._sizes(folder, files)
-        for one in files:
-            if there.get(one.stored_as) != one.size:
-                yield f"{self._location}/{folder.folder}/{one.stored_as}"
+    def _find_lost(self, folder: BackupFolder, files: Sequence[BackupFile]) -> Iterator[str]:
+        sizes = self._sizes(folder, files)
+        for file in files:
+            if sizes.get(file.stored_as) != file.size:
+                yield f"{self._location}/{folder.folder}/{file.stored_as}"
 
     def _bring(self, source: Place, target: Place, file: BackupFile) -> None:
         def bring() -> None:
             if not _copy_file(source, file.stored_as, target, file.name, file.size, self._count):
-                raise Damaged(f"{source.url}/{file.stored_as} of the backup is gone, or has another size")
+                raise Damaged(
+                    f"{source.url}/{file.stored_as} is missing from the backup, or has another size"
+                )
 
-        self._patiently(bring)
+        self._retry(bring)
 
     # -- means -----------------------------------------------------------------------------------------------
 
@@ -425,7 +442,7 @@ class BackupFiles:
         finally:
             lake.close()
 
-    def _patiently(self, work: Callable[[], T]) -> T:
+    def _retry(self, work: Callable[[], T]) -> T:
         """Do something that may be done again, and again where storage does not answer for a moment."""
         tries: Tries | None = None
         while True:
@@ -436,18 +453,17 @@ class BackupFiles:
                 tries.again(problem)
 
 
-def _went_away(gone: Sequence[Needed]) -> Damaged:
-    names = "\n  ".join(map(str, gone[:NAMED_MAX]))
+def _went_away_error(lost: Sequence[Needed]) -> Damaged:
+    names = "\n  ".join(map(str, lost[:NAMED_MAX]))
     return Damaged(
-        f"{len(gone)} files of tables went away while they were copied; the backup is not complete:\n"
-        f"  {names}\n"
-        "  If somebody sweeps the lake meanwhile, have the backup registered. The same command, run again, "
-        "makes a new backup of what is there.",
-        files=[str(one) for one in gone[:NAMED_MAX]],
+        f"{len(lost)} files of tables were removed while they were copied; the backup is incomplete:\n  "
+        f"{names}\n  If the lake may be swept during a backup, make it a registered one. The same command, "
+        "run again, makes a new backup of the present state.",
+        files=[str(file) for file in lost[:NAMED_MAX]],
     )
 
 
-def _embedded(lake: Lake) -> Embedded:
+def _require_embedded(lake: Lake) -> Embedded:
     catalogue = lake.catalogue
     assert isinstance(catalogue, Embedded)
     return catalogue
@@ -468,14 +484,14 @@ def file_tag(entry: BucketEntry) -> str:
 
 
 def _files(folder: NeededFolder) -> Iterator[BackupFile]:
-    for one in folder.files():
-        yield BackupFile(one.key, one.size, "" if folder.is_unique(one.key) else file_tag(one))
+    for entry in folder.files():
+        yield BackupFile(entry.key, entry.size, "" if folder.is_unique(entry.key) else file_tag(entry))
 
 
-def _missing(places: Places, folder: BackupFolder, files: Sequence[BackupFile]) -> Iterator[Needed]:
+def _find_missing(places: Places, folder: BackupFolder, files: Sequence[BackupFile]) -> Iterator[Needed]:
     """Those of some files that are not in the lake's storage."""
-    there = places.at(folder.location).sizes_in_order([one.name for one in files])
-    return (Needed(folder, one) for one in files if one.name not in there)
+    sizes = places.at(folder.location).sizes_in_order([file.name for file in files])
+    return (Needed(folder, file) for file in files if file.name not in sizes)
 
 
 def _copy_file(

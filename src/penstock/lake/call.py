@@ -156,10 +156,12 @@ def _check_class(kind: type[Call[Any]]) -> None:
         if getattr(kind, "retry", Retry.READ) is not Retry.READ or getattr(kind, "makes_lake", False):
             raise TypeError(f"{kind.__name__} is a GET, which changes nothing")
         kind.retry, kind.makes_lake, kind.counted = Retry.READ, False, ()
-    types = {name: str(told) for one in kind.__mro__ for name, told in get_annotations(one).items()}
-    fields = {name: told for name, told in types.items() if "ClassVar" not in told}
+    types = {
+        name: str(annotation) for base in kind.__mro__ for name, annotation in get_annotations(base).items()
+    }
+    fields = {name: annotation for name, annotation in types.items() if "ClassVar" not in annotation}
     required = ["answer", "retry", "makes_lake"]
-    if any(told.startswith(("tuple[", "dict[")) for told in fields.values()):
+    if any(annotation.startswith(("tuple[", "dict[")) for annotation in fields.values()):
         required.append("counted")
     else:
         kind.counted = ()
@@ -219,10 +221,10 @@ def commit_fields(
     idempotency_key: str | None = None,
 ) -> CommitFields:
     """What a program says with a write, as the fields of a call. ``TypeError`` for any other option."""
-    return {"said": said(message, author, properties), "idempotency_key": idempotency_key}
+    return {"said": describe_commit(message, author, properties), "idempotency_key": idempotency_key}
 
 
-def said(
+def describe_commit(
     message: str | None,
     author: str | None = None,
     properties: Mapping[str, str | Sequence[str]] | None = None,

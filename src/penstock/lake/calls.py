@@ -22,7 +22,7 @@ from penstock.kernel.sweep import Swept
 from penstock.lake import resync_calls
 from penstock.lake.answers import About, ErasedTable, Landing, SweptTable
 from penstock.lake.audits import calls as audit_calls
-from penstock.lake.call import PAGE_MAX, Ask, Call, ReadAt, Retry, Said, Write, retry_of, said
+from penstock.lake.call import PAGE_MAX, Ask, Call, ReadAt, Retry, Said, Write, describe_commit, retry_of
 from penstock.lake.outcomes import landed_commit, left_reference
 from penstock.lake.plugins import plugin_types
 from penstock.lake.read_calls import (
@@ -80,8 +80,8 @@ __all__ = [
     "Retry",
     "Said",
     "Write",
+    "describe_commit",
     "retry_of",
-    "said",
 ]
 """Beside the calls that are defined here: what all share, from ``call``, and the reads of ``read_calls``."""
 
@@ -436,7 +436,7 @@ class CommitOperations(Write[Commit], frozen=True, kw_only=True):
         return landed_commit(ask, self, landing)
 
 
-class Bring(Write[MergeResult], frozen=True, kw_only=True):
+class MergeCall(Write[MergeResult], frozen=True, kw_only=True):
     """A call that brings changes from elsewhere to a branch."""
 
     answer = MergeResult
@@ -466,7 +466,7 @@ def recovered_merge(landing: Landing) -> MergeResult:
     return MergeResult(commits=landing.commits, head=landing.head, applied=True)
 
 
-class Merge(Bring, frozen=True, kw_only=True):
+class Merge(MergeCall, frozen=True, kw_only=True):
     """Bring what a branch, tag or commit has and another branch has not."""
 
     path = "/merge"
@@ -482,7 +482,7 @@ class Merge(Bring, frozen=True, kw_only=True):
     """What the merge commit says of itself."""
 
 
-class Transplant(Bring, frozen=True, kw_only=True):
+class Transplant(MergeCall, frozen=True, kw_only=True):
     """Repeat commits on a branch, each as a commit of its own, all by one swap."""
 
     path = "/transplant"
@@ -503,7 +503,7 @@ class Transplant(Bring, frozen=True, kw_only=True):
         yield from self.commits
 
 
-class Revert(Bring, frozen=True, kw_only=True):
+class Revert(MergeCall, frozen=True, kw_only=True):
     """Undo on a branch what one of its commits did, by a new commit."""
 
     path = "/revert"
@@ -558,7 +558,7 @@ class Restore(Write[MergeResult], frozen=True, kw_only=True):
         return recovered_merge(landing)
 
 
-class Rebase(Bring, frozen=True, kw_only=True):
+class Rebase(MergeCall, frozen=True, kw_only=True):
     """Repeat a branch's own commits on top of another revision, and move the branch there."""
 
     path = "/rebase"

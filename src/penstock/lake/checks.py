@@ -13,8 +13,9 @@ import msgspec
 
 from penstock.errors import InvalidRequest, KeyNotFound
 from penstock.formats.registry import load_member
+from penstock.formats.rows.reader import TableRows
 from penstock.kernel import checks
-from penstock.lake.audits.rows import TableRows, rows_proposed
+from penstock.lake.audits.rows import rows_proposed
 from penstock.lake.embedded import Embedded
 from penstock.lake.moved_locations import answer_outside
 from penstock.model.content import AnyContent
@@ -89,7 +90,7 @@ class Proposed:
         key = Key.parse(key)
         content = self.get(key)
         if content is None:
-            raise KeyNotFound(f"there would be no '{key}' on '{self.branch}'", key=str(key))
+            raise KeyNotFound(f"'{key}' would not exist on '{self.branch}'", key=str(key))
         files: ProposedFiles = load_member("proposed.files")(self._lake, self._proposal, key, content)
         return files
 
@@ -97,33 +98,36 @@ class Proposed:
 def add_check(lake: Lake, name: str, function: Callable[[Proposed], Any], branch: str) -> None:
     """Have a function look at whatever is about to be published on a branch."""
     if not name or not callable(function):
-        raise InvalidRequest("a check has a name and a function")
-    catalogue = _embedded(lake)
+        raise InvalidRequest("a check must have a name and a function")
+    catalogue = _require_embedded(lake)
     catalogue.kernel.checks.add(
         checks.Check(name, branch, lambda proposal: function(Proposed(catalogue, proposal)))
     )
     if WILDCARDS.isdisjoint(branch) and not lake.branch(branch).exists:
         warnings.warn(
-            f"the check '{name}' guards nothing yet: there is no branch '{branch}'. The check runs once "
-            "there is a branch of exactly that name.",
+            f"the check '{name}' has no effect yet: there is no branch '{branch}'. It runs once a branch of "
+            "exactly that name exists.",
             stacklevel=3,
         )
 
 
 def remove_check(lake: Lake, name: str) -> None:
     """``InvalidRequest`` if there is none of that name."""
-    _embedded(lake).kernel.checks.remove(name)
+    _require_embedded(lake).kernel.checks.remove(name)
 
 
 def checks_of(lake: Lake) -> list[CheckInfo]:
     """In the order in which they run."""
-    return [CheckInfo(name=one.name, branch=one.branch) for one in _embedded(lake).kernel.checks.all()]
+    return [
+        CheckInfo(name=check.name, branch=check.branch)
+        for check in _require_embedded(lake).kernel.checks.all()
+    ]
 
 
-def _embedded(lake: Lake) -> Embedded:
+def _require_embedded(lake: Lake) -> Embedded:
     if isinstance(catalogue := lake.catalogue, Embedded):
         return catalogue
     raise InvalidRequest(
-        f"checks run where commits are decided, and {lake.url} is a server\n"
-        "  Add them in the server's own process, to the lake that it serves."
+        f"checks must be added in the process that decides commits, but {lake.url} is a server\n  Add them "
+        "in the process of the server, to the lake that it serves."
     )

@@ -18,7 +18,7 @@ from penstock.kernel.undo_move import take_back
 from penstock.lake.embedded import Embedded
 from penstock.lake.fork_notes import ForkNotes
 from penstock.lake.lake import Lake
-from penstock.lake.opening import is_remote, open_lake, require_no_server, require_target
+from penstock.lake.opener import is_remote, open_lake, require_no_server, require_target
 from penstock.model.clock import Clock, now_us
 from penstock.stores import open_store, place_of
 from penstock.stores.port import Store
@@ -42,12 +42,12 @@ def copy_lake(
     stay where they are: managed ones can only be read in the copy. Files that the copy shares with its source
     stay for as long as a note in the warehouse says so (see ``fork_notes.py``).
     """
-    with opened_lake(source, author, settings, clock) as lake, _made(target, clock) as place:
+    with open_lake_at(source, author, settings, clock) as lake, _open_or_create(target, clock) as place:
         notes = fork_notes(lake)
         if notes is not None:
-            found = find_description(place)
-            if found is None or _is_fork_of(found, lake.id):  # else the copy is refused
-                notes.begin(lake.id, place_of(place), None if found is None else found.id)
+            description = find_description(place)
+            if description is None or _is_fork_of(description, lake.id):  # else the copy is refused
+                notes.begin(lake.id, place_of(place), None if description is None else description.id)
         copied = copy(
             lake.kernel,
             place,
@@ -79,7 +79,7 @@ def move_lake(
     ``cancel_move`` lets the lake stay instead. ``undo_move`` takes it back while nobody wrote to the target.
     Tables stay where they are: only the lake moves.
     """
-    with opened_lake(source, author, settings, clock) as lake, _made(target, clock) as place:
+    with open_lake_at(source, author, settings, clock) as lake, _open_or_create(target, clock) as place:
         return copy(
             lake.kernel,
             place,
@@ -104,15 +104,15 @@ def undo_move(
     goes on where it was. At no time do both places take writes.
     """
     with (
-        opened_lake(source, author, settings, clock) as here,
-        opened_lake(target, author, settings, clock) as there,
+        open_lake_at(source, author, settings, clock) as here,
+        open_lake_at(target, author, settings, clock) as target_lake,
         ThreadPoolExecutor(WORKERS) as workers,
     ):
         take_back(
             here.kernel,
-            there.kernel,
+            target_lake.kernel,
             source_place=here.url,
-            target_place=there.url,
+            target_place=target_lake.url,
             who=here.author,
             workers=workers,
         )
@@ -123,7 +123,7 @@ def cancel_move(source: Place, *, settings: Settings | None = None) -> Seal:
 
     What was copied so far is of no use any more.
     """
-    with opened_lake(source, None, settings, now_us) as lake:
+    with open_lake_at(source, None, settings, now_us) as lake:
         return cancel(lake.kernel.store, lake.kernel.settings)
 
 
@@ -131,8 +131,9 @@ def require_own_store(place: Place) -> None:
     """``InvalidRequest`` if a lake is behind a server, where its store is needed."""
     if not isinstance(place, Store) and is_remote(os.fspath(place)):
         raise InvalidRequest(
-            f"{os.fspath(place)} is a server; a lake is copied, moved and backed up by whoever can open its "
-            "store: run this beside the database, with the address of that as 'penstock serve' was given it",
+            f"{os.fspath(place)} is a server, and copies, moves and backups need direct access to the lake's "
+            "store: run this where the database can be reached, with the lake address that 'penstock serve' "
+            "was started with",
             url=os.fspath(place),
         )
 
@@ -141,8 +142,11 @@ class OpenOptions(TypedDict, total=False):
     """How a lake is opened, as ``penstock.open`` takes it."""
 
     author: str | None
+    """Who does it, by default: the user of the system."""
     settings: Settings | None
+    """Of the kernel, such as time limits."""
     clock: Clock
+    """The time in microseconds, for tests."""
 
 
 class LakeOpening(NamedTuple):
@@ -154,7 +158,7 @@ class LakeOpening(NamedTuple):
 
 
 @contextmanager
-def opened_lake(
+def open_lake_at(
     source: Place,
     author: str | None,
     settings: Settings | None,
@@ -175,7 +179,7 @@ def opened_lake(
 
 
 @contextmanager
-def _made(target: Place, clock: Clock) -> Iterator[Store]:
+def _open_or_create(target: Place, clock: Clock) -> Iterator[Store]:
     """The store at a place, which is made if there is none."""
     if isinstance(target, Store):
         yield target
@@ -197,5 +201,9 @@ def fork_notes(lake: Lake) -> ForkNotes | None:
     return ForkNotes(embedded.kernel.store, embedded.places)
 
 
-def _is_fork_of(found: Description, source_id: str) -> bool:
-    return found.arrival is not None and found.arrival.is_fork and found.arrival.source_id == source_id
+def _is_fork_of(description: Description, source_id: str) -> bool:
+    return (
+        description.arrival is not None
+        and description.arrival.is_fork
+        and description.arrival.source_id == source_id
+    )

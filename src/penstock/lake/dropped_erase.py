@@ -16,7 +16,7 @@ from penstock.kernel.conflict import content_of
 from penstock.kernel.ledger import find_table, holder
 from penstock.kernel.table_horizons import GONE
 from penstock.lake.answers import SweptTable
-from penstock.lake.erase import Holder, Leftovers, Settled, left_of
+from penstock.lake.erase import Leftovers, Settled, TableHolder, leftovers_of
 from penstock.lake.fork_notes import ForkNotes
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, ManagedTable
@@ -54,13 +54,11 @@ class DroppedErasure:
 
     def _require_own(self) -> None:
         """``NotManaged`` for a table whose files were left to others when it went."""
-        content, why = self.content, self.why_left()
-        if content.location and not why and self._holder() not in (None, content.id):
-            why = f"was at {content.location}, which has become another table's since"
-        if why:
-            raise NotManaged(
-                f"'{self._key}' {why}: its files are not the lake's to remove", key=str(self._key)
-            )
+        content, reason = self.content, self.why_left()
+        if content.location and not reason and self._holder() not in (None, content.id):
+            reason = f"was at {content.location}, which belongs to another table now"
+        if reason:
+            raise NotManaged(f"'{self._key}' {reason}: the lake cannot remove its files", key=str(self._key))
 
     def _head(self) -> ObjectId:
         return self._kernel.references.get(self._branch).head
@@ -71,7 +69,7 @@ class DroppedErasure:
     def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool:  # noqa: ARG002
         return True  # a branch that still has the table has all of it
 
-    def holders(self, first: int | None) -> Iterator[Holder]:  # noqa: ARG002
+    def holders(self, first: int | None) -> Iterator[TableHolder]:  # noqa: ARG002
         return iter(())
 
     def files_to_rewrite(self) -> int:
@@ -113,7 +111,8 @@ class DroppedErasure:
 
     def _is_back(self) -> EraseRefused:
         return EraseRefused(
-            f"'{self._key}' was changed meanwhile: the table may have been brought back; look at it again",
+            f"'{self._key}' was changed by another writer: the table may have been restored; check it, and "
+            "erase again if it is still to be erased",
             key=str(self._key),
         )
 
@@ -130,15 +129,15 @@ class DroppedErasure:
 
     def unneeded_files(self) -> list[int]:
         """The sizes of all files that the table has."""
-        return [one.size for one in self.place.entries()]
+        return [entry.size for entry in self.place.entries()]
 
     def sweep(self, progress: Progress) -> SweptTable:
         """Remove the files of the table that nobody can be about to commit."""
         raise NotImplementedError
 
-    def left(self, horizon: TableHorizon) -> Leftovers:  # noqa: ARG002 - nothing of it is retained
-        times_us = [one.modified_us for one in self.place.entries()]
-        return left_of(times_us, self.forks.pinned_us(), self.grace_us)
+    def find_leftovers(self, horizon: TableHorizon) -> Leftovers:  # noqa: ARG002 - nothing of it is retained
+        times_us = [entry.modified_us for entry in self.place.entries()]
+        return leftovers_of(times_us, self.forks.pinned_us(), self.grace_us)
 
     @property
     def grace_us(self) -> int:

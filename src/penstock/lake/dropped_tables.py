@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.kernel.conflict import content_of
-from penstock.kernel.ledger import LEDGER, whereabouts
+from penstock.kernel.ledger import LEDGER, ledger_entry
 from penstock.kernel.state import prefix_end
 from penstock.model.content import AnyContent, ManagedTable, decode_content
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -26,12 +26,12 @@ def dropped_tables(lake: Embedded) -> Iterator[tuple[Key, ManagedTable]]:
     look = partial(_look, lake, head)
     for _, value in kernel.state(head).scan(LEDGER, prefix_end(LEDGER)):
         content = content_of(kernel.objects, value)
-        found = None if content is None or content.id is None else whereabouts(look, content.id)
-        if found is None or found.dropped is None:
+        entry = None if content is None or content.id is None else ledger_entry(look, content.id)
+        if entry is None or entry.dropped is None:
             continue
-        was = decode_content(found.dropped)
-        if isinstance(was, ManagedTable):
-            yield Key.decode(found.key), was
+        dropped = decode_content(entry.dropped)
+        if isinstance(dropped, ManagedTable):
+            yield Key.decode(entry.key), dropped
 
 
 def _look(lake: Embedded, commit: ObjectId, stored: bytes) -> AnyContent | None:

@@ -27,13 +27,12 @@ from penstock.formats.plugin import FormatPlugin
 from penstock.formats.registry import not_installed
 from penstock.kernel import tokens
 from penstock.kernel.batch import Outcome
-from penstock.kernel.bring import MergeOptions
 from penstock.kernel.checks import assign_checked
 from penstock.kernel.conflict import content_of
 from penstock.kernel.description import (
     Description,
     change_description,
-    lake_moved,
+    lake_moved_error,
     read_description,
     require_unmoved,
     with_room,
@@ -46,6 +45,7 @@ from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.request import request_key
 from penstock.kernel.state import Overlay, prefix_end
 from penstock.kernel.sweep import Swept, sweep
+from penstock.kernel.three_way import MergeOptions
 from penstock.lake import calls
 from penstock.lake.answers import (
     About,
@@ -57,16 +57,16 @@ from penstock.lake.answers import (
     Resolved,
     SweptTable,
 )
-from penstock.lake.asked import asked
 from penstock.lake.audits import calls as audit_calls
 from penstock.lake.audits.embedded import ExpectationAnswers
 from penstock.lake.audits.engine import LakeEngine
 from penstock.lake.erase import erase
-from penstock.lake.handling import commit_meta, first, inside
-from penstock.lake.log import Filter, LogPages, changes_of, differences, matching, not_in_log, ranges
+from penstock.lake.handler_parts import commit_meta, first, in_transaction_error
+from penstock.lake.log import Filter, LogPages, changes_of, differences, matching, not_in_log_error, ranges
 from penstock.lake.moved_locations import answer_outside, call_inside, note_in_error
 from penstock.lake.outcomes import as_left
 from penstock.lake.plugins import is_foreign, make_plugins, other_plugin_types, plugin_types
+from penstock.lake.request_digest import request_digest
 from penstock.lake.restore import restore_message, restore_scope
 from penstock.lake.resync import TableResync
 from penstock.lake.resync_calls import Resync, Resynced, describe_ahead
@@ -114,7 +114,7 @@ class Embedded:
         """Those of Penstock, and those of other packages once anything was asked of one."""
         self._has_other_plugins = self._is_caught_up = False
         kernel.formats.describe_unknown = not_installed
-        kernel.formats.find_others = lambda: [one.rules for one in self.add_other_plugins()]
+        kernel.formats.find_others = lambda: [plugin.rules for plugin in self.add_other_plugins()]
         self.warehouse = description.warehouse
         self.id, self._default_branch = description.id, description.default_branch
         self._roots = _roots(description)
@@ -177,46 +177,46 @@ class Embedded:
 
     def _do(self, call: calls.Call[R], progress: Progress) -> R:
         if call.is_long:
-            return cast("R", self._long_handler(call)(call, progress))
+            return cast("R", self._long_handler_for(call)(call, progress))
         if isinstance(call, calls.Write) and call.idempotency_key is not None:
-            return cast("R", self._keyed(call))
-        return cast("R", self._way(call)(call))
+            return cast("R", self._do_keyed(call))
+        return cast("R", self._handler_for(call)(call))
 
     def _require_unmoved(self) -> None:
         """``LakeMoved`` if the lake has moved, ``Unavailable`` if its files have since it was opened."""
         now = read_description(self.kernel.store)
         if now.sealed is not None:
-            raise lake_moved(now.sealed, self.kernel.store)
+            raise lake_moved_error(now.sealed, self.kernel.store)
         self._require_same_roots(now)
 
     def _require_same_roots(self, now: Description) -> None:
         if now.moved_roots != self.moved.all:
             raise Unavailable(
-                f"files of the lake at {place_of(self.kernel.store)} were moved to other roots since this "
-                "process opened it, which would look for them at the former ones\n"
-                "  Open the lake again; a server has to be started again.",
+                f"roots of the lake at {place_of(self.kernel.store)} were moved since this process opened "
+                "it, so it would read files at their former locations\n  Open the lake again; a server has "
+                "to be started again.",
                 part="storage",
             )
 
-    def _way(self, call: calls.Call[Any]) -> Callable[[Any], Any]:
+    def _handler_for(self, call: calls.Call[Any]) -> Callable[[Any], Any]:
         if (way := self._ways.get(type(call))) is not None:
             return way
         if type(call) in transaction_calls.ANSWERED:
             return self.transactions.ways[type(call)]
         if type(call) in audit_calls.CALLS:
             return ExpectationAnswers(self.kernel).ways[type(call)]
-        plugin = self._find(lambda one: type(call) in one.calls)
+        plugin = self._find(lambda candidate: type(call) in candidate.calls)
         if plugin is None:
-            raise not_installed(f"the lake is asked for {type(call).__name__}")
+            raise not_installed(f"the lake cannot handle {type(call).__name__}")
         return plugin.handlers[type(call)]
 
-    def _long_handler(self, call: calls.Call[Any]) -> Callable[[Any, Progress], Any]:
+    def _long_handler_for(self, call: calls.Call[Any]) -> Callable[[Any, Progress], Any]:
         """What answers a call that tells how far it is."""
         if (handler := self._long_ways.get(type(call))) is not None:
             return handler
-        plugin = self._find(lambda one: type(call) in one.long_handlers)
+        plugin = self._find(lambda candidate: type(call) in candidate.long_handlers)
         if plugin is None:
-            raise not_installed(f"the lake is asked for {type(call).__name__}")
+            raise not_installed(f"the lake cannot handle {type(call).__name__}")
         return self._unless_moved(plugin.long_handlers[type(call)])
 
     def _unless_moved(self, handler: Callable[[Any, Progress], T]) -> Callable[[Any, Progress], T]:
@@ -230,7 +230,7 @@ class Embedded:
         return answer
 
     def find_plugin(self, content: AnyContent | None, *, was_dropped: bool = False) -> FormatPlugin | None:
-        """The plugin whose table a content is; ``None`` if it is no table that a format keeps.
+        """The plugin whose table a content is; ``None`` if it is not a table that a format keeps.
 
         One that was dropped is known by its type alone: less is stored of it.
         """
@@ -246,7 +246,7 @@ class Embedded:
         return self.loaded_plugins
 
     def _is_of_plugin(self, change: Change) -> bool:
-        return self._find(lambda one: one.name == change.format) is not None
+        return self._find(lambda plugin: plugin.name == change.format) is not None
 
     def _find(self, is_meant: Callable[[FormatPlugin], bool]) -> FormatPlugin | None:
         """A plugin. Other packages are looked through if it is none that is loaded."""
@@ -263,7 +263,7 @@ class Embedded:
                 if self._is_caught_up:
                     self._catch_up(others)
             own = plugin_types()
-            return tuple(one for one in self.loaded_plugins if type(one) not in own)
+            return tuple(plugin for plugin in self.loaded_plugins if type(plugin) not in own)
 
     # -- tables that formats manage ------------------------------------------------------------------------
 
@@ -292,20 +292,22 @@ class Embedded:
         return sweep_tables(self, call, progress) if self.has_any_tables() else ()
 
     def _fsck(self, call: calls.Fsck, progress: Progress) -> Checked:  # noqa: ARG002
-        checks = [check for one in self.plugins if (check := one.content_check(self.kernel.objects))]
+        checks = [check for plugin in self.plugins if (check := plugin.content_check(self.kernel.objects))]
         flaws = fsck(
-            self.kernel, progress, lambda key, one: chain.from_iterable(check(key, one) for check in checks)
+            self.kernel,
+            progress,
+            lambda key, content: chain.from_iterable(check(key, content) for check in checks),
         )
-        gone = (damage for one in self.plugins for damage in one.unreadable_tables())
-        return msgspec.structs.replace(flaws, damages=(*flaws.damages, *gone, *self._out_of_sync()))
+        unreadable = (damage for plugin in self.plugins for damage in plugin.unreadable_tables())
+        return msgspec.structs.replace(flaws, damages=(*flaws.damages, *unreadable, *self._out_of_sync()))
 
     def _out_of_sync(self) -> Iterator[Damage]:
         """Tables of the default branch whose logs or folders are not what the lake knows."""
         if not self._has_tables_anywhere():
             return
         try:
-            for one in TableResync(self, Resync(dry_run=True)).find():
-                yield Damage(str(one.key), one.problem or describe_ahead(one))
+            for table in TableResync(self, Resync(dry_run=True)).find():
+                yield Damage(str(table.key), table.problem or describe_ahead(table))
         except (PenstockError, AttributeError, TypeError, ValueError, LookupError) as problem:
             # Where an object of another kind is in the place of one, any of these may come of it.
             logger.debug("tables cannot be compared with their logs", exc_info=problem)
@@ -339,21 +341,23 @@ class Embedded:
             pass
         except (PenstockError, AttributeError, TypeError, ValueError, LookupError) as problem:
             # Where an object of another kind is in the place of one, any of these may come of it.
-            logger.warning("it is not known whether versions of tables are left to be published: %r", problem)
+            logger.warning("it is not known whether table versions are still to be published: %r", problem)
             logger.debug("catching up ended", exc_info=problem)
 
     def finish_background(self, timeout_s: float) -> None:
         """Wait for the publisher, the promoter and checkpoints. See ``Lake.finish_background``."""
         ends_s = monotonic() + timeout_s
-        left: dict[str, PenstockError | None] = {}
+        unfinished: dict[str, PenstockError | None] = {}
         for plugin in self.loaded_plugins:
-            left |= plugin.finish(max(0.0, ends_s - monotonic()))
-        for problem in left.values():
+            unfinished |= plugin.finish(max(0.0, ends_s - monotonic()))
+        for problem in unfinished.values():
             if isinstance(problem, AdministratorError):
                 raise problem
-        if left:
-            what = "\n".join(f"  {one}: {why}" if why else f"  {one}" for one, why in left.items())
-            raise Unavailable(f"after {timeout_s:g} s the lake is still at work in the background\n{what}")
+        if unfinished:
+            what = "\n".join(
+                f"  {work}: {reason}" if reason else f"  {work}" for work, reason in unfinished.items()
+            )
+            raise Unavailable(f"background work of the lake did not finish within {timeout_s:g} s\n{what}")
 
     def measure(self) -> None:
         """Tell the meter what grows old by itself: versions of tables that wait to be published."""
@@ -373,30 +377,32 @@ class Embedded:
     def _has_tables_at(self, commit: ObjectId) -> bool:
         return any(True for _ in self.kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)))
 
-    def _keyed(self, call: calls.Write[Any]) -> Any:
+    def _do_keyed(self, call: calls.Write[Any]) -> Any:
         request_key(call.idempotency_key)
         try:
-            return self._way(call)(call)
+            return self._handler_for(call)(call)
         except IdempotencyKeyReused:
             raise
         except RequestError:
-            known = self._repeated(call)
-            if known is None:
+            earlier = self._repeated_answer(call)
+            if earlier is None:
                 raise
-            return known
+            return earlier
 
-    def _repeated(self, call: calls.Write[Any]) -> Any:
+    def _repeated_answer(self, call: calls.Write[Any]) -> Any:
         """What a request came to before that cannot even be tried now: a name in it may lead nowhere."""
         if call.idempotency_key is None or calls.retry_of(call) is calls.Retry.READ:
             return None
         if call.fixed_key is not None:
             return None  # what remembers it has told
         name = self.or_default(call.target_name)
-        found = self.kernel.outcome(name, call.idempotency_key, asked(call), about_itself=call.moves)
-        if found is None:
+        outcome = self.kernel.outcome(
+            name, call.idempotency_key, request_digest(call), about_itself=call.moves
+        )
+        if outcome is None:
             return None
-        ids = tuple(one.hex() for one in found.commits)
-        return call.recover(self.do, Landing(commits=ids, head=found.head.hex()))
+        ids = tuple(commit_id.hex() for commit_id in outcome.commits)
+        return call.recover(self.do, Landing(commits=ids, head=outcome.head.hex()))
 
     def close(self) -> None:
         self.stop_background()
@@ -416,9 +422,9 @@ class Embedded:
     # -- the lake itself -----------------------------------------------------------------------------------
 
     def _about(self, _: calls.GetAbout) -> About:
-        return self._told(read_description(self.kernel.store))
+        return self._about_lake(read_description(self.kernel.store))
 
-    def _told(self, description: Description) -> About:
+    def _about_lake(self, description: Description) -> About:
         self._require_same_roots(description)
         grace = self.kernel.graces.of_writers()
         return About(
@@ -444,25 +450,25 @@ class Embedded:
 
         def change(lake: Description) -> Description:
             if lake.warehouse in removed:
-                raise InvalidRequest(f"{lake.warehouse} is the lake's warehouse, which stays")
+                raise InvalidRequest(f"{lake.warehouse} is the lake's warehouse, which cannot be removed")
             if missing := removed - set(lake.roots):
-                raise InvalidRequest(f"{', '.join(sorted(missing))} is no root of the lake")
-            check_added(lake.moved_roots, (one for one in added if one not in lake.roots))
-            roots = dict.fromkeys((*(one for one in lake.roots if one not in removed), *added))
+                raise InvalidRequest(f"not a root of the lake: {', '.join(sorted(missing))}")
+            check_added(lake.moved_roots, (root for root in added if root not in lake.roots))
+            roots = dict.fromkeys((*(root for root in lake.roots if root not in removed), *added))
             return with_room(lake, msgspec.structs.replace(lake, roots=tuple(roots)))
 
         changed = change_description(self.kernel.store, self.kernel.settings, change)
         self._roots = _roots(changed)
-        return self._told(changed)
+        return self._about_lake(changed)
 
     def _get_setting(self, call: calls.GetSetting) -> str | None:
         return read_description(self.kernel.store).settings.get(call.name)
 
     def _put_setting(self, call: calls.PutSetting) -> str | None:
         if not 0 < len(call.name) <= 100 or not call.name.isprintable():
-            raise InvalidRequest("a setting's name has 1 to 100 printable characters")
+            raise InvalidRequest("the name of a setting must have 1 to 100 printable characters")
         if call.value is not None and len(call.value) > SETTING_MAX_CHARS:
-            raise InvalidRequest(f"a setting has at most {SETTING_MAX_CHARS} characters")
+            raise InvalidRequest(f"a setting can have at most {SETTING_MAX_CHARS} characters")
         before: str | None = None
 
         def change(lake: Description) -> Description:
@@ -472,7 +478,7 @@ class Embedded:
             if call.value is not None:
                 settings[call.name] = call.value
             if len(settings) > SETTINGS_MAX:
-                raise InvalidRequest(f"a lake has at most {SETTINGS_MAX} settings")
+                raise InvalidRequest(f"a lake can have at most {SETTINGS_MAX} settings")
             return with_room(lake, msgspec.structs.replace(lake, settings=settings))
 
         change_description(self.kernel.store, self.kernel.settings, change)
@@ -509,7 +515,7 @@ class Embedded:
 
     def _references(self, call: calls.ListReferences) -> tuple[Reference, ...]:
         if call.kind not in (Kind.BRANCH, Kind.TAG, Kind.DELETED):
-            raise InvalidRequest(f"there are no references of the kind '{call.kind}'")
+            raise InvalidRequest(f"unknown kind of reference '{call.kind}'")
         references = self.kernel.references
         if call.limit is None:
             return tuple(references.all(call.kind, call.prefix, call.after))
@@ -523,10 +529,10 @@ class Embedded:
         return tuple(LogLine.of(entry) for entry in first(entries, call.limit))
 
     def _create(self, call: calls.CreateReference) -> Reference:
-        made = self.kernel.references.create(
+        reference = self.kernel.references.create(
             call.name, call.kind, self._reachable(call.at), who=call.who, **_key_of(call)
         )
-        return as_left(made)
+        return as_left(reference)
 
     def _assign(self, call: calls.AssignReference) -> Reference:
         moved = assign_checked(
@@ -534,21 +540,21 @@ class Embedded:
             call.name,
             self._reachable(call.to),
             kind=call.kind,
-            expected=self._maybe(call.expected),
+            expected=self._resolve_optional(call.expected),
             who=call.who,
             **_key_of(call),
         )
         return as_left(moved)
 
     def _delete(self, call: calls.DeleteReference) -> Reference:
-        gone = self.kernel.references.delete(
+        deleted = self.kernel.references.delete(
             call.name,
             kind=call.kind,
-            expected=self._maybe(call.expected),
+            expected=self._resolve_optional(call.expected),
             who=call.who,
             **_key_of(call),
         )
-        return as_left(gone, is_deleted=True)
+        return as_left(deleted, is_deleted=True)
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -560,7 +566,7 @@ class Embedded:
         """The commit that a revision names, the default branch's if none is given."""
         return self.kernel.resolve(self.or_default(revision))[0]
 
-    def _maybe(self, revision: str | None) -> ObjectId | None:
+    def _resolve_optional(self, revision: str | None) -> ObjectId | None:
         return self.commit_of(revision) if revision is not None else None
 
     def _reachable(self, revision: str | None) -> ObjectId:
@@ -569,7 +575,7 @@ class Embedded:
         if reference is None:
             self.kernel.references.require_reachable(commit)
         elif reference.kind is Kind.TRANSACTION:
-            raise inside(reference.name)
+            raise in_transaction_error(reference.name)
         return commit
 
     def _resolve(self, call: calls.Resolve) -> Resolved:
@@ -587,8 +593,8 @@ class Embedded:
         return self._states(commit)
 
     def _contents(self, call: calls.GetContents) -> tuple[Entry, ...]:
-        found = self._state(call.at).get_many([key.encode() for key in call.key])
-        contents = ((key, self._content(found.get(key.encode()))) for key in dict.fromkeys(call.key))
+        values = self._state(call.at).get_many([key.encode() for key in call.key])
+        contents = ((key, self._content(values.get(key.encode()))) for key in dict.fromkeys(call.key))
         return tuple(Entry(key, content) for key, content in contents if content is not None)
 
     def _content(self, value: Any) -> AnyContent | None:
@@ -641,40 +647,40 @@ class Embedded:
         if all_parents:
             return self._log_pages.after(self.kernel, start, last)
         if not self.kernel.history.is_on_line(last, start):
-            raise not_in_log(last)
+            raise not_in_log_error(last)
         return self.kernel.walk(self.kernel.history.commit(last).parent)
 
     def _compare(self, call: calls.Compare) -> Comparison:
         history = self.kernel.history
-        one, other = self.commit_of(call.one), self.commit_of(call.other)
-        bases = history.merge_bases(one, other)
+        first, other = self.commit_of(call.one), self.commit_of(call.other)
+        bases = history.merge_bases(first, other)
         return Comparison(
             base=(bases[0] if bases else NO_COMMIT).hex(),
-            ahead=len(history.only_in(one, other)),
-            behind=len(history.only_in(other, one)),
+            ahead=len(history.only_in(first, other)),
+            behind=len(history.only_in(other, first)),
         )
 
     def _outcome(self, call: calls.GetOutcome) -> Landing | None:
         name = self.or_default(call.branch)
         if call.who:
             call = msgspec.structs.replace(call, key=owned_key(call.key, call.who), who=None)
-        found = self.kernel.outcome(name, call.key) if call.asked is None else self._outcome_of(name, call)
-        if found is None:
+        outcome = self.kernel.outcome(name, call.key) if call.asked is None else self._outcome_of(name, call)
+        if outcome is None:
             return None
         commit: Commit | None = None
-        if found.head != NO_COMMIT:
+        if outcome.head != NO_COMMIT:
             with suppress(HistoryExpired):
-                commit = Commit.of(found.head, self.kernel.history.commit(found.head))
-        ids = tuple(one.hex() for one in found.commits)
-        return Landing(commits=ids, head=found.head.hex(), commit=commit)
+                commit = Commit.of(outcome.head, self.kernel.history.commit(outcome.head))
+        ids = tuple(commit_id.hex() for commit_id in outcome.commits)
+        return Landing(commits=ids, head=outcome.head.hex(), commit=commit)
 
     def _outcome_of(self, name: str, call: calls.GetOutcome) -> Outcome | None:
         """What a very request came to; its key may have been used for others."""
         for about_itself in (False, True):
             with suppress(IdempotencyKeyReused):
-                found = self.kernel.outcome(name, call.key, call.asked, about_itself=about_itself)
-                if found is not None:
-                    return found
+                outcome = self.kernel.outcome(name, call.key, call.asked, about_itself=about_itself)
+                if outcome is not None:
+                    return outcome
         return None
 
     # -- writing -------------------------------------------------------------------------------------------
@@ -685,19 +691,19 @@ class Embedded:
                 self._check_location(operation.content)
             elif isinstance(operation, Change) and self._is_of_plugin(operation):
                 raise InvalidRequest(
-                    f"'{operation.key}': changes of {operation.format} tables are asked for by calls of "
-                    "their own, such as lake.delta.commit and table.files.put make"
+                    f"'{operation.key}': a {operation.format} table is not changed by lake.commit, but by "
+                    "calls of its format, such as lake.delta.commit and table.files.put"
                 )
         outcome = self.kernel.commit(
             self.or_default(call.branch),
             call.operations,
             commit_meta(call.said, call.who, ""),
-            base=self._maybe(call.base),
-            if_head=self._maybe(call.if_head),
+            base=self._resolve_optional(call.base),
+            if_head=self._resolve_optional(call.if_head),
             incarnation=call.incarnation,
             create_namespaces=call.create_namespaces,
             key=call.idempotency_key,
-            asked=partial(asked, call),
+            asked=partial(request_digest, call),
         )
         return Commit.of(outcome.head, outcome.newest or self.kernel.history.commit(outcome.head))
 
@@ -725,13 +731,13 @@ class Embedded:
             target,
             commit_meta(call.said, call.who, f"merge {call.source} into {target}"),
             self._options(call),
-            if_head=self._maybe(call.if_head),
+            if_head=self._resolve_optional(call.if_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
-            asked=partial(asked, call),
+            asked=partial(request_digest, call),
         )
         if merged.applied:
-            self.await_published(target, ((one.key, one.after) for one in merged.keys))
+            self.await_published(target, ((merged_key.key, merged_key.after) for merged_key in merged.keys))
         return merged
 
     def await_published(self, branch: str, landed: Iterable[tuple[Key, AnyContent | None]]) -> None:
@@ -748,98 +754,100 @@ class Embedded:
             self.or_default(call.onto),
             commit_meta(call.said, call.who, ""),
             self._options(call),
-            if_head=self._maybe(call.if_head),
+            if_head=self._resolve_optional(call.if_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
-            asked=partial(asked, call),
+            asked=partial(request_digest, call),
         )
 
     def _commits(self, commits: Sequence[str]) -> list[ObjectId]:
         if len(commits) != 1 or ".." not in commits[0]:
-            return [self._reachable(one) for one in commits]
+            return [self._reachable(revision) for revision in commits]
         start, _, end = commits[0].partition("..")
         first, last = self.commit_of(start), self._reachable(end)
         if first != NO_COMMIT and not self.kernel.history.is_on_line(first, last):
-            raise InvalidRequest(f"'{end}' does not come after '{start}' by first parents")
-        walk = (one for one, _ in self.kernel.walk(last))
-        return [*takewhile(lambda one: one != first, walk)][::-1]
+            raise InvalidRequest(f"'{start}' is not a first-parent ancestor of '{end}'")
+        walk = (commit_id for commit_id, _ in self.kernel.walk(last))
+        return [*takewhile(lambda commit_id: commit_id != first, walk)][::-1]
 
     def _revert(self, call: calls.Revert) -> MergeResult:
-        found, reference = self.kernel.resolve(call.commit)
-        if found == NO_COMMIT:
+        commit_id, reference = self.kernel.resolve(call.commit)
+        if commit_id == NO_COMMIT:
             raise InvalidRequest(f"'{call.commit}' has no commits yet")
         if reference is not None and reference.kind is Kind.TRANSACTION and reference.name != call.on:
-            raise inside(reference.name)
-        text = f"revert {found.hex()[:8]}: {self.kernel.history.commit(found).message}".rstrip(": ")
+            raise in_transaction_error(reference.name)
+        text = f"revert {commit_id.hex()[:8]}: {self.kernel.history.commit(commit_id).message}".rstrip(": ")
         return self.kernel.revert(
-            found,
+            commit_id,
             self.or_default(call.on),
             commit_meta(call.said, call.who, text),
             self._options(call),
-            if_head=self._maybe(call.if_head),
+            if_head=self._resolve_optional(call.if_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
-            asked=partial(asked, call),
+            asked=partial(request_digest, call),
         )
 
     def _restore(self, call: calls.Restore) -> MergeResult:
         branch, scope = self.or_default(call.branch), restore_scope(call)
-        to = call.version if call.version is not None else self._restorable(call.to or "", branch)
+        to = call.version if call.version is not None else self._require_restorable(call.to or "", branch)
         restored = self.kernel.restore(
             to,
             branch,
             scope,
             commit_meta(call.said, call.who, restore_message(call, to)),
-            if_head=self._maybe(call.if_head),
+            if_head=self._resolve_optional(call.if_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
-            asked=partial(asked, call),
+            asked=partial(request_digest, call),
         )
         if restored.applied:
-            self.await_published(branch, ((one.key, one.after) for one in restored.keys))
+            self.await_published(branch, ((merged_key.key, merged_key.after) for merged_key in restored.keys))
         return restored
 
-    def _restorable(self, revision: str, branch: str) -> ObjectId:
+    def _require_restorable(self, revision: str, branch: str) -> ObjectId:
         """The commit whose state is wanted; if it has expired, the error says from when on there is any."""
         try:
-            found, reference = self.kernel.resolve(revision)
-            self.kernel.references.require_kept(found)
+            commit_id, reference = self.kernel.resolve(revision)
+            self.kernel.references.require_kept(commit_id)
             named = parse_revision(revision)
-            if found == NO_COMMIT and (named.name is not None or named.steps):
+            if commit_id == NO_COMMIT and (named.name is not None or named.steps):
                 # The empty lake is meant only by who gives its id: to drop all tables takes more than a slip.
                 raise HistoryExpired("nothing had been committed by then")
         except HistoryExpired as expired:
-            one, oldest = self.kernel.oldest_kept(self.kernel.references.get(branch).head)
+            oldest_id, oldest = self.kernel.oldest_kept(self.kernel.references.get(branch).head)
             time = utc(oldest.time_us).isoformat(timespec="seconds")
             raise HistoryExpired(
-                f"'{revision}' cannot be restored: {expired.message}\n"
-                f"  The oldest state that '{branch}' still has is of {time}, commit {one.hex()[:8]}.",
-                **{**expired.details, "oldest": one.hex(), "oldest_time": time},
+                f"'{revision}' cannot be restored: {expired.message}\n  The oldest state that can be "
+                f"restored on '{branch}' is of {time}, commit {oldest_id.hex()[:8]}.",
+                **{**expired.details, "oldest": oldest_id.hex(), "oldest_time": time},
             ) from None
         if reference is None:
-            self.kernel.references.require_reachable(found)
+            self.kernel.references.require_reachable(commit_id)
         elif reference.kind is Kind.TRANSACTION and reference.name != branch:
-            raise inside(reference.name)
-        return found
+            raise in_transaction_error(reference.name)
+        return commit_id
 
     def _rebase(self, call: calls.Rebase) -> MergeResult:
         if call.branch == self._default_branch:
-            raise InvalidRequest(f"the default branch '{call.branch}' is not rebased; rebase others onto it")
+            raise InvalidRequest(
+                f"the default branch '{call.branch}' cannot be rebased; rebase others onto it"
+            )
         return self.kernel.rebase(
             call.branch,
             self._reachable(call.onto),
             commit_meta(calls.Said(), call.who, ""),
             self._options(call),
-            if_head=self._maybe(call.if_head),
+            if_head=self._resolve_optional(call.if_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
-            asked=partial(asked, call),
+            asked=partial(request_digest, call),
         )
 
-    def _options(self, call: calls.Bring) -> MergeOptions:
+    def _options(self, call: calls.MergeCall) -> MergeOptions:
         chosen: Mapping[Key, KeyMerge] = {Key.parse(key): how for key, how in call.keys.items()}
-        for each in chosen.values():
-            self._check_location(each.content)
+        for key_merge in chosen.values():
+            self._check_location(key_merge.content)
         return MergeOptions(dict(chosen), call.default)
 
 
@@ -847,7 +855,7 @@ def _key_of(call: calls.Write[Any]) -> _Keyed:
     """What a reference is told of the key of a request."""
     if call.idempotency_key is None:
         return {}
-    return {"key": call.idempotency_key, "asked": asked(call)}
+    return {"key": call.idempotency_key, "asked": request_digest(call)}
 
 
 class _Keyed(TypedDict, total=False):
@@ -863,7 +871,8 @@ def _separate_roots(description: Description) -> tuple[str, ...]:
     """Where files lie that were moved away from below a root that stays."""
     roots = _roots(description)
     return tuple(
-        one.new
-        for one in description.moved_roots
-        if one.new != one.old and any(one.old != root and is_under(one.old, root) for root in roots)
+        moved_root.new
+        for moved_root in description.moved_roots
+        if moved_root.new != moved_root.old
+        and any(moved_root.old != root and is_under(moved_root.old, root) for root in roots)
     )

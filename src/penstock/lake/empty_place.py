@@ -44,14 +44,14 @@ class EmptyPlace:
         """The lake, which another process may have made meanwhile; else it is made, or ``LakeNotFound``."""
         with self._lock:
             if self._is_closed and self.lake is None:
-                raise InvalidRequest(f"{self.url} was closed; open the lake anew")
+                raise InvalidRequest(f"{self.url} was closed; open the lake again")
             if self.lake is None:
                 try:
                     self.lake = self._find(self._place)
                 except LakeNotFound:
                     if not makes:
                         raise LakeNotFound(
-                            f"there is no lake at {self.url}. The first write makes one there, and so does: "
+                            f"there is no lake at {self.url}. The first write creates one, and so does: "
                             f"penstock init {quote(self.url)}",
                             url=self.url,
                         ) from None

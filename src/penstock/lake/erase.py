@@ -46,7 +46,7 @@ from penstock.errors import (
 from penstock.kernel.conflict import content_of
 from penstock.kernel.description import RegisteredBackup, read_description
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.ledger import find_table, whereabouts
+from penstock.kernel.ledger import find_table, ledger_entry
 from penstock.kernel.objects import check_object
 from penstock.kernel.reachable import Progress, Reach, silent
 from penstock.kernel.settings import DAY_US
@@ -64,8 +64,8 @@ from penstock.lake.answers import ErasedTable
 from penstock.lake.calls import EraseTable
 from penstock.lake.dropped_tables import dropped_tables
 from penstock.lake.fork_notes import ForkNotes
-from penstock.lake.kept import KeptHistory
 from penstock.lake.read_lists import sweep_reads
+from penstock.lake.retained_history import RetainedHistory
 from penstock.model.clock import microseconds, utc
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, ManagedTable
@@ -99,9 +99,9 @@ class Leftovers(NamedTuple):
     """What retained history needs although it holds rows that were to go: one sentence each."""
 
 
-def left_of(times_us: Sequence[int], pinned_us: int, grace_us: int) -> Leftovers:
+def leftovers_of(times_us: Sequence[int], pinned_us: int, grace_us: int) -> Leftovers:
     """What is left of files that were written at some times, of which forks may need those until one."""
-    young_us = [one for one in times_us if one > pinned_us]
+    young_us = [time_us for time_us in times_us if time_us > pinned_us]
     until_us = max(young_us, default=0) + grace_us
     return Leftovers(len(young_us), until_us, forked=len(times_us) - len(young_us))
 
@@ -122,7 +122,7 @@ class Erasure(Protocol):
     @property
     def content(self) -> ManagedTable: ...
     def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool: ...
-    def holders(self, first: int | None) -> Iterator[Holder]: ...
+    def holders(self, first: int | None) -> Iterator[TableHolder]: ...
     def files_to_rewrite(self) -> int: ...
     def rewrite(self) -> int: ...
     def begin_at(self, start: ManagedTable, moment_us: int) -> int | None: ...
@@ -134,10 +134,10 @@ class Erasure(Protocol):
     def unneeded_files(self) -> list[int]: ...
     def cut(self, first: int) -> tuple[int, int, str]: ...
     def sweep(self, progress: Progress) -> SweptTable: ...
-    def left(self, horizon: TableHorizon) -> Leftovers: ...
+    def find_leftovers(self, horizon: TableHorizon) -> Leftovers: ...
 
 
-class Holder(NamedTuple):
+class TableHolder(NamedTuple):
     """Somebody who still has rows of the table, and the way out."""
 
     name: str
@@ -149,7 +149,7 @@ class Holder(NamedTuple):
         return f"{self.name}: {self.way_out}"
 
 
-class Erase:
+class EraseRun:
     """One run of an erase, as a call asks for it."""
 
     def __init__(
@@ -180,25 +180,25 @@ class Erase:
         """Do what can be done now. ``EraseRefused`` if others hold rows, or a check vetoes: then nothing was
         removed, and nothing is under way any more unless its history has begun."""
         self._kernel.graces.require_agreed()
-        known = find_horizon(self._store, self._table)
+        known_horizon = find_horizon(self._store, self._table)
         if self._moment_us is not None:
             self._wanted = self._find_wanted(self._moment_us)
         if self._call.dry_run:
-            return self._preview(known)
-        if self._is_nothing_older(known):
-            if known is not None and known.is_under_way:
-                self._give_up_earlier(known)
-            return self._nothing_older(known)
-        is_new = self._is_new(known)
-        if known is not None and known.is_set and not is_new:
-            self._take_up(known)
-            self._require_alone(known.first)
-            return self._remove(known, 0)
-        horizon = None if is_new else known
+            return self._preview(known_horizon)
+        if self._is_nothing_older(known_horizon):
+            if known_horizon is not None and known_horizon.is_under_way:
+                self._give_up_earlier(known_horizon)
+            return self._nothing_older(known_horizon)
+        is_new = self._is_new(known_horizon)
+        if known_horizon is not None and known_horizon.is_set and not is_new:
+            self._take_up(known_horizon)
+            self._require_alone(known_horizon.first)
+            return self._remove(known_horizon, 0)
+        horizon = None if is_new else known_horizon
         try:
             self._require_alone(self._wanted)
             rewritten = self._format.rewrite()
-            horizon = self._begin(known) if horizon is None else horizon
+            horizon = self._begin(known_horizon) if horizon is None else horizon
             if not horizon.is_set:
                 self._pass_turns(horizon)
                 self._require_alone(self._wanted)  # who came since the first look
@@ -207,35 +207,35 @@ class Erase:
         except (EraseRefused, CommitVetoed) as problem:
             if horizon is not None:
                 self._give_up(horizon)
-            raise self._vetoed(problem) if isinstance(problem, CommitVetoed) else problem from None
+            raise self._vetoed_error(problem) if isinstance(problem, CommitVetoed) else problem from None
         return self._remove(horizon, rewritten)
 
-    def _vetoed(self, veto: CommitVetoed) -> EraseRefused:
+    def _vetoed_error(self, veto: CommitVetoed) -> EraseRefused:
         return EraseRefused(
-            f"'{self._call.key}' is not erased, and nothing was removed: {veto.message}\n"
-            "  An erase commits to the branches that keep the table, without changing a row: erase it once "
-            "the check agrees to that.",
+            f"'{self._call.key}' was not erased, and nothing was removed: {veto.message}\n  An erase commits "
+            "to the branches that keep the table, without changing a row. Erase it when the check allows "
+            "that commit.",
             key=str(self._call.key),
             **veto.details,
         )
 
-    def _take_up(self, known: TableHorizon) -> None:
-        self._keeps_younger = known.keeps_younger
-        self._set_us = known.set_us if self._keeps_younger else None
+    def _take_up(self, horizon: TableHorizon) -> None:
+        self._keeps_younger = horizon.keeps_younger
+        self._set_us = horizon.set_us if self._keeps_younger else None
 
-    def _is_new(self, known: TableHorizon | None) -> bool:
+    def _is_new(self, horizon: TableHorizon | None) -> bool:
         """Whether another erase is to begin, and not an earlier one to be taken up."""
-        if known is None:
+        if horizon is None:
             return True
-        if self._call.dropped and known.first >= GONE:
+        if self._call.dropped and horizon.first >= GONE:
             return False  # there is no more to go
         if self._moment_us is not None:
-            is_later = self._wanted is not None and self._wanted > known.first
-            return is_later and (known.ended_us is not None or known.moment_us is not None)
-        if known.ended_us is not None:
-            return known.state != state_hash(self._format.content)  # or nothing was deleted since
+            is_later = self._wanted is not None and self._wanted > horizon.first
+            return is_later and (horizon.ended_us is not None or horizon.moment_us is not None)
+        if horizon.ended_us is not None:
+            return horizon.state != state_hash(self._format.content)  # or nothing was deleted since
         # What is to go until now comprises what was to go until a moment before.
-        return known.is_set and known.moment_us is not None
+        return horizon.is_set and horizon.moment_us is not None
 
     # -- a moment --------------------------------------------------------------------------------------------
 
@@ -254,19 +254,21 @@ class Erase:
             return None if commit == NO_COMMIT else self._content_at(commit)
         return None
 
-    def _is_nothing_older(self, known: TableHorizon | None) -> bool:
-        if self._moment_us is None or (known is not None and known.is_set and known.ended_us is None):
+    def _is_nothing_older(self, horizon: TableHorizon | None) -> bool:
+        if self._moment_us is None or (horizon is not None and horizon.is_set and horizon.ended_us is None):
             return False
-        return self._wanted is None or (known is not None and known.first > self._wanted)
+        return self._wanted is None or (horizon is not None and horizon.first > self._wanted)
 
-    def _nothing_older(self, known: TableHorizon | None) -> ErasedTable:
+    def _nothing_older(self, horizon: TableHorizon | None) -> ErasedTable:
         assert self._call.older_than is not None
-        since = f": its history begins at {known.since}" if known is not None and known.first >= 0 else ""
+        since = (
+            f": its history begins at {horizon.since}" if horizon is not None and horizon.first >= 0 else ""
+        )
         moment = self._call.older_than.strftime("%Y-%m-%d %H:%M:%S UTC")
         return ErasedTable(
             key=self._call.key,
             id=str(self._table),
-            first_version=-1 if known is None else known.first,
+            first_version=-1 if horizon is None else horizon.first,
             begun=utc(self._kernel.clock()),
             older_than=self._call.older_than,
             who=self._call.who,
@@ -300,21 +302,21 @@ class Erase:
     def _require_alone(self, first: int | None) -> None:
         """``EraseRefused`` if others hold rows: of any version, or of those before the first."""
         holders = [*self._holders(first)]
-        in_the_way = [one for one in holders if not (one.can_go and self._call.all_references)]
+        in_the_way = [holder for holder in holders if not (holder.can_go and self._call.all_references)]
         if not in_the_way:
-            self._left += [f"{one.name} has let go what it held of the table" for one in holders]
+            self._left += [f"{holder.name} has let go what it held of the table" for holder in holders]
             return
         more = len(in_the_way) - HOLDERS_MAX
-        lines = [f"  {one}" for one in in_the_way[:HOLDERS_MAX]]
+        lines = [f"  {holder}" for holder in in_the_way[:HOLDERS_MAX]]
         lines += [f"  and {more} more"] if more > 0 else []
         raise EraseRefused(
             f"'{self._call.key}' cannot be erased yet, because others still hold its rows:\n"
             + "\n".join(lines),
             key=str(self._call.key),
-            holders=[one.name for one in in_the_way],
+            holders=[holder.name for holder in in_the_way],
         )
 
-    def _holders(self, first: int | None) -> Iterator[Holder]:
+    def _holders(self, first: int | None) -> Iterator[TableHolder]:
         default = self._kernel.formats.default_branch
         for kind in (Kind.BRANCH, Kind.TAG, Kind.TRANSACTION):
             for reference in self._kernel.references.all(kind):
@@ -324,7 +326,7 @@ class Erase:
         yield from self._forks()
         yield from self._backups(first)
 
-    def _backups(self, first: int | None) -> Iterator[Holder]:
+    def _backups(self, first: int | None) -> Iterator[TableHolder]:
         """Backups that have the table: they have its past, and the lake keeps the files of it for them, or
         they have copies of them."""
         if self._call.dropped and first is not None:
@@ -336,10 +338,11 @@ class Erase:
                 lost = " --lost" if backup.has_data else ""
                 way = (
                     f"remove it (penstock backups expire {backup.target} {backup.id}), or if it is lost, "
-                    f"forget it (penstock backups forget {backup.id}{lost}); a later backup has none of it"
+                    f"forget it (penstock backups forget {backup.id}{lost}); later backups do not contain "
+                    "these rows"
                 )
                 what = "backup with data" if backup.has_data else "backup"
-                yield Holder(f"{what} {backup.id} at {backup.target}", False, way)
+                yield TableHolder(f"{what} {backup.id} at {backup.target}", False, way)
 
     def _is_in_backup(self, backup: RegisteredBackup, first: int | None) -> bool:
         """Whether a backup has states of the table that an erase is about.
@@ -361,7 +364,7 @@ class Erase:
             return False
         return first is None or managing.is_before(content, first, keeps_younger=self._keeps_younger)
 
-    def _holder(self, reference: Reference, first: int | None) -> Iterator[Holder]:
+    def _holder(self, reference: Reference, first: int | None) -> Iterator[TableHolder]:
         content = self._content_at(reference.head)
         if reference.kind is Kind.TAG and isinstance(content, ManagedTable) and self._format.spares(content):
             return
@@ -371,26 +374,29 @@ class Erase:
         transaction = transaction_of(reference)
         if transaction is not None:
             way = f"wait for it, or abort it: penstock tx abort {transaction.id}"
-            yield Holder(f"transaction {transaction.id}", False, way)
+            yield TableHolder(f"transaction {transaction.id}", False, way)
         elif reference.kind is Kind.TAG:
-            way = f"delete the tag, or let it go: --all-references makes '{self._call.key}' unreadable there"
-            yield Holder(f"tag '{reference.name}'", True, way)
+            way = (
+                f"delete the tag, or use --all-references, which makes '{self._call.key}' unreadable at the "
+                "tag"
+            )
+            yield TableHolder(f"tag '{reference.name}'", True, way)
         elif self._call.dropped:
-            way = "it still has the table; drop it there as well, or delete the branch"
-            yield Holder(f"branch '{reference.name}'", False, way)
+            way = "it still has the table; drop the table there as well, or delete the branch"
+            yield TableHolder(f"branch '{reference.name}'", False, way)
         elif isinstance(content, ManagedTable) and self._format.has_own_changes(content, reference.head):
             way = "it has changes of its own to the table; merge it and delete it, or delete it"
-            yield Holder(f"branch '{reference.name}'", False, way)
+            yield TableHolder(f"branch '{reference.name}'", False, way)
         else:
             way = (
-                "delete the branch, or let it go: --all-references makes the table unreadable there until "
+                "delete the branch, or use --all-references, which makes the table unreadable there until "
                 f"the branch is rebased (penstock rebase {reference.name})"
             )
-            yield Holder(f"branch '{reference.name}'", True, way)
+            yield TableHolder(f"branch '{reference.name}'", True, way)
 
     def _younger_holder(
         self, reference: Reference, content: AnyContent | None, first: int | None
-    ) -> Iterator[Holder]:
+    ) -> Iterator[TableHolder]:
         """A reference whose state of the table is retained, and that needs something from before all the
         same."""
         managing = self._kernel.formats.managing(content)
@@ -403,22 +409,22 @@ class Erase:
             yield from self._early_changes(reference) if transaction is None else ()
         elif transaction is not None:
             way = f"wait for it, or abort it: penstock tx abort {transaction.id}"
-            yield Holder(f"transaction {transaction.id}", False, way)
+            yield TableHolder(f"transaction {transaction.id}", False, way)
         else:
             way = (
-                "it left where the history of the table is to begin; bring it forward (penstock rebase "
-                f"{reference.name}), or delete it"
+                "it was created before the time at which the table's history is to begin; rebase it "
+                f"(penstock rebase {reference.name}), or delete it"
             )
-            yield Holder(f"branch '{reference.name}'", False, way)
+            yield TableHolder(f"branch '{reference.name}'", False, way)
 
-    def _early_changes(self, reference: Reference) -> Iterator[Holder]:
+    def _early_changes(self, reference: Reference) -> Iterator[TableHolder]:
         """A branch that changed the table itself before the moment."""
         if self._moment_us is None:
             return
         before = self._content_at_time(reference.head, self._moment_us)
         if isinstance(before, ManagedTable) and self._format.has_own_changes(before, reference.head):
             way = "it has changes of its own from before that; merge it and delete it, or delete it"
-            yield Holder(f"branch '{reference.name}'", False, way)
+            yield TableHolder(f"branch '{reference.name}'", False, way)
 
     def _content_at(self, commit: ObjectId) -> AnyContent | None:
         state = self._kernel.state(commit)
@@ -437,19 +443,19 @@ class Erase:
             return content_of(self._kernel.objects, state.get(stored))
 
         if self._call.dropped:
-            return whereabouts(look, self._table) is not None
+            return ledger_entry(look, self._table) is not None
         content = self._content_at(head)
         # One from after the moment has earlier history as well.
         return self._is_held(content, None if self._keeps_younger else first)
 
-    def _forks(self) -> Iterator[Holder]:
+    def _forks(self) -> Iterator[TableHolder]:
         for target, note in ForkNotes(self._store, self._lake.places).describe_others():
             way = (
-                f"delete the fork, and then its note ({note}); --all-references erases the table here all "
-                "the same, which makes it unreadable in the fork, but files from before the fork stay until "
+                f"delete the fork, and then its note ({note}); --all-references erases the table here "
+                "anyway, which makes it unreadable in the fork, but files from before the fork stay until "
                 "the note is removed"
             )
-            yield Holder(f"the fork of this lake at {target}", True, way)
+            yield TableHolder(f"the fork of this lake at {target}", True, way)
 
     # -- the note with the lake ------------------------------------------------------------------------------
 
@@ -459,38 +465,38 @@ class Erase:
         finally:
             self._kernel.formats.forget_horizons()
 
-    def _begin(self, known: TableHorizon | None) -> TableHorizon:
+    def _begin(self, horizon: TableHorizon | None) -> TableHorizon:
         """Note that the table is being erased. ``EraseRefused`` if another erase has moved the horizon since
         it was looked up: with a moment, what is to stay was found out by that."""
         erase, begun_us = uuid4().hex, self._kernel.clock()
 
-        def change(found: TableHorizon | None) -> TableHorizon:
-            has_ended = found is not None and found.ended_us is not None
-            if found == known or (self._moment_us is None and has_ended):
+        def change(stored: TableHorizon | None) -> TableHorizon:
+            has_ended = stored is not None and stored.ended_us is not None
+            if stored == horizon or (self._moment_us is None and has_ended):
                 return TableHorizon(
                     table=self._table,
                     key=str(self._call.key),
                     erase=erase,
                     who=self._call.who,
                     begun_us=begun_us,
-                    first=-1 if found is None else found.first,
-                    moment_us=None if found is None else found.moment_us,
-                    spared=b"" if found is None else found.spared,
+                    first=-1 if stored is None else stored.first,
+                    moment_us=None if stored is None else stored.moment_us,
+                    spared=b"" if stored is None else stored.spared,
                 )
-            assert found is not None, "a horizon stays"
-            is_beside = found.is_under_way and found.first == (-1 if known is None else known.first)
-            if found.erase == erase or is_beside or self._moment_us is None:
-                return found  # it was noted, or another began as well
+            assert stored is not None, "a horizon stays"
+            is_beside = stored.is_under_way and stored.first == (-1 if horizon is None else horizon.first)
+            if stored.erase == erase or is_beside or self._moment_us is None:
+                return stored  # it was noted, or another began as well
             raise EraseRefused(
-                f"another erase of '{self._call.key}' went further meanwhile; erase again",
+                f"another erase of '{self._call.key}' is ahead of this one; erase again",
                 key=str(self._call.key),
             )
 
         return self._change_horizon(change)
 
     def _set(self, horizon: TableHorizon, settled: Settled) -> TableHorizon:
-        def change(found: TableHorizon | None) -> TableHorizon:
-            now = found or horizon
+        def change(stored: TableHorizon | None) -> TableHorizon:
+            now = stored or horizon
             if now.erase != horizon.erase or now.is_set:
                 return now
             return msgspec.structs.replace(
@@ -506,22 +512,22 @@ class Erase:
         after = self._change_horizon(change)
         if after.erase != horizon.erase or after.is_given_up:
             raise EraseRefused(
-                f"another run has given up or replaced this erase of '{self._call.key}', which has removed "
+                f"another run has cancelled or replaced this erase of '{self._call.key}', which had removed "
                 "nothing; erase again",
                 key=str(self._call.key),
             )
         return after
 
-    def _give_up_earlier(self, known: TableHorizon) -> None:
+    def _give_up_earlier(self, horizon: TableHorizon) -> None:
         """An erase that an earlier run has begun is not wanted any more: this one has another moment."""
-        if self._give_up(known).is_given_up:
-            self._left.append("an erase that had begun is given up: it had removed nothing")
+        if self._give_up(horizon).is_given_up:
+            self._left.append("an erase that had begun was cancelled: it had removed nothing")
 
     def _give_up(self, horizon: TableHorizon) -> TableHorizon:
         """The erase has changed nothing, and what was there before counts again."""
 
-        def change(found: TableHorizon | None) -> TableHorizon:
-            now = found or horizon
+        def change(stored: TableHorizon | None) -> TableHorizon:
+            now = stored or horizon
             if now.erase != horizon.erase or now.is_set:
                 return now
             return msgspec.structs.replace(now, is_set=True, ended_us=self._kernel.clock())
@@ -530,15 +536,15 @@ class Erase:
 
     def _note_run(self, horizon: TableHorizon, removed: Removed, *, is_ended: bool) -> TableHorizon:
         """Add what a run has removed, and whether that was the last of it."""
-        known = horizon.removed
+        removed_before = horizon.removed
 
-        def change(found: TableHorizon | None) -> TableHorizon:
-            now = found or horizon
+        def change(stored: TableHorizon | None) -> TableHorizon:
+            now = stored or horizon
             if now.erase != horizon.erase:
                 return now
             ended_us = self._kernel.clock() if is_ended and now.ended_us is None else now.ended_us
             # In doubt this is asked twice, and has been done if the numbers have changed.
-            total = now.removed + removed if now.removed == known else now.removed
+            total = now.removed + removed if now.removed == removed_before else now.removed
             return msgspec.structs.replace(now, ended_us=ended_us, removed=total)
 
         return self._change_horizon(change)
@@ -557,9 +563,9 @@ class Erase:
         is_waiting = bool(swept.problem) or self._has_left(horizon)
         objects = sweep(self._kernel, progress=self._progress).removed
         is_waiting |= bool(self._until_us)
-        if there := self._present(erased):
+        if present := self._present(erased):
             grace_us = self._kernel.graces.of_sweeps().objects_us
-            self._wait(self._kernel.clock() + grace_us, f"{there} objects of the lake's database")
+            self._wait(self._kernel.clock() + grace_us, f"{present} objects of the lake's database")
             is_waiting = True
         elif text := self._store.scrub():
             self._left.append(text)
@@ -573,7 +579,7 @@ class Erase:
         is_later = horizon.moment_us is None and self._format.latest() > horizon.first + 1
         if is_waiting and is_later:  # one more belongs to the erase
             self._left.append(
-                f"what was deleted after version {horizon.first} is for another erase, once this has ended"
+                f"rows deleted after version {horizon.first} need another erase once this one has ended"
             )
         return ErasedTable(
             key=self._call.key,
@@ -590,37 +596,41 @@ class Erase:
 
     def _has_left(self, horizon: TableHorizon) -> bool:
         """Whether files are left that may hold rows; says which."""
-        left = self._format.left(horizon)
-        self._needed = left.needed
-        if left.files:
-            self._wait(left.until_us, f"{left.files} files of the table")
-        if left.strangers:
-            more = len(left.strangers) - STRANGERS_MAX
+        leftovers = self._format.find_leftovers(horizon)
+        self._needed = leftovers.needed
+        if leftovers.files:
+            self._wait(leftovers.until_us, f"{leftovers.files} files of the table")
+        if leftovers.strangers:
+            more = len(leftovers.strangers) - STRANGERS_MAX
             self._left.append(
-                "files in the table's folder that no writer of tables calls so, and that may hold its rows: "
-                + ", ".join(left.strangers[:STRANGERS_MAX])
+                "files in the table's folder whose names are not those of table files, and that may contain "
+                "its rows: "
+                + ", ".join(leftovers.strangers[:STRANGERS_MAX])
                 + (f" and {more} more" if more > 0 else "")
             )
-        if left.forked:
+        if leftovers.forked:
             self._left.append(
-                f"{left.forked} files stay for a fork of the lake, which may need them, and may hold its rows"
+                f"{leftovers.forked} files stay because a fork of the lake may need them; they may contain "
+                "rows of the table"
             )
-        return bool(left.files or left.strangers or left.forked)
+        return bool(leftovers.files or leftovers.strangers or leftovers.forked)
 
     def _sweep_reads(self, horizon: TableHorizon) -> None:
         """Lists of files that readers made for Spark name partitions; a reader may need one for a day."""
         if not self._lake.warehouse:
             return
         grace_us = min(DAY_US, self._kernel.graces.of_sweeps().data_us)
-        left = sweep_reads(self._lake.places, self._lake.warehouse, self._kernel.clock() - grace_us)
-        early = [one.modified_us for one in left if one.modified_us <= horizon.begun_us]
+        leftover_entries = sweep_reads(
+            self._lake.places, self._lake.warehouse, self._kernel.clock() - grace_us
+        )
+        early = [entry.modified_us for entry in leftover_entries if entry.modified_us <= horizon.begun_us]
         if early:
             self._wait(max(early) + grace_us, f"{len(early)} lists of files that readers made")
 
     def _wait(self, until_us: int, what: str) -> None:
         self._until_us.append(until_us)
         until = utc(until_us).strftime("%Y-%m-%d %H:%M UTC")
-        self._left.append(f"{what}: a writer may rely on them until {until}; erase again then")
+        self._left.append(f"{what}: a writer may need them until {until}; erase again then")
 
     def _until(self) -> datetime | None:
         return utc(max(self._until_us)) if self._until_us else None
@@ -628,40 +638,40 @@ class Erase:
     def _erased_objects(self) -> set[ObjectId]:
         """Objects that only states of the table from before its horizon hold."""
         horizons = TableHorizons.read(self._store, self._kernel.formats)
-        gone, kept = Reach(self._fetch), Reach(self._fetch)
+        erased_reach, kept_reach = Reach(self._fetch), Reach(self._fetch)
         for content in states_of(self._kernel, self._table, self._progress):
-            gone.blobs(content.objects, "by the table")
-            kept.blobs(horizons.objects_of(content), "by the table")
-        return gone.seen - kept.seen
+            erased_reach.blobs(content.objects, "by the table")
+            kept_reach.blobs(horizons.objects_of(content), "by the table")
+        return erased_reach.seen - kept_reach.seen
 
     def _fetch(self, ids: list[ObjectId]) -> dict[ObjectId, AnyObject]:
-        found: dict[ObjectId, AnyObject] = {}
-        for one, data in self._store.uncached.fetch(ids).items():
+        objects: dict[ObjectId, AnyObject] = {}
+        for object_id, data in self._store.uncached.fetch(ids).items():
             with suppress(Damaged):
-                found[one] = check_object(one, data)
-        return found
+                objects[object_id] = check_object(object_id, data)
+        return objects
 
     def _present(self, ids: set[ObjectId]) -> int:
         return len(self._store.uncached.fetch(sorted(ids))) if ids else 0
 
     # -- without doing it ------------------------------------------------------------------------------------
 
-    def _preview(self, known: TableHorizon | None) -> ErasedTable:
-        if self._is_nothing_older(known):
-            return self._nothing_older(known)
+    def _preview(self, horizon: TableHorizon | None) -> ErasedTable:
+        if self._is_nothing_older(horizon):
+            return self._nothing_older(horizon)
         is_under_way = (
-            known is not None and known.is_set and known.ended_us is None and not self._is_new(known)
+            horizon is not None and horizon.is_set and horizon.ended_us is None and not self._is_new(horizon)
         )
         first = self._wanted
-        if known is not None and is_under_way:
-            self._take_up(known)
-            first = known.first
+        if horizon is not None and is_under_way:
+            self._take_up(horizon)
+            first = horizon.first
         unneeded = self._format.unneeded_files()
         return ErasedTable(
             key=self._call.key,
             id=str(self._table),
             first_version=-1 if first is None else first,
-            begun=utc(known.begun_us if known is not None and is_under_way else self._kernel.clock()),
+            begun=utc(horizon.begun_us if horizon is not None and is_under_way else self._kernel.clock()),
             older_than=self._call.older_than,
             who=self._call.who,
             rewritten_files=0 if is_under_way else self._format.files_to_rewrite(),
@@ -677,13 +687,13 @@ class Erase:
         content = self._lake.content_at(self._kernel.references.get(branch).head, key)
         if content is None:
             raise KeyNotFound(
-                f"there is no '{key}' on '{branch}'\n"
-                "  All of a table that was dropped is erased with --dropped (dropped=True).",
+                f"there is no '{key}' on '{branch}'\n  To erase a table that was dropped: --dropped "
+                "(dropped=True).",
                 key=str(key),
             )
         if (plugin := self._lake.find_plugin(content)) is None:
             raise NotManaged(
-                f"'{key}' is no table that this lake manages, so it cannot erase it", key=str(key)
+                f"'{key}' is not a table that this lake manages, so it cannot erase it", key=str(key)
             )
         return plugin.erasure(self._call)
 
@@ -691,32 +701,32 @@ class Erase:
 def erase(lake: Embedded, call: EraseTable, progress: Progress) -> ErasedTable:
     """Carry out a call: of the table at a key, or of all tables that were dropped there."""
     if not call.dropped:
-        return Erase(lake, call, progress).run()
+        return EraseRun(lake, call, progress).run()
     if call.older_than is not None:
-        raise InvalidRequest("older_than is not for dropped tables: one that was dropped goes as a whole")
-    found = [was for key, was in dropped_tables(lake) if key == call.key]
-    if not found:
+        raise InvalidRequest("older_than cannot be used with dropped tables, which are erased completely")
+    tables = [table for key, table in dropped_tables(lake) if key == call.key]
+    if not tables:
         raise KeyNotFound(
             f"no table was dropped at '{call.key}' on '{lake.kernel.formats.default_branch}'",
             key=str(call.key),
         )
-    plugins = [(lake.find_plugin(was, was_dropped=True), was) for was in found]
-    erasures = [plugin.dropped_erasure(call, was) for plugin, was in plugins if plugin is not None]
-    return _together([Erase(lake, call, progress, one).run() for one in erasures])
+    plugins = [(lake.find_plugin(table, was_dropped=True), table) for table in tables]
+    erasures = [plugin.dropped_erasure(call, table) for plugin, table in plugins if plugin is not None]
+    return _sum_up([EraseRun(lake, call, progress, erasure).run() for erasure in erasures])
 
 
-def _together(erased: Sequence[ErasedTable]) -> ErasedTable:
+def _sum_up(erased: Sequence[ErasedTable]) -> ErasedTable:
     """What was found and done of several tables, in one answer; it has the id of the first."""
-    until = [one.until for one in erased if one.until is not None]
+    until = [table.until for table in erased if table.until is not None]
     sums = {
-        name: sum(getattr(one, name) for one in erased)
+        name: sum(getattr(table, name) for table in erased)
         for name in ("rewritten_files", "log_files", "data_files", "data_bytes", "objects")
     }
     return msgspec.structs.replace(
         erased[0],
-        finished=all(one.finished for one in erased),
+        finished=all(table.finished for table in erased),
         until=max(until, default=None),
-        left=tuple(dict.fromkeys(line for one in erased for line in one.left)),
+        left=tuple(dict.fromkeys(line for table in erased for line in table.left)),
         **sums,
     )
 
@@ -731,16 +741,22 @@ def dated_states_of(
 ) -> Iterator[tuple[int, AnyContent]]:
     """The same, each with the time of a commit that made it so."""
 
-    def told_by(one: ObjectId, commit: CommitObject, is_first: bool) -> Iterator[tuple[int, AnyContent]]:
-        values = kernel.state(one).scan() if is_first else _changed(kernel, commit.parent, one)
+    def told_by(
+        commit_id: ObjectId, commit: CommitObject, is_first: bool
+    ) -> Iterator[tuple[int, AnyContent]]:
+        values = (
+            kernel.state(commit_id).scan() if is_first else _changed_values(kernel, commit.parent, commit_id)
+        )
         for stored, value in values:
             if not stored.startswith(RESERVED):
                 content = content_of(kernel.objects, value)
                 if content is not None and content.id == table:
                     yield commit.time_us, content
 
-    return KeptHistory(kernel, told_by, progress).news()
+    return RetainedHistory(kernel, told_by, progress).unseen()
 
 
-def _changed(kernel: Kernel, before: ObjectId, after: ObjectId) -> Iterator[tuple[bytes, Value | None]]:
+def _changed_values(
+    kernel: Kernel, before: ObjectId, after: ObjectId
+) -> Iterator[tuple[bytes, Value | None]]:
     return ((stored, now) for stored, _, now in kernel.differing(before, after))

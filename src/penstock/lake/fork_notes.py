@@ -69,8 +69,8 @@ class ForkNotes:
         """
         for pool in self._pools():
             (data,) = pool.read([_name(target)])
-            known = _decoded(data) if data is not None else None
-            if found is None or known is None or known.lake != found:
+            earlier_note = _decode_note(data) if data is not None else None
+            if found is None or earlier_note is None or earlier_note.lake != found:
                 note = ForkNote(forked_from=forked_from, target=target)
                 pool.put(_name(target), msgspec.json.encode(note))
 
@@ -78,7 +78,7 @@ class ForkNotes:
         """Note that a fork is complete, and since when; unless that is noted."""
         for pool in self._pools():
             (data,) = pool.read([_name(target)])
-            if data is None or (known := _decoded(data)) is None or known.lake != lake_id:
+            if data is None or (earlier_note := _decode_note(data)) is None or earlier_note.lake != lake_id:
                 note = ForkNote(forked_from=forked_from, target=target, lake=lake_id, until_us=now_us)
                 pool.put(_name(target), msgspec.json.encode(note))
 
@@ -97,8 +97,8 @@ class ForkNotes:
         lake_id = read_description(self._store).id
         for pool in self._pools():
             entries = [*pool.entries(FORKS)]
-            for entry, data in zip(entries, pool.read([one.key for one in entries]), strict=True):
-                note = None if data is None else _decoded(data)
+            for entry, data in zip(entries, pool.read([entry.key for entry in entries]), strict=True):
+                note = None if data is None else _decode_note(data)
                 if data is not None and (note is None or note.lake != lake_id):
                     yield f"{pool.url.rstrip('/')}/{entry.key}", entry, note
 
@@ -112,7 +112,7 @@ def _name(target: str) -> str:
     return FORKS + hashlib.blake2b(target.encode(), digest_size=16).hexdigest()
 
 
-def _decoded(data: bytes) -> ForkNote | None:
+def _decode_note(data: bytes) -> ForkNote | None:
     try:
         return json_decoder(ForkNote).decode(data)
     except msgspec.MsgspecError:

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from penstock.errors import ConflictError, InvalidRequest, PenstockError, RequestError, TransactionOver
-from penstock.lake.asked import AFTER_DOUBT
+from penstock.lake.request_digest import AFTER_DOUBT
 from penstock.model.transactions import TransactionState
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ ASKED_EVERY_S: Final = 600.0
 """How long a lake's word on its grace time holds. A server may be started anew with another."""
 
 
-class Began(msgspec.Struct, frozen=True):
+class JobStart(msgspec.Struct, frozen=True):
     """When a job began, by two clocks: one stops while a machine sleeps, the other may be set back."""
 
     monotonic_s: float
@@ -38,18 +38,24 @@ class Began(msgspec.Struct, frozen=True):
     """How long files stay that nobody has committed."""
 
     @classmethod
-    def now(cls, lake: Lake) -> Began:
+    def now(cls, lake: Lake) -> JobStart:
         """A job that is about to begin. Its files are younger than it."""
         return cls(time.monotonic(), time.time(), _grace_s(lake))
+
+    @classmethod
+    def at(cls, lake: Lake, time_us: int) -> JobStart:
+        """A job that began in another process."""
+        time_s = time_us / 1_000_000
+        return cls(time.monotonic() - max(0.0, time.time() - time_s), time_s, _grace_s(lake))
 
     def check_in_time(self) -> None:
         """``InvalidRequest`` if the job took so long that a sweep may soon take its files for leftovers."""
         ago_s = max(time.monotonic() - self.monotonic_s, time.time() - self.time_s)
         if ago_s > self.grace_s / 2:
             raise InvalidRequest(
-                f"the job took {ago_s / DAY_S:.1f} days, and files that nobody has committed may be swept "
-                f"after {self.grace_s / DAY_S:g}; nothing was committed. The setting 'data_grace_days' must "
-                "be more than twice as long as any job"
+                f"the job took {ago_s / DAY_S:.1f} days, but uncommitted files may be swept after "
+                f"{self.grace_s / DAY_S:g}; nothing was committed. The setting 'data_grace_days' must be "
+                "more than twice as long as any job"
             )
 
 
@@ -67,10 +73,10 @@ def _grace_s(lake: Lake) -> float:
     """A lake's grace time, asked once in a while: it stays as it is for as long as a process serves the lake,
     and to ask before every append would be a round trip each."""
     now_s = time.monotonic()
-    told = _TOLD.get(lake)
-    if told is None or now_s - told.monotonic_s > ASKED_EVERY_S:
-        told = _TOLD[lake] = _ToldFiles(lake.about.data_grace_days * DAY_S, now_s)
-    return told.grace_s
+    files = _TOLD.get(lake)
+    if files is None or now_s - files.monotonic_s > ASKED_EVERY_S:
+        files = _TOLD[lake] = _ToldFiles(lake.about.data_grace_days * DAY_S, now_s)
+    return files.grace_s
 
 
 def is_refusal(error: BaseException) -> bool:

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import msgspec
 
-from penstock.errors import InvalidName, InvalidRequest, LakeNotFound
-from penstock.formats.registry import load_member
+from penstock.errors import InvalidName, InvalidRequest, KeyNotFound, LakeNotFound, NotFound
+from penstock.formats.registry import load, load_member
 from penstock.kernel.description import HistoryRule
 from penstock.kernel.fsck import Checked
 from penstock.kernel.reachable import Progress, silent
@@ -36,14 +36,17 @@ from penstock.lake.catalogue import Catalogue
 from penstock.lake.checks import CheckInfo, Proposed, add_check, checks_of, remove_check
 from penstock.lake.embedded import Embedded
 from penstock.lake.empty_place import EmptyPlace
+from penstock.lake.lists import CommitLog, Differences
+from penstock.lake.options import CommitFilter, TransactionOptions
 from penstock.lake.plugins import sweep_calls
 from penstock.lake.resync_calls import Resync, Resynced
+from penstock.lake.suggestion import add_suggestion
 from penstock.lake.table import Table
 from penstock.lake.tokens import new_token
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import GetTransaction, ListTransactions
-from penstock.lake.transactions.reading import Noted, note_reads
-from penstock.lake.transactions.running import Ran, run
+from penstock.lake.transactions.read_set import NotedReads, note_reads
+from penstock.lake.transactions.runner import Ran, run
 from penstock.lake.transactions.transaction import Transaction, begin_transaction
 from penstock.lake.views import Branch, Snapshot, Tag
 from penstock.model.clock import now_us
@@ -61,6 +64,7 @@ from penstock.storage.places import Places
 
 if TYPE_CHECKING:
     from penstock.formats.public_types import (
+        DeltaCreation,
         DeltaTables,
         Exported,
         FilesSystem,
@@ -69,7 +73,9 @@ if TYPE_CHECKING:
         PenstockNamespace,
     )
     from penstock.kernel.kernel import Kernel
-    from penstock.lake.audits.publishing import Published, Publishing
+    from penstock.lake.audits.publication import Published, Publishing
+    from penstock.lake.sql.result import SqlResult
+    from penstock.lake.sql.row_diff import RowDiff
 
 LOG_LIMIT = 100
 BACKGROUND_S = 60.0
@@ -79,15 +85,6 @@ RETRIES = 5
 
 R = TypeVar("R")
 T = TypeVar("T")
-
-
-class LogOptions(TypedDict, total=False):
-    """Which commits ``Lake.log`` is to show, beside those of a table and of a time."""
-
-    author: str | None
-    text: str | None
-    after: str | None
-    all_parents: bool
 
 
 class Lake:
@@ -101,11 +98,15 @@ class Lake:
             self._known_about = catalogue.do(calls.GetAbout())
         self._places: Places | None = None
         self._opening_places = Lock()
-        self.noted = Noted()
+        self.noted = NotedReads()
         """What was read in transactions, and is remembered with them already."""
 
     def __repr__(self) -> str:
         return f"<Lake {self.url} default branch {self.default_branch!r}>"
+
+    def _repr_html_(self) -> str:
+        shown: str = load("penstock.lake.notebook:show_lake")(self)
+        return shown
 
     def __enter__(self) -> Lake:
         return self
@@ -186,12 +187,26 @@ class Lake:
         if isinstance(catalogue, EmptyPlace):
             return
         if not isinstance(catalogue, Embedded):
-            raise InvalidRequest(f"{self.url} is a server, which publishes by itself; wait where it runs")
+            raise InvalidRequest(
+                f"{self.url} is a server: background work can only be awaited in the process that runs it"
+            )
         catalogue.finish_background(timeout_s)
 
     def do(self, call: Call[R], progress: Progress = silent) -> R:
-        """Carry out a call."""
-        return self._now.do(call, progress)
+        """Carry out a call. A name that does not exist is told with the one that was probably meant."""
+        catalogue = self._now
+        try:
+            return catalogue.do(call, progress)
+        except NotFound as problem:
+            if isinstance(catalogue, Embedded):  # a server has done so
+                add_suggestion(problem, catalogue)
+            raise
+
+    def key_not_found(self, key: Key, ref: str) -> KeyNotFound:
+        """The error that says that there is nothing at a key, with the key that was probably meant."""
+        problem = KeyNotFound(f"there is no '{key}' at '{ref}'", key=str(key), ref=ref)
+        add_suggestion(problem, self._now)
+        return problem
 
     def pages(self, call: Call[tuple[T, ...]], limit: int | None, next_page: Callable[[T], Any]) -> list[T]:
         """The items of a list, up to a limit or all; ``next_page`` says how to go on after the last one."""
@@ -202,11 +217,11 @@ class Lake:
     ) -> Iterator[T]:
         most = self.page_max
         while True:
-            wanted = limit if most is None or (limit is not None and limit < most) else most
-            page = self.do(msgspec.structs.replace(call, limit=wanted))
+            page_limit = limit if most is None or (limit is not None and limit < most) else most
+            page = self.do(msgspec.structs.replace(call, limit=page_limit))
             yield from page
             limit = None if limit is None else limit - len(page)
-            if wanted is None or len(page) < wanted or limit == 0:
+            if page_limit is None or len(page) < page_limit or limit == 0:
                 return
             call = msgspec.structs.replace(call, **next_page(page[-1]))
 
@@ -223,7 +238,7 @@ class Lake:
         """
         if isinstance(catalogue := self.catalogue, Embedded):
             return catalogue.kernel
-        raise InvalidRequest(f"this needs the lake's own store; {self.url} is a server")
+        raise InvalidRequest(f"this needs direct access to the lake's store; {self.url} is a server")
 
     @property
     def places(self) -> Places:
@@ -269,6 +284,7 @@ class Lake:
 
     @property
     def default_branch(self) -> str:
+        """The branch that is meant where none is given."""
         try:
             return self._about.default_branch
         except LakeNotFound:
@@ -300,15 +316,17 @@ class Lake:
 
     def branches(self, prefix: str = "", *, after: str = "", limit: int | None = None) -> list[Branch]:
         """Branches by name; with a ``limit`` go on ``after`` the last name."""
-        return [Branch(self, one.name) for one in self.references(Kind.BRANCH, prefix, after, limit)]
+        return [
+            Branch(self, reference.name) for reference in self.references(Kind.BRANCH, prefix, after, limit)
+        ]
 
     def tags(self, prefix: str = "", *, after: str = "", limit: int | None = None) -> list[Tag]:
         """Tags by name; with a ``limit`` go on ``after`` the last name."""
-        return [Tag(self, one.name) for one in self.references(Kind.TAG, prefix, after, limit)]
+        return [Tag(self, reference.name) for reference in self.references(Kind.TAG, prefix, after, limit)]
 
     def deleted(self, prefix: str = "") -> list[str]:
         """Names of deleted references whose log can still be read."""
-        return [one.name for one in self.references(Kind.DELETED, prefix)]
+        return [reference.name for reference in self.references(Kind.DELETED, prefix)]
 
     def references(
         self, kind: Kind = Kind.BRANCH, prefix: str = "", after: str = "", limit: int | None = None
@@ -330,16 +348,18 @@ class Lake:
 
     def at(self, revision: str | Commit | None = None) -> Snapshot:
         """The lake at a commit: the same for ever."""
-        found = self.do(calls.Resolve(revision=revision.id if isinstance(revision, Commit) else revision))
-        return Snapshot(self, found.commit, found.name)
+        resolved = self.do(calls.Resolve(revision=revision.id if isinstance(revision, Commit) else revision))
+        return Snapshot(self, resolved.commit, resolved.name)
 
     def table(self, key: str | Key, ref: str | None = None) -> Table:
         """A table at a reference, the default branch if none is given."""
         return Table(self, Key.parse(key), self._or_default(ref))
 
-    def create_table(self, key: str | Key, **table: Any) -> Table:
-        """Create a Delta table from a ``schema`` or from ``data``; takes what ``lake.delta.create`` takes."""
-        return self.delta.create(key, **table)
+    def create_table(
+        self, key: str | Key, *, schema: Any = None, data: Any = None, **options: Unpack[DeltaCreation]
+    ) -> Table:
+        """Create a Delta table from a ``schema`` or from ``data``; the same as ``lake.delta.create``."""
+        return self.delta.create(key, schema=schema, data=data, **options)
 
     def files_system(self, ref: str | None = None, *, pinned: bool = False) -> FilesSystem:
         """Tables of files at a reference as a file system of ``fsspec``, with paths such as
@@ -362,15 +382,21 @@ class Lake:
         return namespace
 
     def import_lance(
-        self, root: str | Path, namespace: str | Key | None = None, *, dry_run: bool = False, **said: Any
+        self,
+        root: str | Path,
+        namespace: str | Key | None = None,
+        *,
+        dry_run: bool = False,
+        **options: Unpack[CommitOptions],
     ) -> Imported:
         """Register all tables of a Lance directory namespace on the default branch, in one commit.
 
         They stay where they are, which must be below the lake's roots, and have the names that they have
         there, below ``namespace`` if one is given. ``InvalidRequest`` with a list if some cannot come: then
-        none does. ``said`` may be ``message``, ``author`` and ``idempotency_key``.
+        none does.
         """
-        imported: Imported = load_member("lake.import_lance")(self, root, namespace, dry_run=dry_run, **said)
+        load_tables = load_member("lake.import_lance")
+        imported: Imported = load_tables(self, root, namespace, dry_run=dry_run, **options)
         return imported
 
     def export_lance(self, root: str | Path, ref: str | None = None, *, dry_run: bool = False) -> Exported:
@@ -387,6 +413,17 @@ class Lake:
         """The tables (and views and functions) below a namespace, or all."""
         return self.at(ref).tables(prefix)
 
+    def sql(self, query: str, ref: str | None = None) -> SqlResult:
+        """Ask a query of tables of all formats, by DuckDB: ``select … from sales.orders where …``.
+
+        Tables are named by their keys, at one commit: that of ``ref``, the default branch if none is given.
+        ``"sales.orders@dev"``, in quotes, is the table at another revision. Only the columns and files are
+        read that the query needs, when the rows of the answer are asked for: ``to_pandas()``,
+        ``to_polars()``, ``to_arrow()``, ``fetchall()``. ``InvalidRequest`` if it is not one query that only
+        reads tables, ``KeyNotFound`` if a table is not there.
+        """
+        return self.at(ref).sql(query)
+
     def show(self, revision: str | None = None) -> Commit:
         """A commit."""
         return self.do(calls.GetCommit(revision=self._or_default(revision)))
@@ -394,13 +431,11 @@ class Lake:
     def changes(self, revision: str | Commit | None = None) -> list[Difference]:
         """What a commit changed, compared with its first parent."""
         revision = revision.id if isinstance(revision, Commit) else revision
-        commit, via = self._pinned(self._or_default(revision))
+        commit, via = self._pin(self._or_default(revision))
         call = calls.GetChanges(revision=commit, via=via)
-        return self.pages(call, None, lambda last: {"after": last.key})
+        return Differences(self.pages(call, None, lambda last: {"after": last.key}))
 
-    def _pinned(
-        self, revision: str, limit: int | None = None, via: str | None = None
-    ) -> tuple[str, str | None]:
+    def _pin(self, revision: str, limit: int | None = None, via: str | None = None) -> tuple[str, str | None]:
         """A revision that a list is asked for at, and the reference that led to it.
 
         A list that comes in several pages is asked for at one commit, whatever happens in between.
@@ -408,8 +443,8 @@ class Lake:
         most = self.page_max
         if via is not None or most is None or (limit is not None and limit <= most):
             return revision, via
-        found = self.do(calls.Resolve(revision=revision))
-        return found.commit, found.name
+        resolved = self.do(calls.Resolve(revision=revision))
+        return resolved.commit, resolved.name
 
     def log(
         self,
@@ -420,7 +455,7 @@ class Lake:
         until: str | datetime | None = None,
         limit: int | None = LOG_LIMIT,
         via: str | None = None,
-        **chosen: Unpack[LogOptions],
+        **options: Unpack[CommitFilter],
     ) -> list[Commit]:
         """Commits, newest first, that match everything given.
 
@@ -430,23 +465,42 @@ class Lake:
         ``ref``, where that is a commit id. What is told here, or by ``diff`` and ``changes``, does not count
         as read in a transaction.
         """
-        start, via = self._pinned(self._or_default(ref), limit, via)
+        start, via = self._pin(self._or_default(ref), limit, via)
         call = calls.ListCommits(
             ref=start,
             via=via,
             table=Key.parse(table) if table is not None else None,
-            since=_moment(since),
-            until=_moment(until),
-            **chosen,
+            since=_parse_time(since),
+            until=_parse_time(until),
+            **options,
         )
-        return self.pages(call, limit, lambda last: {"after": last.id})
+        return CommitLog(self.pages(call, limit, lambda last: {"after": last.id}))
 
     def diff(self, before: str, after: str, prefix: str | Key | None = None) -> list[Difference]:
         """What differs between two references or commits, at a key and below it, or everywhere."""
-        (first, first_via), (second, second_via) = self._pinned(before), self._pinned(after)
+        (first, first_via), (second, second_via) = self._pin(before), self._pin(after)
         scope = Key.parse(prefix) if prefix is not None else None
         call = calls.Diff(before=first, before_via=first_via, to=second, to_via=second_via, prefix=scope)
-        return self.pages(call, None, lambda last: {"after": last.key})
+        return Differences(self.pages(call, None, lambda last: {"after": last.key}))
+
+    def diff_rows(
+        self,
+        key: str | Key,
+        before: str,
+        after: str,
+        *,
+        on: str | Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> RowDiff:
+        """Which rows of a table differ between two revisions: ``added``, ``removed`` and ``changed``.
+
+        ``on`` names the columns that identify a row: rows with the same values there, and others elsewhere,
+        are changed. Without it whole rows are compared, as often as each is there. ``columns`` are those to
+        be compared, all that both revisions have if none are named. Only files are read that one revision has
+        and the other has not, in tables of all formats; DuckDB compares the rows.
+        """
+        diff: RowDiff = load("penstock.lake.sql.row_diff:diff_rows")(self, key, before, after, on, columns)
+        return diff
 
     def compare(self, one: str, other: str) -> Comparison:
         """The common ancestor of two revisions, and how many commits only one of them has."""
@@ -464,7 +518,7 @@ class Lake:
         if_head: str | None = None,
         incarnation: bytes | None = None,
         create_namespaces: bool = False,
-        **said: Unpack[CommitOptions],
+        **options: Unpack[CommitOptions],
     ) -> Commit:
         """Carry out operations on a branch, all or none, and return the commit.
 
@@ -475,7 +529,7 @@ class Lake:
         whomever, and wherever names in it lead by then. In a transaction, what must be unchanged has to be so
         still where that lands, as if it was read.
         """
-        said.setdefault("message", "")
+        options.setdefault("message", "")
         call = calls.CommitOperations(
             operations=tuple(operations),
             branch=branch,
@@ -484,15 +538,15 @@ class Lake:
             incarnation=incarnation,
             create_namespaces=create_namespaces,
             who=self.author,
-            **commit_fields(properties, **said),
+            **commit_fields(properties, **options),
         )
-        unchanged = [Read(key=one.key) for one in operations if isinstance(one, Unchanged)]
+        unchanged = [Read(key=operation.key) for operation in operations if isinstance(operation, Unchanged)]
         if if_head is None:
             note_reads(self, branch, None, *unchanged)
             return self.do(call)
-        made = self.do(call)  # to note anything moves the head
+        commit = self.do(call)  # to note anything moves the head
         note_reads(self, branch, None, *unchanged)
-        return made
+        return commit
 
     def outcome(
         self, idempotency_key: str, branch: str | None = None, *, who: str | None = None
@@ -503,10 +557,10 @@ class Lake:
         own: ``who`` is the name of the one that used it through a server, if that is not who asks.
         """
         name = self._or_default(branch)
-        found = self.do(calls.GetOutcome(key=idempotency_key, branch=name, who=who))
-        if found is None or found.head == EMPTY_COMMIT_ID:
+        landing = self.do(calls.GetOutcome(key=idempotency_key, branch=name, who=who))
+        if landing is None or landing.head == EMPTY_COMMIT_ID:
             return None
-        return found.commit or self.do(calls.GetCommit(revision=found.head, via=name))
+        return landing.commit or self.do(calls.GetCommit(revision=landing.head, via=name))
 
     def merge(
         self,
@@ -534,8 +588,8 @@ class Lake:
             calls.Merge(
                 source=source,
                 into=into,
-                said=calls.said(message, author),
-                keys=_chosen(keys),
+                said=calls.describe_commit(message, author),
+                keys=_key_merges(keys),
                 default=_mode(default),
                 if_head=if_head,
                 dry_run=dry_run,
@@ -564,8 +618,8 @@ class Lake:
             calls.Transplant(
                 commits=(commits,) if isinstance(commits, str) else tuple(commits),
                 onto=onto,
-                said=calls.said(message),
-                keys=_chosen(keys),
+                said=calls.describe_commit(message),
+                keys=_key_merges(keys),
                 default=_mode(default),
                 if_head=if_head,
                 dry_run=dry_run,
@@ -591,8 +645,8 @@ class Lake:
             calls.Revert(
                 commit=commit,
                 on=on,
-                said=calls.said(message, author),
-                keys=_chosen(keys),
+                said=calls.describe_commit(message, author),
+                keys=_key_merges(keys),
                 if_head=if_head,
                 dry_run=dry_run,
                 idempotency_key=idempotency_key,
@@ -612,7 +666,7 @@ class Lake:
         branch: str | None = None,
         if_head: str | None = None,
         dry_run: bool = False,
-        **said: Unpack[CommitOptions],
+        **options: Unpack[CommitOptions],
     ) -> MergeResult:
         """Set tables to what they were at an earlier commit, by one new commit on a branch.
 
@@ -635,7 +689,7 @@ class Lake:
                 if_head=if_head,
                 dry_run=dry_run,
                 who=self.author,
-                **commit_fields(**said),
+                **commit_fields(**options),
             )
         )
 
@@ -655,7 +709,7 @@ class Lake:
             calls.Rebase(
                 branch=branch,
                 onto=onto,
-                keys=_chosen(keys),
+                keys=_key_merges(keys),
                 default=_mode(default),
                 if_head=if_head,
                 dry_run=dry_run,
@@ -678,8 +732,8 @@ class Lake:
         call: Call[tuple[JobInfo, ...]] = load_member("lake.jobs")(
             key=None if key is None else Key.parse(key), branch=branch, all=all
         )
-        found = self.pages(call, None, lambda last: {"after": last.id})
-        return [*{job.id: job for job in found}.values()]  # one may come on two pages
+        jobs = self.pages(call, None, lambda last: {"after": last.id})
+        return [*{job.id: job for job in jobs}.values()]  # one may come on two pages
 
     def abort_job(self, job_id: str, why: str = "") -> JobInfo:
         """Let a job never land. One that is committing, or has committed, stays as it is, and is returned."""
@@ -725,19 +779,18 @@ class Lake:
         target: str | None = None,
         *,
         retries: int = RETRIES,
-        **transaction: Any,
+        **options: Unpack[TransactionOptions],
     ) -> Ran[R]:
         """Run a function in a transaction, and let that land; anew if what others did meanwhile refuses it.
 
         The function is given the transaction, and may be called ``retries`` times more, each time in a new
         one: so what it does outside of it must bear that, and streams of rows are made inside of it: one that
-        was read before is refused, and not written as if it had no rows. ``transaction`` is what
-        ``transaction`` takes, but for an id. A conflict, or a lake that does not answer for now, is tried
-        again after a while, and raised after the last time, with the number of ``tries`` in its details. What
-        a check refuses, or whose outcome is unknown, is raised at once: ``OutcomeUnknown`` says how to find
-        out.
+        was read before is refused, and not written as if it had no rows. A conflict, or a lake that does not
+        answer for now, is tried again after a while, and raised after the last time, with the number of
+        ``tries`` in its details. What a check refuses, or whose outcome is unknown, is raised at once:
+        ``OutcomeUnknown`` says how to find out.
         """
-        return run(self, function, target, retries, transaction)
+        return run(self, function, target, retries, options)
 
     def transactions(
         self,
@@ -803,7 +856,7 @@ class Lake:
         """Have a branch not expect something any more; returns what is left."""
         return self.do(RemoveExpectation(branch=self._or_default(branch), name=name, who=self.author))
 
-    def publish(self, branch: str, into: str | None = None, **how: Unpack[Publishing]) -> Published:
+    def publish(self, branch: str, into: str | None = None, **options: Unpack[Publishing]) -> Published:
         """Audit a branch as it is now, and merge exactly that if all ``checks`` hold: write, audit, publish.
 
         Each has a name, and is a query that must return no row, with tables named by their keys, or a
@@ -811,9 +864,9 @@ class Lake:
         session is given, else by DuckDB. ``ChecksFailed`` names every check that does not hold; then the
         branch is kept, or dropped if ``otherwise`` is ``"drop"`` and nobody wrote to it meanwhile.
         """
-        from penstock.lake.audits.publishing import publish
+        from penstock.lake.audits.publication import publish
 
-        return publish(self, branch, self._or_default(into), **how)
+        return publish(self, branch, self._or_default(into), **options)
 
     # -- care ------------------------------------------------------------------------------------------
 
@@ -874,13 +927,13 @@ class Lake:
             key=None if key is None else Key.parse(key), remove_data=remove_data, dry_run=dry_run
         )
         call = msgspec.structs.replace(call, limit=self.page_max)
-        found: list[SweptTable] = []
+        swept: list[SweptTable] = []
         while page := self.do(call, progress):
-            found += page
+            swept += page
             if call.limit is None or len(page) < call.limit:
                 break
             call = msgspec.structs.replace(call, after=page[-1].location)
-        return found
+        return swept
 
     def erase(
         self,
@@ -991,20 +1044,20 @@ def _keys(keys: str | Key | Sequence[str | Key]) -> tuple[Key, ...]:
     return (Key.parse(keys),) if isinstance(keys, str | Key) else tuple(map(Key.parse, keys))
 
 
-def _chosen(keys: Mapping[str | Key, HowToMerge] | None) -> dict[str, KeyMerge]:
-    return {str(Key.parse(key)): _way(how) for key, how in (keys or {}).items()}
+def _key_merges(keys: Mapping[str | Key, HowToMerge] | None) -> dict[str, KeyMerge]:
+    return {str(Key.parse(key)): _key_merge(how) for key, how in (keys or {}).items()}
 
 
-def _way(how: HowToMerge) -> KeyMerge:
+def _key_merge(how: HowToMerge) -> KeyMerge:
     if isinstance(how, KeyMerge):
         return how
     if isinstance(how, Mapping):
         check_folder = load_member("merge.folder")
-        return KeyMerge(paths={check_folder(one): _mode(mode) for one, mode in how.items()})
+        return KeyMerge(paths={check_folder(path): _mode(mode) for path, mode in how.items()})
     return KeyMerge(mode=_mode(how))
 
 
-def _moment(text: str | datetime | None) -> datetime | None:
+def _parse_time(text: str | datetime | None) -> datetime | None:
     if text is None:
         return None
     if isinstance(text, datetime):
@@ -1020,4 +1073,4 @@ def _mode(name: MergeMode | str) -> MergeMode:
         return MergeMode(name)
     except ValueError:
         modes = ", ".join(mode.value for mode in MergeMode)
-        raise InvalidRequest(f"{name!r} is no way to merge; there are {modes}") from None
+        raise InvalidRequest(f"unknown merge mode {name!r}; the modes are {modes}") from None

@@ -65,8 +65,8 @@ def matching(kernel: Kernel, commits: Walk, chosen: Filter, all_parents: bool) -
     """The commits of a walk that match. ``TimedOut`` says how far they were looked at."""
     commit: Commit | None = None
     try:
-        for one, stored in commits:
-            commit = Commit.of(one, stored)
+        for commit_id, stored in commits:
+            commit = Commit.of(commit_id, stored)
             if chosen.since is not None and commit.time < chosen.since and not all_parents:
                 return
             if chosen.matches(kernel, commit):
@@ -75,8 +75,8 @@ def matching(kernel: Kernel, commits: Walk, chosen: Filter, all_parents: bool) -
         if commit is None:
             raise
         raise TimedOut(
-            f"{late.message}\n  The log was searched back to commit {commit.id}, "
-            f"of {commit.time:%Y-%m-%d %H:%M:%S} UTC. Search a part of it at a time: newer commits with "
+            f"{late.message}\n  The log was searched back to commit {commit.id}, of "
+            f"{commit.time:%Y-%m-%d %H:%M:%S} UTC. Search a part of the log at a time: newer commits with "
             "'since', older ones with 'until'.",
             commit=commit.id,
             **late.details,
@@ -107,20 +107,20 @@ class LogPages:
     def after(self, kernel: Kernel, start: ObjectId, last: ObjectId) -> Walk:
         """The commits of a log that come after one of them; ``InvalidRequest`` if it is not in the log."""
         with self._lock:
-            found = self._ends.get((start, last))
-            if found is not None:
+            walk = self._ends.get((start, last))
+            if walk is not None:
                 self._ends.move_to_end((start, last))
-                return found.copy()
+                return walk.copy()
         commits, goal = kernel.walk(start, all_parents=True), kernel.history.commit(last)
-        for one, commit in commits:
-            if one == last:
+        for commit_id, commit in commits:
+            if commit_id == last:
                 return commits
             if commit.generation < goal.generation:
                 break
-        raise not_in_log(last)
+        raise not_in_log_error(last)
 
 
-def not_in_log(last: ObjectId) -> InvalidRequest:
+def not_in_log_error(last: ObjectId) -> InvalidRequest:
     """The refusal of a page after a commit that is not in the log."""
     return InvalidRequest(f"commit {last.hex()} is not in the log to go on from")
 

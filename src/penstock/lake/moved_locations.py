@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 def call_inside(call: T, moved: MovedRoots) -> T:
     """A call with the locations by which the lake knows its tables."""
-    changed: T = _mapped(call, moved.to_lake)
+    changed: T = _map_locations(call, moved.to_lake)
     return changed
 
 
 def answer_outside(answer: T, moved: MovedRoots) -> T:
     """An answer with the locations where files are."""
-    changed: T = _mapped(answer, moved.to_storage)
+    changed: T = _map_locations(answer, moved.to_storage)
     return changed
 
 
@@ -48,42 +48,42 @@ def location_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
     return declared
 
 
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+def _map_locations(value: Any, change: Callable[[str], str]) -> Any:
     """A value with other locations; the very same one if it has none that change."""
     if isinstance(value, msgspec.Struct):
         names = location_fields(type(value))
         changed = {}
         for name in value.__struct_fields__:
             before = getattr(value, name)
-            after = _changed(before, change) if name in names else _mapped(before, change)
+            after = _map_value(before, change) if name in names else _map_locations(before, change)
             if after is not before:
                 changed[name] = after
         return msgspec.structs.replace(value, **changed) if changed else value
     if type(value) is tuple or type(value) is list:
-        items = [_mapped(one, change) for one in value]
-        is_same = all(one is other for one, other in zip(items, value, strict=True))
+        items = [_map_locations(item, change) for item in value]
+        is_same = all(item is other for item, other in zip(items, value, strict=True))
         return value if is_same else type(value)(items)
     if type(value) is dict:
-        entries = {name: _mapped(one, change) for name, one in value.items()}
-        return value if all(entries[name] is one for name, one in value.items()) else entries
+        entries = {name: _map_locations(item, change) for name, item in value.items()}
+        return value if all(entries[name] is item for name, item in value.items()) else entries
     return value
 
 
-def _changed(value: Any, change: Callable[[str], str]) -> Any:
+def _map_value(value: Any, change: Callable[[str], str]) -> Any:
     """One location, or all of several."""
     if isinstance(value, str):
         return (change(value) if value else value) or value
     if isinstance(value, tuple):
-        return tuple(_changed(one, change) for one in value)
+        return tuple(_map_value(item, change) for item in value)
     if isinstance(value, dict):
-        return {name: _changed(one, change) for name, one in value.items()}
+        return {name: _map_value(item, change) for name, item in value.items()}
     return value
 
 
 def _text(text: str, moved: MovedRoots) -> str:
-    for one in moved.all:
-        if one.old != one.new:
-            text = re.sub(rf"{re.escape(one.old)}(?![\w.-])", one.new, text)
+    for root in moved.all:
+        if root.old != root.new:
+            text = re.sub(rf"{re.escape(root.old)}(?![\w.-])", root.new, text)
     return text
 
 
@@ -91,5 +91,5 @@ def _text_in(value: Any, moved: MovedRoots) -> Any:
     if isinstance(value, str):
         return moved.to_storage(value)
     if isinstance(value, list | tuple):
-        return type(value)(_text_in(one, moved) for one in value) if type(value) in (list, tuple) else value
+        return type(value)(_text_in(item, moved) for item in value) if type(value) in (list, tuple) else value
     return value

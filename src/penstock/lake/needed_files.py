@@ -1,8 +1,8 @@
 """All files of tables that a lake needs, folder by folder: what every kept commit of it can be read by.
 
-Each format finds its own, as its sweep finds what is to stay (``lake.kept``). What is only a hint, and would
-tell of later versions, is left out. Of a folder that is not understood, all files count as needed, and what
-is wrong is said.
+Each format finds its own, as its sweep finds what is to stay (``lake.retained_history``). What is only a
+hint, and would tell of later versions, is left out. Of a folder that is not understood, all files count as
+needed, and what is wrong is said.
 """
 
 from __future__ import annotations

@@ -36,16 +36,16 @@ class OnDemand(Format):
     def manages(self, content: AnyContent) -> bool:
         return isinstance(content, self._content) and content.state != b""
 
-    def _real(self) -> Format:
+    def _load_format(self) -> Format:
         real = self._load()
         real.find_horizon = self.find_horizon
         return real
 
     def prepare(self, table: Table, change: Change) -> Any:
-        return self._real().prepare(table, change)
+        return self._load_format().prepare(table, change)
 
     def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
-        return self._real().apply(table, change, prepared)
+        return self._load_format().apply(table, change, prepared)
 
     def merge(
         self,
@@ -54,49 +54,49 @@ class OnDemand(Format):
         source: AnyContent | None,
         intents: Sequence[bytes] | None,
     ) -> Applied:
-        return self._real().merge(table, base, source, intents)
+        return self._load_format().merge(table, base, source, intents)
 
-    def check_read(self, table: Table, was: AnyContent, parts: Sequence[str] | None) -> None:
-        self._real().check_read(table, was, parts)
+    def check_read(self, table: Table, before: AnyContent, parts: Sequence[str] | None) -> None:
+        self._load_format().check_read(table, before, parts)
 
     def tell(self, content: AnyContent) -> str:
-        return self._real().tell(content)
+        return self._load_format().tell(content)
 
     def is_beyond_difference(self, intents: Sequence[bytes] | None) -> bool:
-        return self._real().is_beyond_difference(intents)
+        return self._load_format().is_beyond_difference(intents)
 
-    def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
-        return self._real().restore(table, wanted)
+    def restore(self, table: Table, after: AnyContent | None) -> Applied:
+        return self._load_format().restore(table, after)
 
     def restore_version(self, table: Table, version: int) -> Applied:
-        return self._real().restore_version(table, version)
+        return self._load_format().restore_version(table, version)
 
     def summarize_change(
         self, table: Table, before: AnyContent | None, after: AnyContent | None
     ) -> ChangeSummary | None:
-        return self._real().summarize_change(table, before, after)
+        return self._load_format().summarize_change(table, before, after)
 
     def missing_files(self, table: Table, before: AnyContent | None, after: AnyContent) -> Sequence[str]:
-        return self._real().missing_files(table, before, after)
+        return self._load_format().missing_files(table, before, after)
 
     def revert(
-        self, table: Table, was: AnyContent | None, wanted: AnyContent | None, since: Since
+        self, table: Table, before: AnyContent | None, after: AnyContent | None, since: Since
     ) -> Applied | None:
-        return self._real().revert(table, was, wanted, since)
+        return self._load_format().revert(table, before, after, since)
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
-        self._real().admit(table, content)
+        self._load_format().admit(table, content)
 
-    def landed(
+    def after_commit(
         self, key: Key, content: AnyContent | None, commit: ObjectId, *, branch: str, is_default: bool
     ) -> None:
-        self._real().landed(key, content, commit, branch=branch, is_default=is_default)
+        self._load_format().after_commit(key, content, commit, branch=branch, is_default=is_default)
 
     def is_before(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:
-        return self._real().is_before(content, first, keeps_younger=keeps_younger)
+        return self._load_format().is_before(content, first, keeps_younger=keeps_younger)
 
     def cut_content(self, content: AnyContent, first: int) -> AnyContent:
-        return self._real().cut_content(content, first)
+        return self._load_format().cut_content(content, first)
 
     def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
-        return self._real().may_move(before, after)
+        return self._load_format().may_move(before, after)

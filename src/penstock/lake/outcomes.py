@@ -42,15 +42,15 @@ def left_reference(
     Others may have moved, deleted or created it since. Its name, kind and head are those of the write; all
     else that it says is of what has its name now.
     """
-    found = _find_reference(ask, name, is_deleted=is_deleted)
-    if found is None:
-        found = Reference(
+    reference = _find_reference(ask, name, is_deleted=is_deleted)
+    if reference is None:
+        reference = Reference(
             kind=Kind.BRANCH, name=name, incarnation=b"", log=NO_COMMIT, position=0, created_us=0
         )
     if kind is not None:
-        found = msgspec.structs.replace(found, kind=kind, was=None)
-    found = msgspec.structs.replace(found, head=bytes.fromhex(landing.head))
-    return as_left(found, is_deleted=is_deleted)
+        reference = msgspec.structs.replace(reference, kind=kind, was=None)
+    reference = msgspec.structs.replace(reference, head=bytes.fromhex(landing.head))
+    return as_left(reference, is_deleted=is_deleted)
 
 
 def as_left(reference: Reference, *, is_deleted: bool = False) -> Reference:
@@ -74,6 +74,6 @@ def _find_reference(ask: Ask, name: str, *, is_deleted: bool) -> Reference | Non
             continue  # that the write has landed is known all the same
         for reference in answer if isinstance(answer, tuple) else (answer,):
             if reference.name == name:
-                found: Reference = reference
-                return found
+                found_reference: Reference = reference
+                return found_reference
     return None

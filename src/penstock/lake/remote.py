@@ -21,7 +21,7 @@ from penstock.lake.answers import About, Entry
 from penstock.lake.call import PAGE_MAX, Call, Retry, Write, retry_of
 from penstock.lake.read_calls import GetContents, Resolve
 from penstock.lake.remote_connection import Connection
-from penstock.lake.remote_sending import SETTLE_S, Sending
+from penstock.lake.remote_sender import SETTLE_S, RemoteSender
 from penstock.model.keys import Key
 
 R = TypeVar("R")
@@ -76,8 +76,8 @@ class Remote:
     @property
     def settle_s(self) -> float:
         """How long after it was sent the server may still carry out a write, as far as is known."""
-        said = (self._patience.settle_s, self._told_settle_s, SETTLE_S)
-        return next(one for one in said if one is not None)
+        candidates_s = (self._patience.settle_s, self._told_settle_s, SETTLE_S)
+        return next(settle_s for settle_s in candidates_s if settle_s is not None)
 
     def close(self) -> None:
         self._connection.close()
@@ -88,16 +88,16 @@ class Remote:
         return self._do(call, progress)
 
     def _do(self, call: Call[R], progress: Progress = silent) -> R:
-        given = call.idempotency_key if isinstance(call, Write) else None
-        if given is None and isinstance(call, Write) and call.fixed_key is not None:
-            given = call.fixed_key
-            call = cast("Call[R]", msgspec.structs.replace(call, idempotency_key=given))
-        if given is not None:
-            request_key(given)
-        needs_key = given is None and retry_of(call) is Retry.BY_KEY
+        given_key = call.idempotency_key if isinstance(call, Write) else None
+        if given_key is None and isinstance(call, Write) and call.fixed_key is not None:
+            given_key = call.fixed_key
+            call = cast("Call[R]", msgspec.structs.replace(call, idempotency_key=given_key))
+        if given_key is not None:
+            request_key(given_key)
+        needs_key = given_key is None and retry_of(call) is Retry.BY_KEY
         if needs_key:
             call = msgspec.structs.replace(call, idempotency_key=uuid4().hex)
-        sending = Sending(
+        sending = RemoteSender(
             self._connection,
             self._patience,
             self.do,
@@ -120,8 +120,8 @@ class Remote:
         if not _COMMIT.fullmatch(call.at or ""):
             resolved = self._do(Resolve(revision=call.at))
             call = msgspec.structs.replace(call, at=resolved.commit, via=resolved.name or call.via)
-        found = [self._do(msgspec.structs.replace(call, key=part)) for part in parts]
-        return tuple(entry for entries in found for entry in entries)
+        pages = [self._do(msgspec.structs.replace(call, key=part)) for part in parts]
+        return tuple(entry for entries in pages for entry in entries)
 
 
 def _parts(keys: Sequence[Key]) -> Iterator[tuple[Key, ...]]:

@@ -95,7 +95,7 @@ class Connection:
     """Connections to one server. May be used by many threads, and after a fork."""
 
     def __init__(self, url: str, token: str | None, connect_timeout_s: float) -> None:
-        self._address = _parsed(url)
+        self._address = _parse_url(url)
         self.url = f"{self._address.scheme}://{self._address.netloc}{self._base}"
         """The server's address, as errors name it."""
         secret = _token(token, os.environ)
@@ -118,17 +118,17 @@ class Connection:
 
     def exchange(self, request: WireRequest, timeout_s: float) -> Reply:
         """Send a request and wait for its whole answer; ``NotSent`` or ``Lost`` if there is none."""
-        with self._losing():
+        with self._classify_loss():
             return _whole(self._open(request, timeout_s, preload=True))
 
     def follow(self, request: WireRequest, timeout_s: float, progress: Progress) -> Reply:
         """As ``exchange``, for long work: tells how far it is; so long the server may say nothing."""
-        with self._losing():
+        with self._classify_loss():
             response = self._open(request, timeout_s, preload=False)
             try:
                 if LINES not in response.headers.get("content-type", ""):
                     return _whole(response)
-                for text in _lines(response):
+                for text in _read_lines(response):
                     line = json_decoder(_Line).decode(text)
                     if line.progress is not None:
                         progress(*line.progress)
@@ -140,10 +140,10 @@ class Connection:
                         body=text if is_error else bytes(line.result),
                     )
             except msgspec.MsgspecError as problem:
-                raise LostAnswer(f"a line of the answer cannot be read: {problem}") from None
+                raise LostAnswer(f"a line of the response cannot be parsed: {problem}") from None
             finally:
                 response.close()
-            raise LostAnswer("the answer broke off")
+            raise LostAnswer("the response was cut off")
 
     @property
     def sent_s(self) -> float:
@@ -151,7 +151,7 @@ class Connection:
         return _sent.at_s if _sent.at_s is not None else time.monotonic()
 
     @contextmanager
-    def _losing(self) -> Iterator[None]:
+    def _classify_loss(self) -> Iterator[None]:
         """Tell apart what never reached the server from what may have.
 
         A server that is not known to be there may not exist at all: there is no use in waiting for it.
@@ -159,7 +159,7 @@ class Connection:
         try:
             yield
         except ClosedPoolError:
-            closed = InvalidRequest(f"{self.url} was closed; open the lake anew")
+            closed = InvalidRequest(f"{self.url} was closed; open the lake again")
             raise NotSent("closed", is_final=True, error=closed) from None
         except (NewConnectionError, ConnectTimeoutError) as problem:
             raise NotSent(_reason(problem), is_final=not self.has_answered) from None
@@ -227,11 +227,14 @@ class _SecureConnection(HTTPSConnection):
         try:
             super().connect()
         except ssl.SSLCertVerificationError as problem:
-            why = f"its certificate is not trusted ({problem.verify_message}); SSL_CERT_FILE may name others"
-            raise NotSent(why, is_final=True) from None
+            reason = (
+                f"its certificate is not trusted ({problem.verify_message}); set SSL_CERT_FILE to a file "
+                "with the certificates to trust"
+            )
+            raise NotSent(reason, is_final=True) from None
         except ssl.SSLError as problem:
             if problem.reason in _NOT_TLS:
-                raise _plain(self.host, self.port) from None
+                raise _no_tls_error(self.host, self.port) from None
             raise NewConnectionError(self, "TLS failed") from problem
         except OSError as problem:
             raise NewConnectionError(self, "TLS failed") from problem
@@ -245,7 +248,7 @@ class _SecurePool(urllib3.HTTPSConnectionPool):
     ConnectionCls = _SecureConnection
 
 
-def _plain(host: str, port: int) -> NotSent:
+def _no_tls_error(host: str, port: int) -> NotSent:
     """The server does not speak TLS, and will not do so the next time."""
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     error = InvalidRequest(
@@ -259,13 +262,13 @@ def _whole(response: urllib3.BaseHTTPResponse) -> Reply:
     return Reply(status=response.status, headers=headers, body=response.data)
 
 
-def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    left = b""
+def _read_lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    rest = b""
     for chunk in response.stream():
-        *whole, left = (left + chunk).split(b"\n")
+        *whole, rest = (rest + chunk).split(b"\n")
         yield from (line for line in whole if line.strip())
-    if left.strip():
-        yield left
+    if rest.strip():
+        yield rest
 
 
 def _reason(problem: Exception) -> str:
@@ -283,7 +286,7 @@ def _reason(problem: Exception) -> str:
 # -- address and token ---------------------------------------------------------------------------------
 
 
-def _parsed(url: str) -> urllib3.util.Url:
+def _parse_url(url: str) -> urllib3.util.Url:
     try:
         address = urllib3.util.parse_url(url)
     except LocationParseError:
@@ -292,30 +295,30 @@ def _parsed(url: str) -> urllib3.util.Url:
         ) from None
     if address.auth is not None:
         raise InvalidRequest(
-            f"the address of {address.host} contains a user or password; a server is told a token, in {TOKEN}"
+            f"the address of {address.host} contains a user or password; a server needs a token, in {TOKEN}"
         )
     if address.scheme not in ("http", "https") or not address.host:
         raise InvalidRequest(f"{url!r} is not the address of a server; write it like https://host:19120")
     if address.query is not None or address.fragment is not None:
         raise InvalidRequest("a server's address has neither '?' nor '#'; write it like https://host:19120")
-    if found := _NESSIE.search(address.path or ""):
-        lake = f"{address.scheme}://{address.netloc}{(address.path or '')[: found.start()]}"
-        raise InvalidRequest(f"{url} is where Nessie's API is; the address of the lake is {lake}")
+    if match := _NESSIE.search(address.path or ""):
+        lake = f"{address.scheme}://{address.netloc}{(address.path or '')[: match.start()]}"
+        raise InvalidRequest(f"{url} is the address of Nessie's API; the address of the lake is {lake}")
     return address
 
 
-def _token(given: str | None, environment: Mapping[str, str]) -> str:
+def _token(given_token: str | None, environment: Mapping[str, str]) -> str:
     """The caller's token: as given, else of the environment, else none."""
-    token = given if given is not None else environment.get(TOKEN, "")
-    if not token and given is None and (file := environment.get(TOKEN_FILE, "")):
+    token = given_token if given_token is not None else environment.get(TOKEN, "")
+    if not token and given_token is None and (file := environment.get(TOKEN_FILE, "")):
         try:
             token = Path(file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as problem:
-            why = problem.strerror if isinstance(problem, OSError) else "it is not text"
-            raise InvalidRequest(f"{TOKEN_FILE} names {file}, which cannot be read: {why}") from None
+            reason = problem.strerror if isinstance(problem, OSError) else "it is not text"
+            raise InvalidRequest(f"{TOKEN_FILE} names {file}, which cannot be read: {reason}") from None
     token = token.strip()
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise InvalidRequest("the token contains characters that no token has")
+        raise InvalidRequest("the token contains characters that are not allowed in a token")
     return token
 
 
@@ -324,8 +327,8 @@ def _require_safe(address: urllib3.util.Url, environment: Mapping[str, str]) -> 
     if address.scheme == "https" or _is_loopback(address.host or "") or environment.get(INSECURE):
         return
     raise InvalidRequest(
-        f"the token would be sent to {address.host} for everybody on the way to read: use https://, or set "
-        f"{INSECURE}=1 if the network is safe"
+        f"the token would be sent to {address.host} unencrypted: use https://, or set {INSECURE}=1 if the "
+        "network is safe"
     )
 
 

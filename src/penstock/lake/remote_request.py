@@ -9,7 +9,7 @@ from penstock.lake.call import Call
 from penstock.wire.requests import WireRequest, request_of
 
 
-def sound_request(call: Call[Any]) -> WireRequest:
+def encode_request(call: Call[Any]) -> WireRequest:
     """The call as a request; ``InvalidName`` or ``InvalidContent`` if that is why it cannot be sent."""
     try:
         return request_of(call)

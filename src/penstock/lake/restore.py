@@ -17,17 +17,17 @@ NAMED_MAX: Final = 3
 def restore_scope(call: Restore) -> RestoreScope:
     """What is to be restored; ``InvalidRequest`` unless the call says exactly one thing, and one time."""
     if sum((bool(call.keys), call.namespace is not None, call.all)) != 1:
-        raise InvalidRequest("say what to restore: keys, a namespace, or all; exactly one of them")
+        raise InvalidRequest("give exactly one of keys, a namespace, or all, to say what to restore")
     if (call.to is None) == (call.version is None):
-        raise InvalidRequest("say to when to restore: a revision ('to'), or a version of one table")
+        raise InvalidRequest("give the state to restore: a revision ('to'), or a version of one table")
     if call.version is not None and len(call.keys) != 1:
-        raise InvalidRequest("a version is that of one table: name one key, or restore to a revision")
+        raise InvalidRequest("a version belongs to one table: give one key, or restore to a revision")
     if call.version is not None and not 0 <= call.version <= VERSION_MAX:
-        raise InvalidRequest(f"a version is 0 or greater, got {call.version}")
+        raise InvalidRequest(f"version must be 0 or greater, got {call.version}")
     if len(set(call.keys)) < len(call.keys):
-        raise InvalidRequest("a key is to be restored twice")
+        raise InvalidRequest("a key is given twice")
     if call.leave and call.keys:
-        raise InvalidRequest("what is left as it is need not be named: give only the keys to restore")
+        raise InvalidRequest("give only the keys to restore; all others stay as they are")
     return RestoreScope(call.keys, call.namespace, call.leave)
 
 

@@ -36,25 +36,27 @@ class TableResync:
 
     def __init__(self, lake: Embedded, call: Resync, progress: Progress = silent) -> None:
         self._lake, self._call, self._progress = lake, call, progress
-        self._syncs = {one.name: sync for one in lake.plugins if (sync := one.table_sync(call)) is not None}
+        self._syncs = {
+            plugin.name: sync for plugin in lake.plugins if (sync := plugin.table_sync(call)) is not None
+        }
 
     def run(self) -> Resynced:
         """Resync what was asked for. Of all tables, what stands against one keeps no other from going on."""
         tables, in_sync = list[ResyncedTable](), 0
         if self._call.key is not None:
-            found = self._resync(self._call.key)
-            tables = [] if found is None else [found]
+            resynced = self._resync(self._call.key)
+            tables = [] if resynced is None else [resynced]
             return Resynced(tables=tuple(tables), in_sync=1 - len(tables), dry_run=self._call.dry_run)
         for count, (key, location) in enumerate(self._keys(), 1):
             self._progress("tables", count)
             try:
-                found = self._resync(key)
+                resynced = self._resync(key)
             except (ManagedElsewhere, KeyNotFound):
                 continue  # it is another lake's to decide about, or it left this one just now
             except (PenstockError, OSError) as problem:
-                found = _failed(key, location, problem)
-            in_sync += found is None
-            tables += () if found is None else (found,)
+                resynced = _failed_table(key, location, problem)
+            in_sync += resynced is None
+            tables += () if resynced is None else (resynced,)
         tables += self._resync_dropped()
         tables += self._resync_unknown()
         return Resynced(tables=tuple(tables), in_sync=in_sync, dry_run=self._call.dry_run)
@@ -63,15 +65,15 @@ class TableResync:
         """The tables of the default branch that are out of sync, each with what a resync would say of it."""
         for key, location in self._keys():
             try:
-                found = self._resync(key)
+                resynced = self._resync(key)
             except OutOfSync as problem:
-                found = _failed(key, location, problem)
+                resynced = _failed_table(key, location, problem)
             except (PenstockError, OSError):
                 continue  # told by whoever looks whether tables can be read
-            if found is not None:
-                yield found
+            if resynced is not None:
+                yield resynced
         # Whether one that was dropped can be read, nobody has to be told.
-        yield from (one for one in self._resync_dropped() if not one.problem)
+        yield from (resynced for resynced in self._resync_dropped() if not resynced.problem)
 
     def _keys(self) -> list[tuple[Key, str]]:
         return sorted(table for sync in self._syncs.values() for table in sync.tables())
@@ -83,13 +85,13 @@ class TableResync:
     def _resync(self, key: Key) -> ResyncedTable | None:
         content = self._content(key)
         if content is None:
-            for _, was, format_sync in self._dropped(key):
-                if (found := format_sync.bring_back(key, was)) is not None:
-                    return found
+            for _, dropped, format_sync in self._dropped_tables(key):
+                if (resynced := format_sync.bring_back(key, dropped)) is not None:
+                    return resynced
             raise KeyNotFound(f"there is no '{key}' on '{self._lake.or_default(None)}'", key=str(key))
         if (sync := self._sync(content)) is None:
             raise NotManaged(
-                f"'{key}' cannot be out of sync: it has no versions beside those of the lake's commits",
+                f"'{key}' cannot be out of sync: it has no versions outside the lake's commits",
                 key=str(key),
             )
         return sync.resync(key)
@@ -102,27 +104,27 @@ class TableResync:
 
     def _resync_dropped(self) -> Iterator[ResyncedTable]:
         """Tables that came back after the lake was as it is now, and were written to."""
-        for key, was, sync in self._dropped():
-            place = self._lake.places.at(was.location)
+        for key, dropped, sync in self._dropped_tables():
+            place = self._lake.places.at(dropped.location)
             free = key if self._content(key) is None else self._free_key(place, None)
             try:
-                found = sync.bring_back(free, was)
+                resynced = sync.bring_back(free, dropped)
             except (ManagedElsewhere, NotManaged):
                 continue  # it is another lake's by now, or nobody's
             except (PenstockError, OSError) as problem:
-                found = _failed(key, was.location, problem)
-            if found is not None:
-                yield found
+                resynced = _failed_table(key, dropped.location, problem)
+            if resynced is not None:
+                yield resynced
 
-    def _dropped(self, key: Key | None = None) -> Iterator[tuple[Key, ManagedTable, TableSync]]:
+    def _dropped_tables(self, key: Key | None = None) -> Iterator[tuple[Key, ManagedTable, TableSync]]:
         """Tables with a place that were dropped, at a key if one is given, and not erased since."""
         store = self._lake.kernel.store
-        for at, was in dropped_tables(self._lake):
-            sync = self._sync(was)
-            if sync is None or was.id is None or key not in (None, at):
+        for at, table in dropped_tables(self._lake):
+            sync = self._sync(table)
+            if sync is None or table.id is None or key not in (None, at):
                 continue
-            if find_horizon(store, was.id) is None:
-                yield at, was, sync
+            if find_horizon(store, table.id) is None:
+                yield at, table, sync
 
     # -- tables that the lake never had --------------------------------------------------------------------
 
@@ -130,24 +132,24 @@ class TableResync:
         """Tables of the warehouse that were created after the lake was as it is now."""
         if not self._lake.warehouse:
             return
-        known = self._lake.kernel.known_tables
+        known_tables = self._lake.kernel.known_tables
         for name in self._lake.places.at(self._lake.warehouse).folders():
             identity = table_of_place(name)
-            if identity is None or known.is_known(identity):
+            if identity is None or known_tables.is_known(identity):
                 continue
             place = self._lake.places.at(f"{self._lake.warehouse.rstrip('/')}/{name}")
             try:
-                found = self._take(place)
+                resynced = self._take(place)
             except (PenstockError, OSError) as problem:
-                found = _failed(Key(name), place.location, problem)
-            if found is not None:
-                yield found
+                resynced = _failed_table(Key(name), place.location, problem)
+            if resynced is not None:
+                yield resynced
 
     def _take(self, place: Place) -> ResyncedTable | None:
         """Take over a table that lies at a place, of whatever format it is."""
         free_key = partial(self._free_key, place)
-        taken = (sync.take_unknown(place, free_key) for sync in self._syncs.values())
-        return next((one for one in taken if one is not None), None)
+        attempts = (sync.take_unknown(place, free_key) for sync in self._syncs.values())
+        return next((resynced for resynced in attempts if resynced is not None), None)
 
     def _free_key(self, place: Place, name: str | None) -> Key:
         """The key that a table was created under; another one, if that holds something else by now."""
@@ -159,7 +161,7 @@ class TableResync:
         return own if self._content(key) is not None else key
 
 
-def _failed(key: Key, location: str, problem: Exception) -> ResyncedTable:
+def _failed_table(key: Key, location: str, problem: Exception) -> ResyncedTable:
     details = problem.details if isinstance(problem, PenstockError) else {}
     return ResyncedTable(
         key=key,

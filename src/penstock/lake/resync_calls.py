@@ -36,12 +36,14 @@ class ResyncedTable(msgspec.Struct, frozen=True, kw_only=True):
 
 def describe_ahead(table: ResyncedTable) -> str:
     """What a dry run found of a table, for people."""
-    what = f"{table.location} has version {table.version}, and the lake knows none after {table.known}"
+    what = (
+        f"{table.location} has version {table.version}, but the newest version in the lake is {table.known}"
+    )
     if table.own:
         first, last = table.own[0], table.own[-1]
-        what = f"versions {first} to {last} of the lake are others than those at {table.location}"
+        what = f"versions {first} to {last} in the lake differ from those at {table.location}"
     return (
-        f"is out of sync: {what}; 'penstock resync {table.key}' takes the versions over, with all their rows"
+        f"is out of sync: {what}; 'penstock resync {table.key}' imports those versions, with all their rows"
     )
 
 

@@ -25,9 +25,9 @@ from penstock.kernel.description import (
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.ledger import holder, is_entangled
 from penstock.kernel.settings import Settings
-from penstock.lake.copy import Place, opened_lake
+from penstock.lake.copy import Place, open_lake_at
 from penstock.lake.missing_files import missing_files
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.model.clock import Clock, now_us
 from penstock.model.content import AnyContent
 from penstock.model.encoding import NO_COMMIT, ObjectId, encode
@@ -97,37 +97,43 @@ def _change(
     clock: Clock,
 ) -> MappedRoots:
     # What is left to be published is not published now: the files are elsewhere.
-    with opened_lake(source, author, settings, clock, catch_up=False) as lake:
+    with open_lake_at(source, author, settings, clock, catch_up=False) as lake:
         kernel = lake.kernel
         kernel.store.require_writable()
-        wanted = change(read_description(kernel.store))
-        _require_unused(kernel, wanted)
-        missing = _missing(kernel, wanted, settings, clock)
+        changed = change(read_description(kernel.store))
+        _require_unused(kernel, changed)
+        missing = _find_missing(kernel, changed, settings, clock)
         if missing and not allow_missing:
-            raise _gone(missing)
-        done = change_description(kernel.store, kernel.settings, change)
-        moved = tuple(one for one in done.moved_roots if one.new != one.old)
+            raise _files_gone_error(missing)
+        description = change_description(kernel.store, kernel.settings, change)
+        moved = tuple(root for root in description.moved_roots if root.new != root.old)
         return MappedRoots(moved_roots=moved, missing=tuple(missing))
 
 
-def _missing(kernel: Kernel, wanted: Description, settings: Settings | None, clock: Clock) -> list[str]:
+def _find_missing(
+    kernel: Kernel, description: Description, settings: Settings | None, clock: Clock
+) -> list[str]:
     """Files that are gone once the lake says of itself what is wanted."""
-    view = _RedescribedStore(kernel.store, wanted)
+    view = _RedescribedStore(kernel.store, description)
     with open_lake(view, create=False, settings=settings, clock=clock, catch_up=False) as lake:
-        return [str(one) for one in missing_files(lake)]
+        return [str(file) for file in missing_files(lake)]
 
 
-def _require_unused(kernel: Kernel, wanted: Description) -> None:
+def _require_unused(kernel: Kernel, description: Description) -> None:
     """``InvalidRequest`` if the lake itself has, or had, a table at a location that is to mean another."""
-    places = [one.new for one in wanted.moved_roots if one.new != one.old]
-    heads = {one.name: one.head for kind in (Kind.BRANCH, Kind.TAG) for one in kernel.references.all(kind)}
+    places = [root.new for root in description.moved_roots if root.new != root.old]
+    heads = {
+        reference.name: reference.head
+        for kind in (Kind.BRANCH, Kind.TAG)
+        for reference in kernel.references.all(kind)
+    }
     for name, head in heads.items():
         look = partial(_content_at, kernel, head)
         for place in places if head != NO_COMMIT else ():
             if holder(look, place) is not None or is_entangled(look, place):
                 raise InvalidRequest(
-                    f"{place} cannot be where files were moved: '{name}' has, or had, a table with that "
-                    "location, or above it, or below",
+                    f"files cannot have been moved to {place}: '{name}' has, or had, a table at that "
+                    "location, or above or below it",
                     location=place,
                     reference=name,
                 )
@@ -137,12 +143,12 @@ def _content_at(kernel: Kernel, commit: ObjectId, stored: bytes) -> AnyContent |
     return content_of(kernel.objects, kernel.state(commit).get(stored))
 
 
-def _gone(missing: Sequence[str]) -> InvalidRequest:
+def _files_gone_error(missing: Sequence[str]) -> InvalidRequest:
     more = f"\n  and {len(missing) - MISSING_MAX} more" if len(missing) > MISSING_MAX else ""
     listing = "\n  ".join(missing[:MISSING_MAX]) + more
     return InvalidRequest(
-        f"files of tables are not there; nothing was changed:\n  {listing}\n"
-        "  Move or copy all files below the old place, with the same names, or say --missing-ok.",
+        f"files of tables are missing at the new location; nothing was changed:\n  {listing}\n  Move or copy "
+        "all files below the old location, with the same names, or use --missing-ok.",
         missing=[*missing],
     )
 

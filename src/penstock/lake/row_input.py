@@ -16,8 +16,8 @@ from penstock.formats.rows.schema import StructType, write_schema
 UNNAMED_INDEX: Final = re.compile(r"__index_level_\d+__")
 """What pandas calls an index that has no name, where it has to call it something."""
 HAD: Final = (
-    "the row stream was already consumed\n"
-    "  Open the stream inside of the function that writes it, or read it into a table first."
+    "the row stream was already consumed\n  Open the stream inside the function that writes it, or read it "
+    "into a table first."
 )
 
 
@@ -79,29 +79,31 @@ def rows_of(data: Any) -> Any:
             reader = pa.RecordBatchReader.from_stream(data)
         except (pa.ArrowException, OSError) as problem:
             raise InvalidRequest(f"the rows cannot be converted to Arrow: {problem}") from None
-        if are_had_once(data):
+        if is_stream(data):
             _note_had(data)
     unnamed = _unnamed_index(reader.schema)
     if unnamed or reader is data:
-        kept = [name for name in reader.schema.names if name not in unnamed] if unnamed else None
-        schema = reader.schema if kept is None else pa.schema([reader.schema.field(name) for name in kept])
-        reader = pa.RecordBatchReader.from_batches(schema, _batches(data, reader, kept))
+        columns = [name for name in reader.schema.names if name not in unnamed] if unnamed else None
+        schema = (
+            reader.schema if columns is None else pa.schema([reader.schema.field(name) for name in columns])
+        )
+        reader = pa.RecordBatchReader.from_batches(schema, _batches(data, reader, columns))
     _made[id(reader)] = reader
     return reader
 
 
-def are_had_once(data: Any) -> bool:
+def is_stream(data: Any) -> bool:
     """Whether rows come as a stream, which is empty once it was read: it cannot tell how long it is."""
     return not hasattr(type(data), "__len__") and not getattr(type(data), "is_read_anew", False)
 
 
-def _batches(data: Any, reader: Any, kept: list[str] | None) -> Iterator[Any]:
+def _batches(data: Any, reader: Any, columns: list[str] | None) -> Iterator[Any]:
     if reader is data:  # as long as nobody has read of it, it can still be written
         if _had.get(id(data)) is data:
             raise InvalidRequest(HAD)
         _note_had(data)
     for batch in reader:
-        yield batch if kept is None else batch.select(kept)
+        yield batch if columns is None else batch.select(columns)
 
 
 def _note_had(stream: Any) -> None:
@@ -112,8 +114,8 @@ def _note_had(stream: Any) -> None:
 def _unnamed_index(schema: Any) -> frozenset[str]:
     """The columns of an Arrow schema that pandas made of an index without a name, by its own word."""
     try:
-        told = msgspec.json.decode((schema.metadata or {}).get(b"pandas", b"{}"))
-        index = told.get("index_columns", ()) if isinstance(told, dict) else ()
+        metadata = msgspec.json.decode((schema.metadata or {}).get(b"pandas", b"{}"))
+        index = metadata.get("index_columns", ()) if isinstance(metadata, dict) else ()
     except msgspec.DecodeError:
         index = ()
     return frozenset(name for name in index if isinstance(name, str) and UNNAMED_INDEX.fullmatch(name))
@@ -132,6 +134,6 @@ def schema_text(schema: Any) -> str:
     if hasattr(schema, "__arrow_c_schema__"):
         return write_schema(schema_of(pa.schema(schema)))
     raise InvalidRequest(
-        "a table is created from a schema or from data: give one of Arrow's or Delta's, or rows with "
-        f"'__arrow_c_stream__', not {type(schema).__name__}"
+        "schema must be an Arrow or Delta schema, or rows with '__arrow_c_stream__', got "
+        f"{type(schema).__name__}"
     )

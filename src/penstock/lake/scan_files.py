@@ -1,12 +1,16 @@
-"""The files that Spark is to read, in the form in which Penstock's class in the JVM takes them."""
+"""What Spark is to read, in the form in which Penstock's classes in the JVM take it."""
 
 from __future__ import annotations
 
+import base64
 import gzip
 from collections.abc import Iterable, Iterator
-from typing import Final
+from enum import StrEnum
+from typing import Any, Final
 
 import msgspec
+
+from penstock.formats.rows.schema import Type
 
 STRICT: Final = {
     "ignoreMissingFiles": "false",
@@ -42,14 +46,84 @@ def _lines(root: str, files: Iterable[ScanFile]) -> Iterator[bytes]:
     lines = [
         msgspec.json.encode(
             (
-                partitions.setdefault(one.values, len(partitions)),
-                f"{root}/{one.name}",
-                one.size,
-                one.modified_ms,
+                partitions.setdefault(file.values, len(partitions)),
+                f"{root}/{file.name}",
+                file.size,
+                file.modified_ms,
             )
         )
-        for one in files
+        for file in files
     ]
     yield msgspec.json.encode(root)
     yield msgspec.json.encode(list(partitions))
     yield from lines
+
+
+class ColumnGuard(StrEnum):
+    """How a column is kept from being compared by bounds that files note of it."""
+
+    NONE = ""
+    REAL = "real"
+    """It is a real number, which may be NaN."""
+    STRUCT = "struct"
+    """Parts of it are."""
+
+
+class ScanColumn(msgspec.Struct, frozen=True, kw_only=True):
+    """A column of a table, made of one that was read."""
+
+    name: str
+    source: str | None = None
+    """What is read; without one, the column is null."""
+    cast: Type | None = None
+    """The type that gives its parts their names."""
+    guard: ColumnGuard = ColumnGuard.NONE
+
+
+class ScanDeletions(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of files that are left out."""
+
+    words: str
+    """Compressed numbers of 64 bits, the lowest byte first, in base64: of each word the number of its file,
+    that of its first row, and the word, whose lowest bit is that row."""
+    file_column: str
+    """The constant of the files that is their number."""
+    hint: str
+    """How Spark is to join them."""
+
+
+class ScanPiece(msgspec.Struct, frozen=True, kw_only=True):
+    """Files that are read in one way."""
+
+    files: str
+    """As ``pack_scan_files`` makes them, in base64."""
+    schema: str | None
+    """The columns in the files, as Spark writes a schema in JSON; nothing to have Spark look into them."""
+    partition_schema: str
+    """The columns that have one value in each file."""
+    how: dict[str, Any]
+    """The format, the options of its reader, the zone of times, and where the rows come from."""
+    deleted: ScanDeletions | None = None
+
+
+class TableScan(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows of a table: those of all pieces."""
+
+    pieces: tuple[ScanPiece, ...]
+    columns: tuple[ScanColumn, ...] | None = None
+    """Of the table, in its order; nothing if they are those that are read."""
+
+
+def read_strictly(
+    format: str,  # noqa: A002 - as Spark's reader calls it
+    options: dict[str, str],
+    zone: str,
+    origin: str,
+) -> dict[str, Any]:
+    """How files are read: no file may be passed over."""
+    return {"format": format, "options": {**STRICT, **options}, "zone": zone, "origin": origin}
+
+
+def encode_files(root: str, files: Iterable[ScanFile]) -> str:
+    """Files as text. The root is as Hadoop spells it."""
+    return base64.b64encode(pack_scan_files(root, files)).decode()

@@ -16,34 +16,34 @@ OPTION: Final = "penstock."
 """How the names of options begin that are for the lake."""
 SETTING: Final = "spark.penstock."
 """How the names of a session's settings begin that are for the lake."""
-SETTINGS: Final = ("lake", "lake.id", "tables")
+SETTINGS: Final = ("lake", "lake.id", "ref", "tables")
 
 
 def check_settings(names: Iterable[str]) -> None:
     """``InvalidRequest`` for a setting of a session that looks like the lake's, and that there is not."""
-    known = {SETTING + one for one in SETTINGS}
-    if unknown := sorted(name for name in names if name.startswith(SETTING) and name not in known):
+    settings = {SETTING + name for name in SETTINGS}
+    if unknown := sorted(name for name in names if name.startswith(SETTING) and name not in settings):
         raise InvalidRequest(
-            f"there is no setting '{unknown[0]}'; there are {', '.join(sorted(known))}\n"
-            "  Unset it, or spell it as one of these."
+            f"unknown setting '{unknown[0]}'; the settings are {', '.join(sorted(settings))}\n  Unset it, or "
+            "correct its name."
         )
 
 
 def parse_tables(text: str, home: str = "") -> dict[HadoopPath, Key]:
     """Paths and tables, as the session's setting has them; ``InvalidRequest`` if they cannot be these."""
     try:
-        told = json_decoder(dict[str, str]).decode(text) if text else {}
+        tables = json_decoder(dict[str, str]).decode(text) if text else {}
     except msgspec.MsgspecError:
         raise InvalidRequest(
-            "the setting spark.penstock.tables is an object of JSON, such as "
+            "the setting spark.penstock.tables must be a JSON object, such as "
             """{"s3://bucket/raw/events": "raw.events"}"""
         ) from None
-    found: dict[HadoopPath, Key] = {}
-    for path, key in told.items():
+    keys: dict[HadoopPath, Key] = {}
+    for path, key in tables.items():
         if ".." in path.split("/"):
-            raise InvalidRequest(f"'{path}' cannot stand for '{key}': spell the path without '..'")
+            raise InvalidRequest(f"'{path}' cannot be mapped to '{key}': write the path without '..'")
         place = hadoop_path(path, home)
-        if place in found and found[place] != Key.parse(key):
-            raise InvalidRequest(f"'{path}' stands for '{found[place]}' and for '{key}': choose one")
-        found[place] = Key.parse(key)
-    return found
+        if place in keys and keys[place] != Key.parse(key):
+            raise InvalidRequest(f"'{path}' is mapped to both '{keys[place]}' and '{key}': choose one")
+        keys[place] = Key.parse(key)
+    return keys

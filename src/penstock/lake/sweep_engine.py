@@ -166,13 +166,15 @@ class SweepEngine:
             return
         folder.look_again()
         pinned_us = self._pinned_us()
-        judged = [Judged(one.entry, _judge_again(folder, one, pinned_us)) for one in candidates]
-        going = [one for one in judged if self.removes(one.fate)]
+        judged = [
+            Judged(candidate.entry, _judge_again(folder, candidate, pinned_us)) for candidate in candidates
+        ]
+        going = [entry for entry in judged if self.removes(entry.fate)]
         if going:
             self._progress("removing", len(going))
             folder.remove(going)
-        for one in judged:
-            tally.count(one)
+        for entry in judged:
+            tally.count(entry)
 
 
 def _judge_again(folder: SweptFolder, candidate: Judged, pinned_us: int) -> Fate:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from uuid import UUID
 
-from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
-from penstock.formats.registry import TableFormat, load_member, table_formats
+from penstock.errors import InvalidRequest, NotManaged
+from penstock.formats.registry import TableFormat, load, load_member, table_formats
+from penstock.formats.rows.reader import RowReader, TableRows
 from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.lake import calls
-from penstock.lake.answers import Ratified
-from penstock.lake.plugins import find_format, find_plugin
-from penstock.lake.table_writing import write
-from penstock.lake.transactions.reading import note_reads
+from penstock.lake.answers import Ratified, SweptTable
+from penstock.lake.audits.rows import no_rows_error
+from penstock.lake.options import TableLogOptions
+from penstock.lake.plugins import describe_usage, find_format, find_plugin
+from penstock.lake.row_changes import ChangedRows, MergeClause, MergeStatement, RowValues
+from penstock.lake.table_writer import write
+from penstock.lake.transactions.read_set import note_reads
+from penstock.lake.upkeep import AnalyzedTable, OptimizedTable, OptimizeProgress, no_progress
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
@@ -23,7 +28,7 @@ from penstock.model.names import revision_at
 from penstock.model.reads import Read
 
 if TYPE_CHECKING:
-    from penstock.formats.plugin import TableView
+    from penstock.formats.plugin import ChangeView, TableView
     from penstock.formats.public_types import (
         Actions,
         DeltaView,
@@ -38,7 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Table:
+class Table(RowReader):
     """A table at a reference."""
 
     def __init__(
@@ -53,8 +58,12 @@ class Table:
     def __repr__(self) -> str:
         return f"<Table {self.key} at {self.ref if len(self.ref) < 64 else self.ref[:8]}>"
 
+    def _repr_html_(self) -> str:
+        shown: str = load("penstock.lake.notebook:show_table")(self)
+        return shown
+
     @property
-    def unnoted(self) -> Table:
+    def outside_read_set(self) -> Table:
         """The same, for what a write has to look at: in a transaction, that does not count as read."""
         return Table(self.lake, self.key, self.ref, self.via, is_noted=False)
 
@@ -67,7 +76,7 @@ class Table:
             read = Read(key=self.key, part=part or None, is_listing=is_listing)
             note_reads(self.lake, self.ref, self.via, read)
 
-    def _found(self) -> AnyContent | None:
+    def _find_content(self) -> AnyContent | None:
         call = calls.GetContents(at=self.ref, via=self.via, key=(self.key,))
         return next((entry.content for entry in self.lake.do(call)), None)
 
@@ -75,31 +84,32 @@ class Table:
     def content(self) -> AnyContent:
         """What the key holds now; ``KeyNotFound`` if nothing."""
         self.note_read()
-        return self._required()
+        return self._require_content()
 
-    def _required(self) -> AnyContent:
-        found = self._found()
-        if found is None:
-            raise KeyNotFound(f"there is no '{self.key}' at '{self.ref}'", key=str(self.key), ref=self.ref)
-        return found
+    def _require_content(self) -> AnyContent:
+        content = self._find_content()
+        if content is None:
+            raise self.lake.key_not_found(self.key, self.ref)
+        return content
 
     @property
     def exists(self) -> bool:
+        """Whether its key holds anything now."""
         self.note_read(is_listing=True)
-        return self._found() is not None
+        return self._find_content() is not None
 
     @property
     def type(self) -> str:
         """What kind of thing the key holds. In a transaction it only counts that there is one."""
         self.note_read(is_listing=True)
-        return self._required().type
+        return self._require_content().type
 
-    def log(self, **chosen: Any) -> list[Commit]:
-        """The commits that changed it, newest first; takes what ``Lake.log`` takes.
+    def log(self, **options: Unpack[TableLogOptions]) -> list[Commit]:
+        """The commits that changed it, newest first.
 
         In a transaction, history does not count as read.
         """
-        return self.lake.log(self.ref, table=self.key, via=self.via, **chosen)
+        return self.lake.log(self.ref, table=self.key, via=self.via, **options)
 
     # -- what tables of all formats have ---------------------------------------------------------------------
 
@@ -107,16 +117,25 @@ class Table:
         """The branch that it is written on; ``InvalidRequest`` if it is seen at a commit, which stays."""
         if self.via is not None or len(self.ref) == 64:
             raise InvalidRequest(
-                f"'{self.key}' is seen at commit {self.ref[:8]}, which never changes; write to it on a "
+                f"'{self.key}' is at commit {self.ref[:8]}, which cannot change; write to the table on a "
                 "branch, as in lake.table(…)"
             )
         return self.ref
 
     def _view(self) -> TableView:
         """What its format does with it; that of the default format says what it is if it is none."""
-        content = self._found()
+        content = self._find_content()
         declared = find_format(content) if find_plugin(content) is not None else None
         return _make_view(self, declared or table_formats()[0])
+
+    def _change_view(self, method: str, refusal: str) -> ChangeView:
+        """The same, for what not every format can do; ``NotManaged`` if that of the table cannot."""
+        view: Any = self._view()
+        if not hasattr(view, method):
+            usage = describe_usage(self._find_content())
+            raise NotManaged(f"'{self.key}' is {usage}\n  In that format, {refusal}.", key=str(self.key))
+        changing: ChangeView = view
+        return changing
 
     def _ask_view(self, ask: Callable[[TableView], T]) -> T:
         """Ask the default format first, which saves most tables a call."""
@@ -124,7 +143,7 @@ class Table:
         try:
             return ask(_make_view(self, default))
         except NotManaged:
-            content = self._found()
+            content = self._find_content()
             declared = find_format(content)
             if find_plugin(content) is None or declared is None or declared is default:
                 raise
@@ -148,6 +167,47 @@ class Table:
         """
         return self._ask_view(lambda view: view.to_arrow(columns, where))
 
+    def scan(self) -> TableRows:
+        """The rows as they are here now, whatever is committed while they are read, in tables of all formats.
+
+        ``KeyNotFound`` if there is no table, ``NotManaged`` if the lake does not read its rows.
+        """
+        content = self._find_content()
+        plugin = find_plugin(content)
+        if content is None or plugin is None:
+            self.note_read()
+            raise (
+                self.lake.key_not_found(self.key, self.via or self.ref)
+                if content is None
+                else no_rows_error(self.key, content)
+            )
+        return plugin.open_rows(self)
+
+    def to_batches(self, columns: Sequence[str] | None = None, where: Any = None) -> Any:
+        """The rows as a ``pyarrow.RecordBatchReader``, which never holds all of them in memory.
+
+        ``columns`` are those to be read, in that order. ``where`` is a condition as text, such as
+        ``"amount > 100 and day >= '2026-11-01'"``, or an expression of ``pyarrow.compute``.
+        """
+        return self.scan().to_batches(columns, where)
+
+    @property
+    def arrow_schema(self) -> Any:
+        """The columns, as a ``pyarrow.Schema``."""
+        return self.scan().schema
+
+    @property
+    def num_rows(self) -> int | None:
+        """How many rows there are, if that is known exactly without reading them; else ``None``."""
+        return self.scan().num_rows
+
+    def count(self, where: str | None = None) -> int:
+        """How many rows there are, or those for which a condition is true.
+
+        Without one it is answered from statistics if they are exact.
+        """
+        return self.scan().count(where)
+
     def write(
         self,
         data: Any,
@@ -169,9 +229,9 @@ class Table:
         ``idempotency_key``, rows are written once. Returns what the commit came to; ``None`` if there was
         nothing to be done.
         """
-        said = calls.said(message, author)
+        commit_meta = calls.describe_commit(message, author)
         written: Ratified | FilesWritten | None = write(
-            self, data, mode, format, partition_by, said, idempotency_key
+            self, data, mode, format, partition_by, commit_meta, idempotency_key
         )
         return written
 
@@ -179,6 +239,7 @@ class Table:
         self,
         data: Any,
         *,
+        merge_schema: bool = False,
         message: str | None = None,
         author: str | None = None,
         idempotency_key: str | None = None,
@@ -186,9 +247,14 @@ class Table:
         """Add rows: of anything that gives Arrow's stream (``__arrow_c_stream__``), or of dicts.
 
         A dict has a list for each column; a list of dicts has one for each row. Appends never get in each
-        other's way. Under an ``idempotency_key``, rows are appended once.
+        other's way. Under an ``idempotency_key``, rows are appended once. With ``merge_schema``, columns that
+        only the rows have are added to the table.
         """
-        return self._view().append(data, calls.said(message, author), idempotency_key)
+        commit_meta = calls.describe_commit(message, author)
+        if merge_schema:
+            view = self._change_view("append_with_columns", "columns are not added by an append")
+            return view.append_with_columns(data, commit_meta, idempotency_key)
+        return self._view().append(data, commit_meta, idempotency_key)
 
     def overwrite(
         self,
@@ -203,11 +269,116 @@ class Table:
         """Put rows in the place of all that there are when the commit has its turn.
 
         ``partitions`` keeps it to some of them, by values of partition columns: ``{"day": "2026-11-14"}``. So
-        does ``where``, by a condition on them: ``"day >= '2026-11-01'"``. Rows outside of either are refused.
+        does ``where``, by a condition: ``"day >= '2026-11-01'"``. Rows outside of either are refused. If the
+        condition names other columns than those of partitions, files are rewritten that hold such rows, and
+        conflicts are as in ``delete``.
         Lance tables have no partitions; there the rows come with their columns.
         """
-        said = calls.said(message, author)
-        return self._view().overwrite(data, partitions, where, said, idempotency_key)
+        commit_meta = calls.describe_commit(message, author)
+        return self._view().overwrite(data, partitions, where, commit_meta, idempotency_key)
+
+    def delete(
+        self,
+        where: str | None = None,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> ChangedRows:
+        """Delete the rows for which a condition is true, such as ``amount > 10 and country = 'NO'``; all rows
+        without one.
+
+        Only files that hold such rows are changed. ``TableConflict`` if others meanwhile changed the same
+        files, or put rows there, other than by appending them, that might have been meant.
+        """
+        return self._change_view("delete", "rows are not deleted by a condition").delete(
+            where, calls.describe_commit(message, author), idempotency_key
+        )
+
+    def update(
+        self,
+        set: RowValues,  # noqa: A002 - SQL's word
+        where: str | None = None,
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> ChangedRows:
+        """Give columns new values in the rows for which a condition is true; in all rows without one.
+
+        ``set`` has the values by column, or by part of a struct (``address.city``): text is SQL over the row
+        as it was (``"price * 1.2"``, ``"'NO'"``), anything else is itself. Rows whose partition columns
+        change move. Conditions and conflicts are as in ``delete``.
+        """
+        return self._change_view("update", "rows are not updated").update(
+            set, where, calls.describe_commit(message, author), idempotency_key
+        )
+
+    def merge(
+        self,
+        source: Any,
+        on: str | Sequence[str],
+        *,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> MergeStatement:
+        """Begin to merge rows into the table: name what is to be done, then ``commit``.
+
+        ``on`` tells which rows of the two belong together: a condition, such as ``target.id = source.id``, or
+        a list of the columns that are equal, ``["id"]``; nulls equal nothing. Expressions name columns as
+        ``target.x`` and ``source.x``. Of several clauses for a kind of rows, the first applies whose
+        condition is true; only the last may be without one.
+        """
+        commit_meta = calls.describe_commit(message, author)
+
+        def carry_out(clauses: tuple[MergeClause, ...]) -> ChangedRows:
+            view = self._change_view("merge", "rows are not merged")
+            return view.merge(source, on, clauses, commit_meta, idempotency_key)
+
+        return MergeStatement(carry_out)
+
+    # -- upkeep ----------------------------------------------------------------------------------------------
+
+    def optimize(
+        self,
+        *,
+        target_file_bytes: int | None = None,
+        where: str | None = None,
+        zorder_by: str | Sequence[str] = (),
+        message: str | None = None,
+        author: str | None = None,
+        progress: OptimizeProgress = no_progress,
+    ) -> OptimizedTable:
+        """Rewrite files with the same rows: small ones together, without the rows that are deleted.
+
+        Files become about ``target_file_bytes`` large; the property ``delta.targetFileSize`` if nothing is
+        given. ``where`` keeps it to some partitions. ``zorder_by`` sorts rows so that those which are alike
+        in these columns are in the same files; a table that is clustered is sorted by its own columns.
+        Appends go on meanwhile, and streams and change feeds tell nothing of it. It may be ended at any time
+        and begun again.
+        """
+        view = self._change_view("optimize", "files are not rewritten")
+        columns = (zorder_by,) if isinstance(zorder_by, str) else tuple(zorder_by)
+        return view.optimize(
+            target_file_bytes, where, columns, calls.describe_commit(message, author), progress
+        )
+
+    def analyze(self, *, message: str | None = None, author: str | None = None) -> AnalyzedTable:
+        """Complete the statistics of files by which reads leave files out."""
+        view = self._change_view("analyze", "files have no statistics")
+        return view.analyze(calls.describe_commit(message, author))
+
+    def checkpoint(self) -> int:
+        """Write a checkpoint of the table's log, unless there is one; returns of which version."""
+        return self._change_view("checkpoint", "there are no checkpoints").checkpoint()
+
+    def vacuum(self, *, dry_run: bool = False) -> list[SweptTable]:
+        """Remove the table's files that no kept commit needs and that are older than the grace period.
+
+        This is the lake's sweep for one table: see ``Lake.sweep_tables``.
+        """
+        return self.lake.sweep_tables(self.key, remove_data=True, dry_run=dry_run)
 
     def restore(
         self,
@@ -227,8 +398,8 @@ class Table:
         on this branch; ``timestamp`` goes by the commits of the branch. Tables of all formats can be
         restored, and dropped ones come back, except to a version. See ``Lake.restore``.
         """
-        if sum(one is not None for one in (version, timestamp, ref)) != 1:
-            raise InvalidRequest("say to what to restore it: version, timestamp or ref; exactly one of them")
+        if sum(choice is not None for choice in (version, timestamp, ref)) != 1:
+            raise InvalidRequest("give exactly one of version, timestamp and ref, to say what to restore")
         to = ref if timestamp is None else revision_at(self.ref, timestamp)
         return self.lake.restore(
             self.key,
@@ -265,8 +436,17 @@ class Table:
 
     @property
     def schema(self) -> StructType:
-        """Its columns, as Delta describes them; Arrow's schema is that of ``to_arrow``, or ``to_lance``."""
-        return parse_schema(self.delta.metadata().schema_string)
+        """Its columns, as Delta describes them; ``arrow_schema`` gives them as Arrow does.
+
+        ``InvalidRequest`` if a table of another format has a column of a type that Delta has not.
+        """
+        try:
+            return parse_schema(self.delta.metadata().schema_string)
+        except NotManaged:
+            if find_plugin(self._find_content()) is None:
+                raise
+        columns: StructType = load("penstock.formats.rows.arrow_types:schema_of")(self.arrow_schema)
+        return columns
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -299,7 +479,7 @@ class Table:
             actions,
             version=version,
             attempt=attempt,
-            said=calls.said(message, author),
+            said=calls.describe_commit(message, author),
             idempotency_key=idempotency_key,
         )
 
@@ -320,7 +500,7 @@ class Table:
         return self.delta.commit(
             actions,
             attempt=attempt,
-            said=calls.said(message, author),
+            said=calls.describe_commit(message, author),
             idempotency_key=idempotency_key,
         )
 

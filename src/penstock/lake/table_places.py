@@ -17,19 +17,21 @@ from penstock.model.keys import Key
 from penstock.storage.locations import is_under, normalise, table_of_place
 from penstock.storage.places import SCRATCH
 
-ENTANGLED: Final = "lies inside or above the place of another table; name another"
+ENTANGLED: Final = "is inside or above the folder of another table; choose another location"
 
 
 def check_new_place(location: str, warehouse: str, roots: Iterable[str]) -> None:
     """``LocationRefused`` for a place at which no table may be created: a root, or one that a lake gives."""
     if any(is_under(root, location) for root in roots):
-        raise _refused(location, "is a root of the lake, or lies above one; name a folder below it")
+        raise _refused_error(location, "is a root of the lake, or is above one; choose a folder below it")
     if (
         warehouse
         and is_under(location, warehouse)
         and table_of_place(_below(location, warehouse)[0].lower()) is not None
     ):
-        raise _refused(location, "is among the places that the lake gives to tables; name another")
+        raise _refused_error(
+            location, "is inside the folder where the lake places tables itself; choose another location"
+        )
 
 
 def check_apart(
@@ -47,27 +49,33 @@ def check_apart(
     """
     where = normalise(location)
     if records := _record_folders().intersection(where.split("/")):
-        raise _refused(location, f"lies in a folder that a table keeps its records in ({min(records)})")
+        raise _refused_error(
+            location, f"is inside a folder where a table keeps its metadata ({min(records)})"
+        )
     if warehouse:
         if is_under(warehouse, where):
-            raise _refused(location, "is the lake's warehouse, or lies above it; name a folder below it")
+            raise _refused_error(
+                location, "is the lake's warehouse, or is above it; choose a folder below it"
+            )
         below = _below(where, warehouse) if is_under(where, warehouse) else []
         if len(below) > 1 and table_of_place(below[0].lower()) is not None:
-            raise _refused(location, "lies inside the place of a table; name another")
+            raise _refused_error(location, "is inside the folder of a table; choose another location")
     for other, place in others:
         if normalise(place) == where:
             if key is not None and other != key:
-                raise _refused(location, "is the place of another table of the lake; name another")
+                raise _refused_error(
+                    location, "is the location of another table of the lake; choose another location"
+                )
         elif is_under(where, place) or is_under(place, where):
-            raise _refused(location, ENTANGLED)
+            raise _refused_error(location, ENTANGLED)
     if is_entangled(where):
-        raise _refused(location, ENTANGLED)
+        raise _refused_error(location, ENTANGLED)
 
 
 @cache
 def _record_folders() -> frozenset[str]:
     """What tables keep their own records in."""
-    return frozenset((SCRATCH, *(one for plugin in plugin_types() for one in plugin.record_folders)))
+    return frozenset((SCRATCH, *(folder for plugin in plugin_types() for folder in plugin.record_folders)))
 
 
 def _below(location: str, root: str) -> list[str]:
@@ -75,5 +83,5 @@ def _below(location: str, root: str) -> list[str]:
     return normalise(location).removeprefix(normalise(root)).strip("/").split("/")
 
 
-def _refused(location: str, why: str) -> LocationRefused:
+def _refused_error(location: str, why: str) -> LocationRefused:
     return LocationRefused(f"{location} {why}", location=location)

@@ -35,12 +35,12 @@ class TaskCatalogue:
 
     def do(self, call: Call[R], progress: Progress = silent) -> R:  # noqa: ARG002 - nobody would see it
         kind = type(call)
-        said = self._task.ask(kind.__name__.encode() + b"\0" + json.encode(call, kind))
-        if said[:1] == ANSWERED:
-            answer: R = json.read(said[1:], kind.answer)
+        reply = self._task.ask(kind.__name__.encode() + b"\0" + json.encode(call, kind))
+        if reply[:1] == ANSWERED:
+            answer: R = json.read(reply[1:], kind.answer)
             return answer
-        error = decode_error(500, said[1:])
-        raise error if error is not None else RuntimeError("the answer is not understood")
+        error = decode_error(500, reply[1:])
+        raise error if error is not None else RuntimeError("the response cannot be parsed")
 
     def close(self) -> None:
         """The lake stays open: it is elsewhere."""
@@ -57,7 +57,9 @@ class CallAnswers:
 
     def __call__(self, question: bytes) -> bytes:
         name, _, data = question.partition(b"\0")
-        kind = _KINDS.get(name) or next(one for one in other_calls() if one.__name__.encode() == name)
+        kind = _KINDS.get(name) or next(
+            candidate for candidate in other_calls() if candidate.__name__.encode() == name
+        )
         try:
             call = json.decode(data, kind)
             answer = self._catalogue.do(call)
@@ -80,6 +82,6 @@ class CallAnswers:
 
     def tidy(self) -> None:
         """Abort transactions that the work has begun and not ended, since it was ended itself."""
-        for one in self._begun:
+        for transaction in self._begun:
             with suppress(PenstockError):  # its lease runs out
-                self._catalogue.do(AbortTransaction(id=one, why="the work that began it was ended"))
+                self._catalogue.do(AbortTransaction(id=transaction, why="the work that started it was ended"))

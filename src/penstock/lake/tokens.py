@@ -52,7 +52,7 @@ def new_token(
         expires=expires,
     ).check()
     if expires is not None and expires <= now:
-        raise InvalidRequest(f"a token that expires at {expires} could never be used")
+        raise InvalidRequest(f"a token cannot expire in the past, got {expires}")
     call = PutToken(
         id=token.id,
         name=token.name,
@@ -74,10 +74,10 @@ def secret_hash(secret: str) -> ObjectId:
 
 def parse_token(text: str) -> Presented:
     """The id and the secret in a token's text; ``Unauthenticated``, without the text, if it is none."""
-    found = _TEXT.fullmatch(text)
-    if found is None:
-        raise Unauthenticated("that is not a token of Penstock; one is written penstock_<id>_<secret>")
-    return Presented(found[1], found[2])
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        raise Unauthenticated("this is not a token of Penstock, which has the form penstock_<id>_<secret>")
+    return Presented(match[1], match[2])
 
 
 def parse_grant(text: str | Grant) -> Grant:
@@ -92,11 +92,11 @@ def parse_grant(text: str | Grant) -> Grant:
     if role not in set(Role):
         roles = ", ".join(Role)
         raise InvalidRequest(
-            f"{text!r} is no grant: it begins with one of {roles}, as in 'write:dev/*:sales.*'"
+            f"invalid grant {text!r}: it must begin with one of {roles}, as in 'write:dev/*:sales.*'"
         )
     if "" in patterns:
         raise InvalidRequest(
-            f"{text!r} is no grant: after ':' it has a pattern of references, then perhaps one of keys, as "
-            "in 'write:dev/*:sales.*'"
+            f"invalid grant {text!r}: after ':' it must have a pattern of references, and optionally a "
+            "pattern of keys, as in 'write:dev/*:sales.*'"
         )
     return Grant(Role(role), *patterns).check()

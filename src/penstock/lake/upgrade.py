@@ -7,7 +7,7 @@ import msgspec
 from penstock.kernel.description import FORMAT_VERSION, Description, change_description, read_description
 from penstock.kernel.settings import Settings
 from penstock.lake.backup import backup_lake
-from penstock.lake.copy import Place, opened_lake
+from penstock.lake.copy import Place, open_lake_at
 from penstock.model.clock import Clock, now_us
 
 
@@ -36,10 +36,10 @@ def upgrade_lake(
     releases from opening it at all. With ``backup``, a backup is made there first; it has the version that
     the lake had, and can be restored for an older release. To do it again changes nothing.
     """
-    made = ""
+    backup_id = ""
     if backup is not None:
-        made = backup_lake(source, backup, register=False, settings=settings, clock=clock).point.id
-    with opened_lake(source, None, settings, clock) as lake:
+        backup_id = backup_lake(source, backup, register=False, settings=settings, clock=clock).point.id
+    with open_lake_at(source, None, settings, clock) as lake:
         before = read_description(lake.kernel.store).format_version
 
         def change(description: Description) -> Description:
@@ -47,4 +47,4 @@ def upgrade_lake(
             return msgspec.structs.replace(description, format_version=version)
 
         after = change_description(lake.kernel.store, lake.kernel.settings, change).format_version
-    return Upgraded(before, after, made)
+    return Upgraded(before, after, backup_id)

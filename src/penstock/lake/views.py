@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from penstock.errors import InvalidRequest, ReferenceNotFound
+from penstock.formats.registry import load
 from penstock.lake import calls
 from penstock.lake.answers import Entry, LogLine
+from penstock.lake.call import CommitOptions
+from penstock.lake.options import (
+    BranchCommitOptions,
+    BranchMergeOptions,
+    BranchRestoreOptions,
+    LogOptions,
+    RebaseOptions,
+)
 from penstock.lake.table import Table
-from penstock.lake.transactions.reading import note_reads
+from penstock.lake.transactions.read_set import note_reads
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.content import AnyContent, Namespace
 from penstock.model.keys import Key
@@ -20,12 +29,13 @@ from penstock.model.references import Kind, Reference
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
+    from penstock.lake.sql.result import SqlResult
 
 FIRST_PAGE = 100
 """So many entries are read ahead for whoever may only want the first."""
 
 
-class _Named:
+class _NamedReference:
     """What branches and tags share."""
 
     kind: Kind
@@ -36,6 +46,10 @@ class _Named:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 
+    def _repr_html_(self) -> str:
+        shown: str = load("penstock.lake.notebook:show_reference")(self)
+        return shown
+
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and (other.name, other._lake) == (self.name, self._lake)
 
@@ -45,10 +59,10 @@ class _Named:
     @property
     def reference(self) -> Reference:
         """The stored reference as it is now."""
-        found = self._lake.do(calls.GetReference(name=self.name))
-        if not self._is_named(found.kind):
-            raise InvalidRequest(f"'{self.name}' is a {found.kind.value}, not a {self.kind.value}")
-        return found
+        reference = self._lake.do(calls.GetReference(name=self.name))
+        if not self._is_named(reference.kind):
+            raise InvalidRequest(f"'{self.name}' is a {reference.kind.value}, not a {self.kind.value}")
+        return reference
 
     def _is_named(self, kind: Kind) -> bool:
         return kind is self.kind or (self.kind is Kind.BRANCH and kind is Kind.TRANSACTION)
@@ -60,6 +74,7 @@ class _Named:
 
     @property
     def exists(self) -> bool:
+        """Whether there is one now."""
         try:
             return self._is_named(self._lake.do(calls.GetReference(name=self.name)).kind)
         except ReferenceNotFound:
@@ -113,73 +128,70 @@ class _Named:
         return [Table(self._lake, table.key, self.name) for table in self.snapshot().tables(prefix)]
 
     def table(self, key: str | Key) -> Table:
+        """A table here."""
         return Table(self._lake, Key.parse(key), self.name)
 
-    def log(self, **chosen: Any) -> list[Commit]:
-        """Its commits, newest first; takes what ``Lake.log`` takes."""
-        return self._lake.log(self.name, **chosen)
+    def log(self, **options: Unpack[LogOptions]) -> list[Commit]:
+        """Its commits, newest first."""
+        return self._lake.log(self.name, **options)
 
     def reflog(self, *, limit: int = 100) -> list[LogLine]:
         """What happened to it, newest first."""
         return self._lake.reflog(self.name, limit=limit)
 
 
-class Branch(_Named):
+class Branch(_NamedReference):
     """A line of work that commits are added to."""
 
     kind = Kind.BRANCH
 
-    def commit(self, operations: Sequence[Operation], **said: Any) -> Commit:
-        """Carry out operations here, all or none; takes what ``Lake.commit`` takes."""
-        return self._lake.commit(operations, branch=self.name, **said)
+    def commit(self, operations: Sequence[Operation], **options: Unpack[BranchCommitOptions]) -> Commit:
+        """Carry out operations here, all or none, and return the commit."""
+        return self._lake.commit(operations, branch=self.name, **options)
 
-    def put(
-        self,
-        key: str | Key,
-        content: AnyContent,
-        *,
-        message: str | None = None,
-        base: str | None = None,
-        **said: Any,
-    ) -> Commit:
+    def put(self, key: str | Key, content: AnyContent, **options: Unpack[BranchCommitOptions]) -> Commit:
         """Create or replace a catalog entry. Namespaces above it are created as needed."""
         path = Key.parse(key)
-        text = f"put {path}" if message is None else message
-        return self.commit([Put(path, content)], message=text, base=base, create_namespaces=True, **said)
+        options.setdefault("create_namespaces", True)
+        return self.commit([Put(path, content)], **_with_message(options, f"put {path}"))
 
-    def drop(
-        self, key: str | Key, *, message: str | None = None, base: str | None = None, **said: Any
-    ) -> Commit:
+    def drop(self, key: str | Key, **options: Unpack[BranchCommitOptions]) -> Commit:
         """Delete a catalog entry. A namespace must be empty."""
         path = Key.parse(key)
-        text = f"drop {path}" if message is None else message
-        return self.commit([Delete(path)], message=text, base=base, **said)
+        return self.commit([Delete(path)], **_with_message(options, f"drop {path}"))
 
     def create_namespace(
-        self, key: str | Key, properties: Mapping[str, str] | None = None, **said: Any
+        self, key: str | Key, properties: Mapping[str, str] | None = None, **options: Unpack[CommitOptions]
     ) -> Commit:
         """Create a namespace, and those above it as needed; ``CommitConflict`` if it exists."""
         path = Key.parse(key)
-        said.setdefault("message", f"create namespace {path}")
-        said.setdefault("base", EMPTY_COMMIT_ID)  # where it did not exist
-        operation = Put(path, Namespace(properties=dict(properties or {})))
-        return self.commit([operation], create_namespaces=True, **said)
+        options.setdefault("message", f"create namespace {path}")
+        return self.commit(
+            [Put(path, Namespace(properties=dict(properties or {})))],
+            base=EMPTY_COMMIT_ID,  # where it did not exist
+            create_namespaces=True,
+            **options,
+        )
 
-    def merge_into(self, target: str | Branch | None = None, **how: Any) -> MergeResult:
-        """Merge this branch into another; takes what ``Lake.merge`` takes."""
+    def merge_into(
+        self, target: str | Branch | None = None, **options: Unpack[BranchMergeOptions]
+    ) -> MergeResult:
+        """Merge this branch into another, the default one if none is given."""
         into = target.name if isinstance(target, Branch) else target
-        return self._lake.merge(self.name, into, **how)
+        return self._lake.merge(self.name, into, **options)
 
-    def restore(self, keys: str | Key | Sequence[str | Key] = (), **how: Any) -> MergeResult:
-        """Set tables here to what they were at an earlier commit; takes what ``Lake.restore`` takes."""
-        return self._lake.restore(keys, branch=self.name, **how)
+    def restore(
+        self, keys: str | Key | Sequence[str | Key] = (), **options: Unpack[BranchRestoreOptions]
+    ) -> MergeResult:
+        """Set tables here to what they were at an earlier commit, by one new commit."""
+        return self._lake.restore(keys, branch=self.name, **options)
 
-    def rebase(self, onto: str | None = None, **how: Any) -> MergeResult:
-        """Repeat this branch's own commits on a new base; takes what ``Lake.rebase`` takes."""
-        return self._lake.rebase(self.name, onto, **how)
+    def rebase(self, onto: str | None = None, **options: Unpack[RebaseOptions]) -> MergeResult:
+        """Repeat this branch's own commits on a new base."""
+        return self._lake.rebase(self.name, onto, **options)
 
 
-class Tag(_Named):
+class Tag(_NamedReference):
     """A name for a commit that does not move by itself."""
 
     kind = Kind.TAG
@@ -196,8 +208,12 @@ class Snapshot:
     def __repr__(self) -> str:
         return f"<Snapshot {self.id[:8]} of {self._lake.url}>"
 
+    def _repr_html_(self) -> str:
+        shown: str = load("penstock.lake.notebook:show_snapshot")(self)
+        return shown
+
     @property
-    def unnoted(self) -> Snapshot:
+    def outside_read_set(self) -> Snapshot:
         """The same, for what a write has to look at: in a transaction, that does not count as read."""
         return Snapshot(self._lake, self.id, self.via, is_noted=False)
 
@@ -213,8 +229,8 @@ class Snapshot:
         """What those keys hold that hold something."""
         paths = tuple(Key.parse(key) for key in keys)
         self._note(*(Read(key=path) for path in paths))
-        found = self._lake.do(calls.GetContents(at=self.id, via=self.via, key=paths))
-        return {entry.key: entry.content for entry in found}
+        entries = self._lake.do(calls.GetContents(at=self.id, via=self.via, key=paths))
+        return {entry.key: entry.content for entry in entries}
 
     def entries(
         self, prefix: str | Key | None = None, *, after: str | Key | None = None
@@ -229,38 +245,53 @@ class Snapshot:
                 yield entry.key, entry.content
 
     def _pages(self, scope: Key | None, last: Key | None) -> Iterator[tuple[Entry, ...]]:
-        most, asked = self._lake.page_max or calls.PAGE_MAX, FIRST_PAGE
+        most, page_size = self._lake.page_max or calls.PAGE_MAX, FIRST_PAGE
         while True:
             page = self._lake.do(
-                calls.ListEntries(at=self.id, via=self.via, prefix=scope, after=last, limit=asked)
+                calls.ListEntries(at=self.id, via=self.via, prefix=scope, after=last, limit=page_size)
             )
             yield page
-            if len(page) < asked:
+            if len(page) < page_size:
                 return
-            asked = most
+            page_size = most
             last = page[-1].key
 
     def tables(self, prefix: str | Key | None = None) -> list[Table]:
         """Everything that is not a namespace, below a namespace or all."""
         return [
             Table(self._lake, key, self.id, self.via, is_noted=self._is_noted)
-            for key, content in self._listed(prefix)
+            for key, content in self._list_entries(prefix)
             if not isinstance(content, Namespace)
         ]
 
     def namespaces(self, prefix: str | Key | None = None) -> list[Key]:
         """The namespaces, at and below a key or all."""
-        return [key for key, content in self._listed(prefix) if isinstance(content, Namespace)]
+        return [key for key, content in self._list_entries(prefix) if isinstance(content, Namespace)]
 
-    def _listed(self, prefix: str | Key | None) -> Iterator[tuple[Key, AnyContent]]:
+    def _list_entries(self, prefix: str | Key | None) -> Iterator[tuple[Key, AnyContent]]:
         """The entries, of which only the names are told."""
         scope = Key.parse(prefix) if prefix is not None else None
         self._note(Read(key=scope, is_listing=True))
-        return self.unnoted.entries(scope)
+        return self.outside_read_set.entries(scope)
 
     def table(self, key: str | Key) -> Table:
+        """A table as it was here."""
         return Table(self._lake, Key.parse(key), self.id, self.via, is_noted=self._is_noted)
 
-    def log(self, **chosen: Any) -> list[Commit]:
-        """The commits that led here, newest first; takes what ``Lake.log`` takes."""
-        return self._lake.log(self.id, via=self.via, **chosen)
+    def at(self, revision: str | None) -> Snapshot:
+        """The lake at another commit."""
+        return self._lake.at(revision)
+
+    def sql(self, query: str) -> SqlResult:
+        """Ask a query of the tables here; see ``Lake.sql``."""
+        result: SqlResult = load("penstock.lake.sql.result:run_sql")(self, query)
+        return result
+
+    def log(self, **options: Unpack[LogOptions]) -> list[Commit]:
+        """The commits that led here, newest first."""
+        return self._lake.log(self.id, via=self.via, **options)
+
+
+def _with_message(options: BranchCommitOptions, message: str) -> BranchCommitOptions:
+    """The options of a commit, with a message if the program gives none."""
+    return options if options.get("message") is not None else {**options, "message": message}

@@ -39,7 +39,7 @@ def job_id(given: str | None, key: Key, branch: str) -> str:
     if given is None:
         return uuid4().hex
     if not given:
-        raise InvalidRequest("the id of a job is empty; leave it out, or give each job a name of its own")
+        raise InvalidRequest("the id of a job must not be empty; leave it out, or give each job a unique id")
     plain = given.replace("-", "").lower()
     return plain if ID.fullmatch(plain) else digest(str(key), branch, given).hex()[:32]
 
@@ -48,16 +48,13 @@ def check_properties(properties: Iterable[str]) -> None:
     """``InvalidRequest`` for a property of the user's that a job's commit tells itself."""
     for name in properties:
         if name in OWN_PROPERTIES or name.startswith("penstock."):
-            raise InvalidRequest(
-                f"the property '{name}' of a commit is told by the job itself; give yours another name"
-            )
+            raise InvalidRequest(f"the property '{name}' is reserved for the job itself; choose another name")
 
 
 def check_new_key(key: Key) -> None:
     """``InvalidKey`` for a table that is to be created and whose key looks like a path, or quoted for SQL."""
-    if any(_NOT_IN_NEW_KEYS & set(one) for one in key):
+    if any(_NOT_IN_NEW_KEYS & set(element) for element in key):
         raise InvalidKey(
-            f"no table is created with the key {str(key)!r}: a key is the table's name in the lake, such as "
-            "'sales.orders', without backquotes, and no path\n"
-            "  The lake decides where the files are."
+            f"{str(key)!r} cannot be the name of a table: a name is like 'sales.orders', without backquotes, "
+            "and not a path\n  The lake decides where the files are."
         )

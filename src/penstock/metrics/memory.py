@@ -45,11 +45,11 @@ class MetricsSnapshot(msgspec.Struct, frozen=True):
 
     def count(self, metric: Metric, **labels: str) -> float:
         """A counter's value; the sum over all values of those labels that are not given."""
-        wanted = labels.items()
+        wanted_labels = labels.items()
         return sum(
             value
             for series, value in self.counts.items()
-            if series.name == metric.name and wanted <= dict(series.labels).items()
+            if series.name == metric.name and wanted_labels <= dict(series.labels).items()
         )
 
     def gauge(self, metric: Metric, **labels: str) -> float | None:
@@ -90,7 +90,7 @@ class Metrics(LabelledMeter):
             return MetricsSnapshot(
                 dict(self._counts),
                 dict(self._gauges),
-                {series: found.distribution() for series, found in self._histograms.items()},
+                {series: histogram.distribution() for series, histogram in self._histograms.items()},
             )
 
     def _count(self, metric: Metric, values: tuple[str, ...], amount: float) -> None:
@@ -137,10 +137,10 @@ class _Histogram:
 
     def _quantile(self, share: float) -> float:
         """The smallest value that so many are not larger than, up to the width of a part."""
-        left = math.ceil(share * self._count)
+        remaining = math.ceil(share * self._count)
         for part in sorted(self._parts):
-            left -= self._parts[part]
-            if left <= 0:
+            remaining -= self._parts[part]
+            if remaining <= 0:
                 return min(_lower_bound(part), self._max)
         return self._max
 

@@ -27,14 +27,18 @@ class OpenTelemetryMeter(LabelledMeter):
         super().__init__(branches_max)
         meter = meter_provider.get_meter("penstock")
         self._counters = {
-            one.name: meter.create_counter(one.name, one.unit, one.help) for one in _of(Type.COUNTER)
+            metric.name: meter.create_counter(metric.name, metric.unit, metric.help)
+            for metric in _of(Type.COUNTER)
         }
-        self._gauges = {one.name: meter.create_gauge(one.name, one.unit, one.help) for one in _of(Type.GAUGE)}
+        self._gauges = {
+            metric.name: meter.create_gauge(metric.name, metric.unit, metric.help)
+            for metric in _of(Type.GAUGE)
+        }
         self._histograms = {
-            one.name: meter.create_histogram(
-                one.name, one.unit, one.help, explicit_bucket_boundaries_advisory=one.buckets
+            metric.name: meter.create_histogram(
+                metric.name, metric.unit, metric.help, explicit_bucket_boundaries_advisory=metric.buckets
             )
-            for one in _of(Type.HISTOGRAM)
+            for metric in _of(Type.HISTOGRAM)
         }
 
     def _count(self, metric: Metric, values: tuple[str, ...], amount: float) -> None:

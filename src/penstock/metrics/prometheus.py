@@ -29,7 +29,7 @@ class PrometheusMeter(LabelledMeter):
     def __init__(self, registry: CollectorRegistry, branches_max: int = BRANCHES_MAX) -> None:
         super().__init__(branches_max)
         declared = [_declare(metric, registry) for metric in METRICS]
-        self._declared = {metric.name: one for metric, one in zip(METRICS, declared, strict=True)}
+        self._declared = {metric.name: collector for metric, collector in zip(METRICS, declared, strict=True)}
         self._series: dict[tuple[str, ...], Any] = {}
 
     def _count(self, metric: Metric, values: tuple[str, ...], amount: float) -> None:
@@ -44,11 +44,11 @@ class PrometheusMeter(LabelledMeter):
     def _of(self, metric: Metric, values: tuple[str, ...]) -> Any:
         """The client library's object for one series; looking it up there takes several times as long."""
         key = (metric.name, *values)
-        found = self._series.get(key)
-        if found is None:
+        collector = self._series.get(key)
+        if collector is None:
             declared = self._declared[metric.name]
-            found = self._series[key] = declared.labels(*values) if values else declared
-        return found
+            collector = self._series[key] = declared.labels(*values) if values else declared
+        return collector
 
 
 def _declare(metric: Metric, registry: CollectorRegistry) -> Counter | Gauge | Histogram:

@@ -43,17 +43,21 @@ class CommitMeta(msgspec.Struct, frozen=True, kw_only=True):
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as problem:
             raise InvalidRequest(f"a commit cannot carry this description: {problem}") from None
         if not TIME_MIN_US <= self.author_time_us <= TIME_MAX_US:
-            raise InvalidRequest("the time at which a commit was written lies in the years 1 to 9999")
+            raise InvalidRequest("the author time of a commit must be in the years 1 to 9999")
         if len(self.message) > MESSAGE_MAX_CHARS:
-            raise InvalidRequest(f"a commit message has at most {MESSAGE_MAX_CHARS} characters")
+            raise InvalidRequest(f"a commit message can have at most {MESSAGE_MAX_CHARS} characters")
         for author in (*self.authors, *self.signed_off_by, self.committer):
             if len(author) > AUTHOR_MAX_CHARS:
-                raise InvalidRequest(f"an author has at most {AUTHOR_MAX_CHARS} characters: {author[:40]!r}…")
+                raise InvalidRequest(
+                    f"an author can have at most {AUTHOR_MAX_CHARS} characters: {author[:40]!r}…"
+                )
         if len(self.authors) + len(self.signed_off_by) > 100:
-            raise InvalidRequest("a commit has at most 100 authors and signers")
+            raise InvalidRequest("a commit can have at most 100 authors and signers")
         size = sum(len(name) + sum(map(len, values)) for name, values in self.properties.items())
         if size > PROPERTIES_MAX_CHARS:
-            raise InvalidRequest(f"a commit's properties have at most {PROPERTIES_MAX_CHARS} characters")
+            raise InvalidRequest(
+                f"the properties of a commit can have at most {PROPERTIES_MAX_CHARS} characters"
+            )
         if sum(1 + len(values) for values in self.properties.values()) > PROPERTIES_MAX:
             raise InvalidRequest(f"a commit has at most {PROPERTIES_MAX} properties and values")
         return self

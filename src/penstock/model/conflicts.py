@@ -25,10 +25,10 @@ class ConflictKind(StrEnum):
 
 
 _TEXT = {
-    ConflictKind.KEY_EXISTS: "was created meanwhile",
+    ConflictKind.KEY_EXISTS: "was created by another writer since",
     ConflictKind.KEY_DOES_NOT_EXIST: "does not exist",
     ConflictKind.PAYLOAD_DIFFERS: "is of another type",
-    ConflictKind.CONTENT_ID_DIFFERS: "is not the same any more: it was dropped and created anew",
+    ConflictKind.CONTENT_ID_DIFFERS: "is another table now: it was dropped and created again",
     ConflictKind.VALUE_DIFFERS: "changed meanwhile",
     ConflictKind.NAMESPACE_ABSENT: "does not exist, but is needed as a namespace",
     ConflictKind.NOT_A_NAMESPACE: "is not a namespace, but is needed as one",
@@ -39,7 +39,7 @@ _TEXT = {
 
 _IN_MERGE = {
     ConflictKind.KEY_EXISTS: "was created on both sides",
-    ConflictKind.KEY_DOES_NOT_EXIST: "is gone from the target, and was changed in the source",
+    ConflictKind.KEY_DOES_NOT_EXIST: "was deleted in the target, but changed in the source",
     ConflictKind.VALUE_DIFFERS: "was changed on both sides",
 }
 """What is said differently where two sides meet."""
@@ -51,7 +51,7 @@ _ICEBERG = (
 _PATHS = ("to take one side of the table, or of a folder in it, merge that with the mode 'force' or 'drop'",)
 _IN_REVERT = {
     ConflictKind.KEY_EXISTS: "was created again since that commit",
-    ConflictKind.KEY_DOES_NOT_EXIST: "is gone since that commit",
+    ConflictKind.KEY_DOES_NOT_EXIST: "was deleted since that commit",
     ConflictKind.VALUE_DIFFERS: "was changed since that commit",
 }
 """What is said differently where a commit is to be undone that others came after."""
@@ -81,7 +81,7 @@ class Conflict(msgspec.Struct, frozen=True):
         return self.why.partition("; ")[0] or _TEXT[self.kind]
 
     def __str__(self) -> str:
-        return self._told(self.why or _TEXT[self.kind])
+        return self._describe(self.why or _TEXT[self.kind])
 
     def in_merge(self) -> list[str]:
         """The same where two sides of a merge meet: a line for what is in the way, then one for each further
@@ -91,22 +91,22 @@ class Conflict(msgspec.Struct, frozen=True):
             more = list(_PATHS if self.path else _ICEBERG)
         elif len(more) == 1:
             reason, more = self.why, []
-        return [self._told(reason), *more]
+        return [self._describe(reason), *more]
 
     def in_revert(self) -> list[str]:
         """The same where a commit is to be undone, and others came after it."""
         if self.why:
             first, *more = self.in_merge()
             return [first, *(_REVERT_ANYWAY if tuple(more) == _PATHS else more)]
-        told = self._told(_IN_REVERT.get(self.kind, _TEXT[self.kind]))
-        return [told, *(_REVERT_ANYWAY if self.kind in _IN_REVERT else ())]
+        message = self._describe(_IN_REVERT.get(self.kind, _TEXT[self.kind]))
+        return [message, *(_REVERT_ANYWAY if self.kind in _IN_REVERT else ())]
 
     @property
     def is_pointer(self) -> bool:
         """Whether both sides have an Iceberg table or view, of which the lake knows only where it is."""
         return self.kind is ConflictKind.VALUE_DIFFERS and self.found.startswith("ICEBERG_")
 
-    def _told(self, reason: str) -> str:
+    def _describe(self, reason: str) -> str:
         text = f"'{self.key}' {reason}"
         if self.path:
             text += f" at '{self.path}'"

@@ -25,6 +25,8 @@ class Content(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
     content_type: ClassVar[str]
     """The type's name, as people and other catalogues write it."""
+    noun: ClassVar[str] = ""
+    """The type in words, with its article: ``an Iceberg table``."""
     holds_trees: ClassVar[bool] = False
     """Whether ``objects`` are the roots of trees, built as the lake's own map is."""
 
@@ -34,6 +36,11 @@ class Content(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     def type(self) -> str:
         """The name of its type."""
         return self.content_type
+
+    @property
+    def type_in_words(self) -> str:
+        """What it is, as messages say it, with its article."""
+        return self.noun or f"a content of type {self.type}"
 
     @property
     def objects(self) -> tuple[ObjectId, ...]:
@@ -50,6 +57,7 @@ class Namespace(Content, frozen=True, kw_only=True, tag=4):
     """A place for tables and further namespaces."""
 
     content_type = "NAMESPACE"
+    noun = "a namespace"
 
     properties: dict[str, str] = {}
 
@@ -111,8 +119,8 @@ SOURCES: Final = ("penstock.model.nessie", "penstock.formats.registry")
 def content_types() -> Mapping[str, type[Content]]:
     """Every type that has a number of its own, by its name. Contents of other types are stored as
     ``Unknown``, with the name of their type."""
-    brought = [kind for source in SOURCES for kind in import_module(source).content_types()]
-    return {kind.content_type: kind for kind in (Namespace, *brought, Unknown)}
+    format_types = [kind for source in SOURCES for kind in import_module(source).content_types()]
+    return {kind.content_type: kind for kind in (Namespace, *format_types, Unknown)}
 
 
 def type_bytes(kind: type[Content]) -> bytes:
@@ -131,15 +139,15 @@ _any_decoder = decoder(tuple[Any, ...])
 def encode_content(content: Content) -> bytes:
     """Canonical bytes; refused if they are too many or not of the declared types."""
     if not isinstance(content, Content):
-        raise InvalidContent(f"a content is expected, not {type(content).__name__}")
+        raise InvalidContent(f"expected a content, got {type(content).__name__}")
     if isinstance(content, Unknown) and not content.type_name:
-        return _checked_foreign(content)
+        return _check_newer_content(content)
     try:
         data = encode(content)
         _decoder().decode(data)
     except (msgspec.ValidationError, TypeError, OverflowError, UnicodeEncodeError) as problem:
         raise InvalidContent(f"{type(content).__name__} cannot be stored: {problem}") from None
-    return _limited(content, data)
+    return _check_size(content, data)
 
 
 def content_bytes(content: Content) -> bytes:
@@ -156,7 +164,7 @@ def decode_content(data: bytes) -> AnyContent:
     return content
 
 
-def _checked_foreign(content: Unknown) -> bytes:
+def _check_newer_content(content: Unknown) -> bytes:
     """The bytes of a newer version's content, as they came, if they really are such."""
     try:
         same = decode_content(content.payload) == content
@@ -164,13 +172,14 @@ def _checked_foreign(content: Unknown) -> bytes:
         same = False
     if not same:
         raise InvalidContent("an Unknown content needs a type_name")
-    return _limited(content, content.payload)
+    return _check_size(content, content.payload)
 
 
-def _limited(content: Content, data: bytes) -> bytes:
+def _check_size(content: Content, data: bytes) -> bytes:
     if len(data) > CONTENT_MAX_BYTES:
         raise InvalidContent(
-            f"a content has at most {CONTENT_MAX_BYTES} bytes, this {type(content).__name__} has {len(data)}"
+            f"a content can have at most {CONTENT_MAX_BYTES} bytes, but this {type(content).__name__} has "
+            f"{len(data)}"
         )
     return data
 

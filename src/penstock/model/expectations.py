@@ -50,10 +50,10 @@ def expectations_of(reference: Reference) -> tuple[Expectation, ...]:
     if not has_expectations(reference):
         return ()
     try:
-        return _decoded(reference.note)
+        return _decode_note(reference.note)
     except (msgspec.MsgspecError, ValueError) as problem:
         raise Damaged(
-            f"what '{reference.name}' expects cannot be read: {problem}", name=reference.name
+            f"the expectations of '{reference.name}' cannot be read: {problem}", name=reference.name
         ) from None
 
 
@@ -65,9 +65,11 @@ def note_of(expectations: tuple[Expectation, ...]) -> bytes:
 def check_expectation(name: str, sql: str) -> None:
     """``InvalidRequest`` if the name or the text of an expectation is too long, empty, or no text."""
     if not 0 < len(name) <= NAME_MAX_CHARS or not name.isprintable():
-        raise InvalidRequest(f"the name of an expectation has 1 to {NAME_MAX_CHARS} printable characters")
+        raise InvalidRequest(
+            f"the name of an expectation must have 1 to {NAME_MAX_CHARS} printable characters"
+        )
     if not 0 < len(sql.strip()) <= len(sql) <= SQL_MAX_CHARS:
-        raise InvalidRequest(f"the query of an expectation has 1 to {SQL_MAX_CHARS} characters")
+        raise InvalidRequest(f"the query of an expectation must have 1 to {SQL_MAX_CHARS} characters")
     check_text(sql)
 
 
@@ -82,6 +84,6 @@ def check_text(sql: str) -> None:
 
 
 @lru_cache(256)
-def _decoded(note: bytes) -> tuple[Expectation, ...]:
-    found: tuple[Expectation, ...] = _decode(note.removeprefix(_MARK))
-    return found
+def _decode_note(note: bytes) -> tuple[Expectation, ...]:
+    expectations: tuple[Expectation, ...] = _decode(note.removeprefix(_MARK))
+    return expectations

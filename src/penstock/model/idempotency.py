@@ -25,12 +25,12 @@ def owned_key(key: str, owner: str) -> str:
 
 def given_key(stored: str) -> str:
     """The key as the caller gave it."""
-    found = _MARKED.fullmatch(stored)
-    return found[1] if found is not None else stored
+    match = _MARKED.fullmatch(stored)
+    return match[1] if match is not None else stored
 
 
 def check_key(key: str) -> str:
     """``InvalidRequest`` if a key cannot be stored."""
     if not isinstance(key, str) or not 0 < len(given_key(key)) <= KEY_MAX_CHARS or not key.isprintable():
-        raise InvalidRequest(f"an idempotency key has 1 to {KEY_MAX_CHARS} printable characters")
+        raise InvalidRequest(f"an idempotency key must have 1 to {KEY_MAX_CHARS} printable characters")
     return key

@@ -70,11 +70,11 @@ def _check(elements: tuple[str, ...]) -> None:
     if not elements:
         raise InvalidKey("a key needs at least one element")
     if len(elements) > ELEMENTS_MAX:
-        raise InvalidKey(f"a key has at most {ELEMENTS_MAX} elements, this one has {len(elements)}")
+        raise InvalidKey(f"a key can have at most {ELEMENTS_MAX} elements, got {len(elements)}")
     length = 0
     for element in elements:
         if not isinstance(element, str):
-            raise InvalidKey(f"a key's elements are strings, not {type(element).__name__}")
+            raise InvalidKey(f"the elements of a key must be strings, got {type(element).__name__}")
         if not element:
             raise InvalidKey(f"key {elements!r} has an empty element")
         length += len(element)
@@ -86,7 +86,7 @@ def _check(elements: tuple[str, ...]) -> None:
         raise InvalidKey(f"key {elements!a} is not valid Unicode") from None
     if length + len(elements) - 1 > LENGTH_MAX_CHARS:
         raise InvalidKey(
-            f"a key has at most {LENGTH_MAX_CHARS} characters; this one begins {elements[0][:40]!r}"
+            f"a key can have at most {LENGTH_MAX_CHARS} characters; this one begins with {elements[0][:40]!r}"
         )
 
 
@@ -98,13 +98,13 @@ def _quote(element: str) -> str:
 
 def _split(text: str) -> list[str]:
     if not isinstance(text, str):
-        raise InvalidKey(f"a key is written as text, not as {type(text).__name__}")
+        raise InvalidKey(f"a key must be a string, got {type(text).__name__}")
     if '"' not in text:
         return text.split(".")
     elements, position = [], 0
     while True:
         if text[position : position + 1] == '"':
-            element, position = _quoted(text, position)
+            element, position = _read_quoted(text, position)
         else:
             end = text.find(".", position)
             end = len(text) if end < 0 else end
@@ -117,7 +117,7 @@ def _split(text: str) -> list[str]:
         position += 1
 
 
-def _quoted(text: str, start: int) -> tuple[str, int]:
+def _read_quoted(text: str, start: int) -> tuple[str, int]:
     """The element in quotes that begins at ``start``, and the position after it."""
     position = start + 1
     while True:

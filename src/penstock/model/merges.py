@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
+from penstock.model import html
 from penstock.model.conflicts import Conflict
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
@@ -64,6 +65,10 @@ class ChangeSummary(msgspec.Struct, frozen=True, kw_only=True):
     bytes_removed: int | None = None
 
 
+KEYS_SHOWN: Final = 100
+"""How many keys of a merge a notebook shows."""
+
+
 class MergedKey(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one key: ``before`` and ``after`` on the target, or the conflicts."""
 
@@ -114,7 +119,34 @@ class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
         """The newest of the new commits."""
         return self.commits[-1] if self.commits else None
 
+    def _repr_html_(self) -> str:
+        rows = [
+            (key.key, key.action, "; ".join(map(str, key.conflicts)) or "clean", _describe_change(key.change))
+            for key in self.keys[:KEYS_SHOWN]
+        ]
+        more = f"… {len(self.keys) - KEYS_SHOWN} more" if len(self.keys) > KEYS_SHOWN else ""
+        return html.block(
+            html.heading("Merge", repr(self)[1:-1]),
+            html.table(("key", "action", "conflicts", "change"), rows),
+            *([html.line(more)] if more else []),
+        )
+
     def __repr__(self) -> str:
         what = "dry run" if self.dry_run else "applied" if self.applied else "nothing to do"
         counts = f"keys: {len(self.keys)}, conflicts: {len(self.conflicts)}"
         return f"<MergeResult {what}: {counts}, head {self.head[:8]}>"
+
+
+def _describe_change(change: ChangeSummary | None) -> str:
+    """What a dry run counted, as far as it is known."""
+    if change is None:
+        return ""
+    counted = [
+        (change.files_added, "files added"),
+        (change.files_removed, "files removed"),
+        (change.files_changed, "files changed"),
+        (change.rows_added, "rows added"),
+        (change.rows_removed, "rows removed"),
+    ]
+    versions = "" if change.version_after is None else f"v{change.version_after}: "
+    return versions + ", ".join(f"{count:,} {what}" for count, what in counted if count)

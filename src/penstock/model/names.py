@@ -52,25 +52,27 @@ def check_name(name: str) -> str:
     """Return ``name`` if a branch or tag can have it."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidName(
-            f"{name!r} cannot name a reference: it starts with a letter, goes on with letters, digits and "
-            "'./_-', contains no '..' and ends with neither '.' nor '/'"
+            f"{name!r} cannot be the name of a reference: a name starts with a letter, has letters, digits "
+            "and './_-', no '..', and does not end with '.' or '/'"
         )
     if len(name) > NAME_MAX_CHARS:
-        raise InvalidName(f"a reference name has at most {NAME_MAX_CHARS} characters: {name[:40]!r}…")
+        raise InvalidName(f"a reference name can have at most {NAME_MAX_CHARS} characters: {name[:40]!r}…")
     if name.upper() in ("HEAD", "DETACHED") or _HASH.fullmatch(name):
-        raise InvalidName(f"{name!r} cannot name a reference: it would read as something else")
+        raise InvalidName(
+            f"{name!r} cannot be the name of a reference: it could be read as a commit id or a keyword"
+        )
     return name
 
 
 def parse_revision(text: str) -> Revision:
     """Read a revision; whether what it names exists is not asked here."""
     if not isinstance(text, str):
-        raise InvalidName(f"a revision is written as text, not as {type(text).__name__}")
-    return _parsed(text)
+        raise InvalidName(f"a revision must be a string, got {type(text).__name__}")
+    return _parse(text)
 
 
 @lru_cache(maxsize=REVISIONS_MAX)
-def _parsed(text: str) -> Revision:
+def _parse(text: str) -> Revision:
     start = re.search(r"[~^*]", text)
     base, walk = (text[: start.start()], text[start.start() :]) if start else (text, "")
     if "@" in base:
@@ -97,7 +99,7 @@ def parse_time(text: str) -> datetime:
     """The same as a time in UTC, of the years 1 to 9999."""
     time_us = parse_time_us(text)
     if not TIME_MIN_US <= time_us <= TIME_MAX_US:
-        raise InvalidName(f"{text!r} is not a time of the years 1 to 9999")
+        raise InvalidName(f"{text!r} is not a time in the years 1 to 9999")
     return utc(time_us)
 
 
@@ -137,5 +139,5 @@ def _steps(walk: str, whole: str) -> tuple[Step, ...]:
             steps.append(Step(kind, int(amount or 1)))  # type: ignore[arg-type]
         position = match.end()
         if len(steps) > STEPS_MAX:
-            raise InvalidName(f"a revision has at most {STEPS_MAX} steps: {whole[:60]!r}…")
+            raise InvalidName(f"a revision can have at most {STEPS_MAX} steps: {whole[:60]!r}…")
     return tuple(steps)

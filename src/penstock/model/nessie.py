@@ -13,6 +13,7 @@ class IcebergTable(Content, frozen=True, kw_only=True, tag=1):
     """An Iceberg table: the pointer to its metadata, and the ids that are current."""
 
     content_type = "ICEBERG_TABLE"
+    noun = "an Iceberg table"
 
     metadata_location: str
     snapshot_id: int = -1
@@ -29,6 +30,7 @@ class IcebergView(Content, frozen=True, kw_only=True, tag=3):
     """An Iceberg view."""
 
     content_type = "ICEBERG_VIEW"
+    noun = "an Iceberg view"
 
     metadata_location: str
     version_id: int = 1
@@ -45,6 +47,7 @@ class Udf(Content, frozen=True, kw_only=True, tag=5):
     """A user-defined function."""
 
     content_type = "UDF"
+    noun = "a user-defined function"
 
     metadata_location: str = ""
     version_id: str = ""
@@ -61,6 +64,7 @@ class DeltaTable(ManagedTable, frozen=True, kw_only=True, tag=2):
     """A Delta table. The three histories are what Nessie's clients keep for one that they manage."""
 
     content_type = "DELTA_LAKE_TABLE"
+    noun = "a Delta table"
 
     metadata_location_history: tuple[str, ...] = ()
     checkpoint_location_history: tuple[str, ...] = ()

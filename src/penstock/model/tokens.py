@@ -82,10 +82,12 @@ class Grant(msgspec.Struct, frozen=True):
             if not pattern.isprintable() or not 0 < len(pattern) <= PATTERN_MAX_CHARS:
                 raise InvalidRequest(f"{pattern[:40]!a} is not a pattern of {what}")
         if self.role in WHOLE_LAKE_ROLES and (self.references, self.keys) != (EVERYTHING, EVERYTHING):
-            raise InvalidRequest(f"'{self}': '{self.role}' is for the whole lake; grant just '{self.role}'")
+            raise InvalidRequest(
+                f"'{self}': '{self.role}' applies to the whole lake; grant only '{self.role}'"
+            )
         if self.role in ALL_REFERENCES_ROLES and self.references != EVERYTHING:
             raise InvalidRequest(
-                f"'{self}': '{self.role}' is about files, which all references share; grant "
+                f"'{self}': '{self.role}' applies to files, which all references share; grant "
                 f"'{msgspec.structs.replace(self, references=EVERYTHING)}'"
             )
         return self
@@ -110,16 +112,20 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
         """Return ``self`` if a lake can keep it."""
         if not _ID.fullmatch(self.id):
             raise InvalidRequest(
-                f"a token's id has 12 hexadecimal digits in lower case, not {self.id[:40]!a}"
+                f"the id of a token must have 12 lower-case hexadecimal digits, got {self.id[:40]!a}"
             )
         if not self.name.strip() or not self.name.isprintable() or len(self.name) > AUTHOR_MAX_CHARS:
-            raise InvalidRequest(f"a token's name has 1 to {AUTHOR_MAX_CHARS} printable characters")
+            raise InvalidRequest(
+                f"the name of a token must have 1 to {AUTHOR_MAX_CHARS} printable characters"
+            )
         if len(self.secret_hash) != HASH_BYTES:
-            raise InvalidRequest(f"the hash of a token's secret has {HASH_BYTES} bytes")
+            raise InvalidRequest(f"the hash of a token's secret must have {HASH_BYTES} bytes")
         if not 0 < len(self.grants) <= GRANTS_MAX:
-            raise InvalidRequest(f"a token has 1 to {GRANTS_MAX} grants, such as 'read' or 'write:dev/*'")
+            raise InvalidRequest(
+                f"a token must have 1 to {GRANTS_MAX} grants, such as 'read' or 'write:dev/*'"
+            )
         if self.expires is not None and self.expires.tzinfo is None:
-            raise InvalidRequest("the moment at which a token expires needs a time zone")
+            raise InvalidRequest("the expiry time of a token needs a time zone")
         for grant in self.grants:
             grant.check()
         return self

@@ -48,7 +48,7 @@ class Isolation(StrEnum):
     """All of them: it could have run alone, at the instant at which it lands."""
 
 
-class Transaction(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class StoredTransaction(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """The note of a transaction's row. It is swapped with the row, so that no write comes in between."""
 
     id: str
@@ -93,12 +93,12 @@ class Transaction(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         """What reads and writes in it name as their branch."""
         return PREFIX + self.id
 
-    def as_landed(self, commit: ObjectId, now_us: int) -> Transaction:
+    def as_landed(self, commit: ObjectId, now_us: int) -> StoredTransaction:
         return msgspec.structs.replace(
             self, state=TransactionState.COMMITTED, commit=commit, changed_us=now_us
         )
 
-    def as_aborted(self, why: str, now_us: int) -> Transaction:
+    def as_aborted(self, why: str, now_us: int) -> StoredTransaction:
         why = why[:TEXT_MAX_CHARS].encode(errors="replace").decode()
         return msgspec.structs.replace(self, state=TransactionState.ABORTED, why=why, changed_us=now_us)
 
@@ -112,25 +112,27 @@ class Transaction(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 
 encode_transaction = encode
-_decode = decoder(Transaction).decode
+_decode = decoder(StoredTransaction).decode
 
 
-def transaction_of(reference: Reference) -> Transaction | None:
+def transaction_of(reference: Reference) -> StoredTransaction | None:
     """The transaction whose row a reference is; ``None`` if it is a branch or a tag."""
     if reference.kind not in (Kind.TRANSACTION, Kind.ENDED_TRANSACTION):
         return None
     try:
-        found: Transaction = _decode(reference.note)
+        transaction: StoredTransaction = _decode(reference.note)
     except (msgspec.MsgspecError, ValueError) as problem:
         raise Damaged(
             f"the note of '{reference.name}' cannot be read: {problem}", name=reference.name
         ) from None
-    if found.branch != reference.name or found.has_ended != (reference.kind is Kind.ENDED_TRANSACTION):
+    if transaction.branch != reference.name or transaction.has_ended != (
+        reference.kind is Kind.ENDED_TRANSACTION
+    ):
         raise Damaged(
-            f"the row of '{reference.name}' holds transaction '{found.id}' as {found.state}",
+            f"the row of '{reference.name}' holds transaction '{transaction.id}' as {transaction.state}",
             name=reference.name,
         )
-    return found
+    return transaction
 
 
 def is_transaction(name: str) -> bool:
@@ -146,5 +148,5 @@ def names_transaction(name: str) -> bool:
 def check_transaction_id(text: str) -> str:
     """``InvalidRequest`` if it is none."""
     if not _ID.fullmatch(text):
-        raise InvalidRequest(f"{text!r} is no id of a transaction: it has 32 hexadecimal digits")
+        raise InvalidRequest(f"{text!r} is not the id of a transaction, which has 32 hexadecimal digits")
     return text

@@ -30,7 +30,7 @@ from penstock.processes.frames import (
     Frame,
     FrameKind,
     call_of,
-    packed,
+    pack_head,
     receive,
 )
 from penstock.processes.limits import bound_this_process
@@ -92,11 +92,11 @@ class ParentConnection:
         self, kind: FrameKind, head: bytes = b"", data: bytes = b"", file: IO[bytes] | None = None
     ) -> None:
         """``BrokenConnection`` if the other side has ended."""
-        start = packed(kind, head, len(data))
+        start = pack_head(kind, head, len(data))
         try:
             if file is not None:
-                sent = socket.send_fds(self._connection, [start], [file.fileno()])
-                start = start[sent:]
+                sent_bytes = socket.send_fds(self._connection, [start], [file.fileno()])
+                start = start[sent_bytes:]
             self._connection.sendall(start)
             if data:
                 self._connection.sendall(data)
@@ -107,8 +107,8 @@ class ParentConnection:
         return receive(self._receive, TASK_MAX_BYTES)
 
     def _receive(self, size: int) -> tuple[bytes, Sequence[int]]:
-        found = bytearray(size)
-        view, have = memoryview(found), 0
+        buffer = bytearray(size)
+        view, have = memoryview(buffer), 0
         while have < size:
             try:
                 count = self._connection.recv_into(view[have:])
@@ -117,7 +117,7 @@ class ParentConnection:
             if not count:
                 raise BrokenConnection("the other side has ended")
             have += count
-        return bytes(found), ()
+        return bytes(buffer), ()
 
 
 def work(connection: socket.socket, parent_id: int) -> None:

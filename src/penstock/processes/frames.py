@@ -75,7 +75,7 @@ def call_of(head: bytes) -> tuple[str, bytes]:
     return msgpack_decoder(tuple[str, bytes]).decode(head)
 
 
-def packed(kind: FrameKind, head: bytes = b"", size: int = 0) -> bytes:
+def pack_head(kind: FrameKind, head: bytes = b"", size: int = 0) -> bytes:
     """The beginning of a frame, up to its bytes."""
     return HEAD.pack(kind, len(head), size) + head
 

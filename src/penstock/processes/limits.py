@@ -59,8 +59,8 @@ def bound_this_process(memory_max_bytes: int) -> None:
         return
     with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123
         data = int(statm.read().split()[5]) * _PAGE_BYTES
-    wanted = data + 2 * memory_max_bytes + RESERVED_BYTES
+    wanted_bytes = data + 2 * memory_max_bytes + RESERVED_BYTES
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+    limit = wanted_bytes if most == resource.RLIM_INFINITY else min(wanted_bytes, most)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

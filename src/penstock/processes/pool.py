@@ -73,7 +73,7 @@ class ProcessPool:
     def processes(self) -> tuple[int, ...]:
         """The ids of the processes that are ready or at work."""
         with self._changed:
-            return tuple(sorted(one.pid for one in self._all))
+            return tuple(sorted(process.pid for process in self._all))
 
     @property
     def waiting(self) -> int:
@@ -165,7 +165,7 @@ class ProcessPool:
                         raise Unavailable("the server is stopping")
                     self._grow()
                     if is_cancelled():
-                        raise TimedOut("nobody waits for the answer any longer")
+                        raise TimedOut("the client no longer waits for the response")
                     if monotonic() > deadline_s:
                         raise TimedOut("no row worker was free in time; nothing was changed")
                     if self._failed_starts > failed_starts and self._problem is not None and not self._all:
@@ -183,13 +183,13 @@ class ProcessPool:
         """``Throttled`` if too many wait, or more of one caller than there is room left for others."""
         waiting, own = len(self._line), self._line.of(caller)
         soon = len(self._idle) + self.limits.count - len(self._all)
-        left = self.limits.queue_max - (waiting - soon)
-        if left > 0 and own <= left:
+        remaining = self.limits.queue_max - (waiting - soon)
+        if remaining > 0 and own <= remaining:
             return
-        whose = "requests" if left <= 0 else "requests of this caller"
+        whose = "requests" if remaining <= 0 else "requests of this caller"
         raise Throttled(
-            f"{own if left > 0 else waiting} {whose} wait already for a row worker "
-            f"({self.limits.queue_option}), as many as it takes; try again shortly",
+            f"{own if remaining > 0 else waiting} {whose} already wait for a row worker, as many as "
+            f"{self.limits.queue_option} allows; try again shortly",
             queue_max=self.limits.queue_max,
         )
 
@@ -230,8 +230,8 @@ class ProcessPool:
 
     def _grow(self, *, is_replaced: bool = False) -> None:
         """Start another process if somebody waits for one, and there may be one more; the lock is held."""
-        wanted = len(self._line) + is_replaced
-        if len(self._idle) + self._starting < wanted and len(self._all) + self._starting < self.limits.count:
+        count = len(self._line) + is_replaced
+        if len(self._idle) + self._starting < count and len(self._all) + self._starting < self.limits.count:
             self._starting += 1
             self._starter.submit(self._launch)
 
@@ -240,7 +240,7 @@ class ProcessPool:
         try:
             process = Process(self._start)
         except OSError as problem:
-            self._started(None, Unavailable(f"a row worker cannot be started: {problem}"))
+            self._after_start(None, Unavailable(f"a row worker cannot be started: {problem}"))
             return
         threading.Thread(target=self._await, args=(process,), name="penstock-start", daemon=True).start()
 
@@ -249,11 +249,11 @@ class ProcessPool:
             process.await_ready()
         except PenstockError as problem:
             process.end()
-            self._started(None, problem)
+            self._after_start(None, problem)
         else:
-            self._started(process, None)
+            self._after_start(process, None)
 
-    def _started(self, process: Process | None, problem: PenstockError | None) -> None:
+    def _after_start(self, process: Process | None, problem: PenstockError | None) -> None:
         with self._changed:
             self._starting -= 1
             if problem is not None:
@@ -276,22 +276,23 @@ class ProcessPool:
             raise MemoryExhausted
         now_s = monotonic()
         if now_s > deadline_s:
-            raise TimedOut("the work took longer than its request may, and was ended")
+            raise TimedOut("the work took longer than the request allows and was stopped")
         if now_s > ends_s:
             raise WorkTooLarge(
                 f"the work on rows took longer than {self.limits.timeout_s:g} s, this server's limit "
-                f"({self.limits.timeout_option}), and was ended: ask for fewer rows, or something simpler",
+                f"({self.limits.timeout_option}), and was stopped: request fewer rows, or a simpler "
+                "operation",
                 limit=self.limits.timeout_option,
                 timeout_s=self.limits.timeout_s,
             )
         if is_cancelled() or self._is_closed:
-            raise TimedOut("nobody waits for the answer any longer")
+            raise TimedOut("the client no longer waits for the response")
 
     def _too_large(self) -> WorkTooLarge:
         return WorkTooLarge(
             f"the work on rows needed more than {self.limits.memory_max_bytes:,} bytes of memory, this "
-            f"server's limit ({self.limits.memory_option}), and was ended: ask for fewer rows or columns, or "
-            "something simpler",
+            f"server's limit ({self.limits.memory_option}), and was stopped: request fewer rows or columns, "
+            "or a simpler operation",
             limit=self.limits.memory_option,
             memory_max_bytes=self.limits.memory_max_bytes,
         )

@@ -31,7 +31,7 @@ from penstock.processes.frames import (
     Frame,
     FrameKind,
     call_head,
-    packed,
+    pack_head,
     receive,
 )
 from penstock.processes.limits import used_bytes
@@ -136,7 +136,7 @@ class Process:
                 raise Unavailable(f"a row worker did not start within {START_TIMEOUT_S:g} s")
 
         try:
-            self._send([packed(FrameKind.TASK, size=len(self._start)), self._start], watch)
+            self._send([pack_head(FrameKind.TASK, size=len(self._start)), self._start], watch)
             frame = self._receive(watch)
         except (BrokenConnection, ConnectionError):
             raise Unavailable(f"a row worker did not start: {self.last_words()}") from None
@@ -154,13 +154,13 @@ class Process:
         """
         self.tasks += 1
         try:
-            self._send([packed(FrameKind.TASK, call_head(function, head), len(body)), body], watch)
+            self._send([pack_head(FrameKind.TASK, call_head(function, head), len(body)), body], watch)
             while True:
                 frame = self._receive(watch)
                 match frame.kind:
                     case FrameKind.ASKED:
                         data = answer(frame.data)
-                        self._send([packed(FrameKind.ANSWER, size=len(data)), data], watch)
+                        self._send([pack_head(FrameKind.ANSWER, size=len(data)), data], watch)
                     case FrameKind.DONE:
                         return TaskOutput(frame.head, frame.data, _file(frame))
                     case FrameKind.REFUSED:
@@ -197,19 +197,19 @@ class Process:
 
     def last_words(self) -> str:
         """How it ended, and what it wrote before, for the log."""
-        written = self._written().decode(errors="replace").strip()
+        written = self._read_stderr().decode(errors="replace").strip()
         return f"{self._how()}{f'; it wrote: {written}' if written else ''}"
 
     def _lost(self, problem: Exception) -> Exception:
         try:
             self._process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:  # it lives, and says what it should not
-            return WorkerLost(f"the process that worked on the request is not understood: {problem}")
-        if _NO_MEMORY.search(self._written()):
+            return WorkerLost(f"the response of the row worker cannot be parsed: {problem}")
+        if _NO_MEMORY.search(self._read_stderr()):
             return MemoryExhausted()
         return WorkerLost(
-            f"the process that worked on the request {self._how()}; the server has started another one. "
-            "If the same request meets this again, it is the request that ends it",
+            f"the process that worked on the request {self._how()}; the server has started another one. If "
+            "it happens again with the same request, the request is the cause",
         )
 
     def _how(self) -> str:
@@ -218,7 +218,7 @@ class Process:
             return "goes on"
         return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
 
-    def _written(self) -> bytes:
+    def _read_stderr(self) -> bytes:
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, size - SAID_MAX_BYTES))
         return self._errors.read()
@@ -236,7 +236,7 @@ class Process:
 
     def _receive(self, watch: Watch) -> Frame:
         def receiving(size: int) -> tuple[bytes, Sequence[int]]:
-            found, files = bytearray(size), list[int]()
+            buffer, files = bytearray(size), list[int]()
             have = 0
             while have < size:
                 try:
@@ -249,9 +249,9 @@ class Process:
                 files += came
                 if not data:
                     raise BrokenConnection("it has ended")
-                found[have : have + len(data)] = data
+                buffer[have : have + len(data)] = data
                 have += len(data)
-            return bytes(found), files
+            return bytes(buffer), files
 
         return receive(receiving, ASKED_MAX_BYTES)
 
@@ -282,6 +282,6 @@ def _file(frame: Frame) -> IO[bytes] | None:
 def _environment(folder: str, memory_max_bytes: int) -> dict[str, str]:
     """This process's own, where keys of storage are, without what leads to the lake itself; with a folder for
     what does not fit in memory, which goes with the process. Lance reads no further ahead than fits."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(OF_LAKE)}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(OF_LAKE)}
     read_ahead = {"LANCE_DEFAULT_IO_BUFFER_SIZE": str(memory_max_bytes // 8)}
-    return {**read_ahead, **kept, "TMPDIR": folder}
+    return {**read_ahead, **environment, "TMPDIR": folder}

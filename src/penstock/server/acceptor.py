@@ -119,9 +119,9 @@ class Acceptor:
     def _connect(self, connection: socket.socket) -> None:
         task = self._loop.create_task(self._loop.connect_accepted_socket(self._protocol, connection))
         self._connecting.add(task)
-        task.add_done_callback(self._connected)
+        task.add_done_callback(self._after_connect)
 
-    def _connected(self, task: asyncio.Task[Any]) -> None:
+    def _after_connect(self, task: asyncio.Task[Any]) -> None:
         self._connecting.discard(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
             self._log.say(Level.WARNING, f"a connection was lost before its first request: {problem}")

@@ -85,8 +85,8 @@ class AcceptorLoop:
         if limit != resource.RLIM_INFINITY:
             self._held_max = max(1, min(HELD_MAX, limit - OWN_DESCRIPTORS))
         self._is_accepting = self._is_ending = False
-        for one in (listener, channel):
-            one.setblocking(False)
+        for endpoint in (listener, channel):
+            endpoint.setblocking(False)
 
     def run(self) -> None:
         """Until the serving process closes its end of the channel."""
@@ -111,12 +111,12 @@ class AcceptorLoop:
         the pause after the system had no room, nor what others may take sooner."""
         has_room = len(self._silent) + len(self._handed) < self._held_max
         is_time = time.monotonic() >= self._accept_from_s
-        wanted = self._beat_s is not None and has_room and is_time and not self._leaves_to_others()
-        if wanted and not self._is_accepting:
+        accepts = self._beat_s is not None and has_room and is_time and not self._leaves_to_others()
+        if accepts and not self._is_accepting:
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
-        elif self._is_accepting and not wanted:
+        elif self._is_accepting and not accepts:
             self._selector.unregister(self._listener)
-        self._is_accepting = wanted
+        self._is_accepting = accepts
 
     def _leaves_to_others(self) -> bool:
         """Whether the serving process is too late in taking connections, and there are others that can."""

@@ -26,19 +26,26 @@ from penstock.lake.catalogue import Catalogue
 from penstock.metrics.meter import SILENT, Meter
 from penstock.metrics.table import HTTP_OPEN_REQUESTS, HTTP_REFUSALS, HTTP_REQUESTS, HTTP_SECONDS
 from penstock.processes.pool import ProcessPool, never
-from penstock.server.access import Caller, Gate
-from penstock.server.body import ClientGone, Receive, RequestBody, body_size, too_large
+from penstock.server.access import AccessGate, Caller
+from penstock.server.answer_stream import Send, stream
+from penstock.server.body import ClientGone, Receive, RequestBody, body_size, too_large_error
 from penstock.server.clients import send_file
-from penstock.server.handling import STATUS_CLIENT_GONE, Handled, Handling, Note, Received, failed
 from penstock.server.headers import Headers
 from penstock.server.large_bodies import LARGE_BODIES_MAX, LargeBodies
 from penstock.server.limits import Limits
-from penstock.server.logs import Level, Log, LogLineWriter, masked, now
-from penstock.server.matching import MatchedRoute, Matching
+from penstock.server.logs import Level, Log, LogLineWriter, mask_secrets, now
 from penstock.server.places import RequestPlace, RequestPlaces, address_of
-from penstock.server.routes import Answer, Api, Route
+from penstock.server.request_handler import (
+    STATUS_CLIENT_GONE,
+    Handled,
+    Note,
+    Received,
+    RequestHandler,
+    answer_error,
+)
+from penstock.server.route_matcher import MatchedRoute, RouteMatcher
+from penstock.server.routes import Api, HttpAnswer, Route
 from penstock.server.starts import Starts
-from penstock.server.streaming import Send, stream
 from penstock.server.threads import Ended, Threads, Work
 from penstock.server.turns import Pace, Turns
 from penstock.server.watch import WATCH_AFTER_S, Watch
@@ -55,6 +62,7 @@ ARRIVING_MAX: Final = 8
 ROW_WORK_IMPORTS: Final = (
     *(name for declared in table_formats() for name in declared.row_work_imports),
     "penstock.lake.audits.row_work",
+    "penstock.server.ui.row_work",
     "duckdb",
 )
 """What row workers have ready before they are given work."""
@@ -102,7 +110,7 @@ class Application:
         catalogue: Catalogue,
         apis: Iterable[Api],
         *,
-        gate: Gate,
+        gate: AccessGate,
         log: Log,
         limits: Limits = Limits(),
         meter: Meter = SILENT,
@@ -112,8 +120,8 @@ class Application:
         """``pool`` is for work on rows; without one, the application has its own."""
         self._own_pool = ProcessPool(limits.processes, ROW_WORK_IMPORTS, partial(log.say, Level.WARNING))
         self.pool = pool or self._own_pool
-        self._matching = Matching(apis)
-        self._handling = Handling(catalogue, gate, limits, log, self.pool, note)
+        self._matching = RouteMatcher(apis)
+        self._handling = RequestHandler(catalogue, gate, limits, log, self.pool, note)
         self._limits, self._log, self._meter = limits, log, meter
         self._gate = gate
         self._threads = Threads(limits.open_requests_max)
@@ -151,42 +159,44 @@ class Application:
         exchange.is_read = body_size(headers) <= BODY_FROM_ANYBODY_MAX_BYTES
         try:
             exchange.found = self._matching.find(exchange.method, path)
+            if exchange.found.api.add_credentials is not None:
+                exchange.found.api.add_credentials(headers)
             handled = await self._serve(exchange, exchange.found, scope["query_string"], receive)
         except PenstockError as error:
             handled = self._refusal(exchange, error)
         except ClientGone:
-            handled = Handled(Answer(status=STATUS_CLIENT_GONE), error="client_gone")
+            handled = Handled(HttpAnswer(status=STATUS_CLIENT_GONE), error="client_gone")
             exchange.is_answered = True
         except Exception as error:  # noqa: BLE001 - a bug of ours, which no client is shown
             answer = self._handling.fault(self._matching.api(path), error, headers)
             handled = Handled(answer, error="internal")
         except asyncio.CancelledError:
             # The server stops and has waited long enough. A stream just breaks off.
-            handled = self._refusal(exchange, _overdue("the server is stopping", exchange))
+            handled = self._refusal(exchange, _overdue_error("the server is stopping", exchange))
         if not exchange.is_answered:
             try:
                 await self._send(exchange, handled.answer)
             except (asyncio.CancelledError, ClientGone):  # the client does not read its answer in time
-                handled = Handled(Answer(status=STATUS_CLIENT_GONE), handled.who, "client_gone")
+                handled = Handled(HttpAnswer(status=STATUS_CLIENT_GONE), handled.who, "client_gone")
         if exchange.watch is not None:
             exchange.watch.end()
         self._note(exchange, handled)
 
     async def _serve(
-        self, exchange: Exchange, found: MatchedRoute, query: bytes, receive: Receive
+        self, exchange: Exchange, match: MatchedRoute, query: bytes, receive: Receive
     ) -> Handled:
         """Read the request and have it handled."""
-        route = found.route
+        route = match.route
         if route.is_instant:
-            return self._handling(Received(found, query, exchange.headers, b"", exchange.request_id))
+            return self._handling(Received(match, query, exchange.headers, b"", exchange.request_id))
         exchange.share = self._share(exchange)
         body, caller, place = b"", None, None
         if body_size(exchange.headers):
             self._require_room(route, exchange)
-            body, caller, place = await self._read(exchange, found, receive)
+            body, caller, place = await self._read(exchange, match, receive)
         if place is None:
             place = self._take_place(route, exchange)
-        request = self._received(exchange, found, query, body, caller, receive)
+        request = self._build_request(exchange, match, query, body, caller, receive)
         exchange.is_begun = True
         ended = place.give_back  # it keeps its place until its thread has ended
         if route.streams:
@@ -204,27 +214,27 @@ class Application:
         threads = self._vital_threads if request.found.route.is_vital else self._threads
         return threads.run(work, ended)
 
-    def _received(
+    def _build_request(
         self,
         exchange: Exchange,
-        found: MatchedRoute,
+        match: MatchedRoute,
         query: bytes,
         body: bytes,
         caller: Caller | None,
         receive: Receive,
     ) -> Received:
         """A request that has arrived. A read stops by itself shortly before nobody waits for it any more."""
-        limit_s = self._limits.request_timeout_s * (1 if found.route.is_write else READ_PART)
-        deadline_s = monotonic() + limit_s if not found.route.streams else math.inf
+        limit_s = self._limits.request_timeout_s * (1 if match.route.is_write else READ_PART)
+        deadline_s = monotonic() + limit_s if not match.route.streams else math.inf
         pace = None
-        if not found.route.is_write and not found.route.is_vital:
+        if not match.route.is_write and not match.route.is_vital:
             pace = Pace(self.turns, exchange.share, deadline_s, self._meter)
         is_cancelled = never
-        if exchange.is_read and (found.route.works_on_rows or found.route.ends_with_client):
+        if exchange.is_read and (match.route.works_on_rows or match.route.ends_with_client):
             exchange.watch = Watch(pace, receive)
             is_cancelled = exchange.watch.is_gone
         return Received(
-            found,
+            match,
             query,
             exchange.headers,
             body,
@@ -255,26 +265,26 @@ class Application:
         """``Throttled`` if there is no place for a request."""
         if route.is_vital:
             if self._vital_threads.busy >= VITAL_MAX:
-                raise self._full("places", VITAL_MAX)
+                raise self._full_error("places", VITAL_MAX)
             return
         if self._places.may_take(exchange.share):
             return
         if not self._places.are_left():
-            raise self._full("places", self._places.count_max)
+            raise self._full_error("places", self._places.count_max)
         own = self._places.of(exchange.share)
         self._meter.count(HTTP_REFUSALS, reason="caller_places")
         whose = "your token" if exchange.share.startswith("token ") else f"your address, {exchange.address},"
         raise Throttled(
-            f"{whose} has {own:,} requests open already, as many as one caller may have at the moment: "
-            f"at most {self._places.caller_max:,}, never more than are left for others; try again shortly",
+            f"{whose} already has {own:,} open requests, as many as one caller may have at the moment: at "
+            f"most {self._places.caller_max:,}, never more than are left for others; try again shortly",
             caller_requests_max=self._places.caller_max,
             open_requests=own,
         )
 
-    def _full(self, reason: str, most: int, what: str = "requests") -> Throttled:
+    def _full_error(self, reason: str, most: int, what: str = "requests") -> Throttled:
         self._meter.count(HTTP_REFUSALS, reason=reason)
         return Throttled(
-            f"the server has {most:,} {what} open already, as many as it takes; try again shortly",
+            f"the server already has {most:,} {what} open, as many as it accepts; try again shortly",
             open_requests_max=most,
         )
 
@@ -283,21 +293,21 @@ class Application:
         return self._places.take(exchange.share) if not route.is_vital else RequestPlace()
 
     async def _read(
-        self, exchange: Exchange, found: MatchedRoute, receive: Receive
+        self, exchange: Exchange, match: MatchedRoute, receive: Receive
     ) -> tuple[bytes, Caller | None, RequestPlace | None]:
         """The body, and who sent it, with their place, if that had to be known first."""
         size, most = body_size(exchange.headers), self._limits.body_max_bytes
         if most < size < math.inf:
-            raise too_large(most)
+            raise too_large_error(most)
         exchange.is_read = False
         body = RequestBody(receive, most, lambda: self._large_bodies.take(exchange.share))
         caller, place = None, None
         if size > BODY_FROM_ANYBODY_MAX_BYTES or not await self._arrives_soon(body):
-            if found.route.body is None:
+            if match.route.body is None:
                 return b"", None, None  # nobody would look at it; the connection is closed after the answer
-            caller = await self._admitted(exchange, found.route)
+            caller = await self._admit(exchange, match.route)
             exchange.share = self._share(exchange)
-            place = self._take_place(found.route, exchange)
+            place = self._take_place(match.route, exchange)
             try:
                 await self._rest(body)
             except BaseException:
@@ -320,7 +330,7 @@ class Application:
         finally:
             self._arriving -= 1
 
-    async def _admitted(self, exchange: Exchange, route: Route) -> Caller:
+    async def _admit(self, exchange: Exchange, route: Route) -> Caller:
         """Who sends a request, before all of it is there. It may take a look at the store."""
         place = self._take_place(route, exchange)
         admission = self._threads.run(partial(self._handling.admit, exchange.headers), place.give_back)
@@ -331,13 +341,13 @@ class Application:
         limit_s = self._limits.body_timeout_s
         if not await body.arrives_within(limit_s):
             if body.waits_for_place:
-                raise self._full("large_bodies", LARGE_BODIES_MAX, "large bodies")
+                raise self._full_error("large_bodies", LARGE_BODIES_MAX, "large bodies")
             raise TimedOut(
                 f"the request's body did not arrive within {limit_s:g} s; nothing was done",
                 body_timeout_s=limit_s,
             )
 
-    async def _send(self, exchange: Exchange, answer: Answer) -> None:
+    async def _send(self, exchange: Exchange, answer: HttpAnswer) -> None:
         exchange.answer_bytes = answer.size_bytes
         await exchange.send(_start(exchange, answer, exchange.answer_bytes))
         if answer.file is None:
@@ -360,21 +370,21 @@ class Application:
 
     def _refusal(self, exchange: Exchange, error: PenstockError) -> Handled:
         api = self._matching.api(exchange.path)
-        return failed(api, error, exchange.headers)
+        return answer_error(api, error, exchange.headers)
 
     def _note(self, exchange: Exchange, handled: Handled) -> None:
         """Count a request, and write its line to the log."""
         took_s = perf_counter() - exchange.began_s
-        found, status = exchange.found, handled.answer.status
+        match, status = exchange.found, handled.answer.status
         if self._meter is not SILENT:
-            api = found.api.name if found is not None else ""
-            label = found.label if found is not None else ""
+            api = match.api.name if match is not None else ""
+            label = match.label if match is not None else ""
             self._meter.count(HTTP_REQUESTS, api=api, route=label, status=str(status))
             self._meter.observe(HTTP_SECONDS, took_s, api=api, route=label)
             if self.open_requests != self._open_told:
                 self._open_told = self.open_requests
                 self._meter.gauge(HTTP_OPEN_REQUESTS, self._open_told)
-        is_quiet = found is not None and found.route.is_vital and not found.route.is_write and status < 400
+        is_quiet = match is not None and match.route.is_vital and not match.route.is_write and status < 400
         level = _level(status)
         if self._log.wants(level) and not is_quiet:
             self._log.request(
@@ -405,8 +415,8 @@ def _level(status: int) -> Level:
 def _headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
     """The headers of a request, with a request id: it goes to the log, so it may not be a secret."""
     headers = Headers(raw)
-    given = headers.get("x-request-id")
-    if not given or not _REQUEST_ID.fullmatch(given) or masked(given) != given:
+    given_id = headers.get("x-request-id")
+    if not given_id or not _REQUEST_ID.fullmatch(given_id) or mask_secrets(given_id) != given_id:
         headers["x-request-id"] = secrets.token_hex(8)
     return headers
 
@@ -436,28 +446,28 @@ class _Patience:
     def _expire(self) -> None:
         """Nobody waits any longer; the work goes on, and its result is dropped."""
         if not self._future.done():
-            why = f"the request took longer than {self._limit_s:g} s, this server's limit"
-            overdue = _overdue(why, self._exchange, request_timeout_s=self._limit_s)
+            reason = f"the request took longer than {self._limit_s:g} s, this server's limit"
+            overdue = _overdue_error(reason, self._exchange, request_timeout_s=self._limit_s)
             self._future.set_exception(overdue)
 
 
-def _overdue(why: str, exchange: Exchange, **details: float) -> TimedOut:
+def _overdue_error(why: str, exchange: Exchange, **details: float) -> TimedOut:
     if exchange.found is None or not exchange.found.route.is_write or not exchange.is_begun:
         what = "nothing was changed"
     elif KEY_HEADER.lower() in exchange.headers and KEY_HEADER in exchange.found.route.headers:
         what = "it may still be applied; repeat it with the same idempotency key to find out"
     else:
-        what = "it may still be applied; look whether it was before you repeat it"
+        what = "it may still be applied; check whether it was before you repeat it"
     return TimedOut(f"{why}; {what}", **details)
 
 
 async def _begin_stream(exchange: Exchange, content_type: str) -> None:
     """Send the head of an answer of unknown length; its body is sent by who knows it."""
     exchange.is_answered = True
-    await exchange.send(_start(exchange, Answer(content_type=content_type), None))
+    await exchange.send(_start(exchange, HttpAnswer(content_type=content_type), None))
 
 
-def _start(exchange: Exchange, answer: Answer, size_bytes: int | None) -> dict[str, Any]:
+def _start(exchange: Exchange, answer: HttpAnswer, size_bytes: int | None) -> dict[str, Any]:
     headers = [(b"x-request-id", exchange.request_id.encode()), (b"x-content-type-options", b"nosniff")]
     if answer.status not in (204, 304):
         headers.append((b"content-type", answer.content_type.encode()))

@@ -64,9 +64,11 @@ class RequestBody:
         self._parts.append(part)
         self.size_bytes += len(part)
         if self.size_bytes > self._size_max_bytes:
-            raise too_large(self._size_max_bytes)
+            raise too_large_error(self._size_max_bytes)
         return bool(message.get("more_body"))
 
 
-def too_large(most: int) -> TooLarge:
-    return TooLarge(f"the body is larger than the {most:,} bytes that this server takes", body_max_bytes=most)
+def too_large_error(most: int) -> TooLarge:
+    return TooLarge(
+        f"the body is larger than the {most:,} bytes that this server accepts", body_max_bytes=most
+    )

@@ -26,10 +26,10 @@ async def send_file(
     """Send a body part by part, as its client takes it; ``ClientGone`` if that takes too long."""
     try:
         async with asyncio.timeout(patience_s + size_bytes / TAKEN_MIN_BYTES_PER_S):
-            left = size_bytes
-            while left and not is_gone():
-                part = await threads.run(partial(file.read, min(left, CHUNK_BYTES)))
-                left -= len(part)
-                await send({"type": "http.response.body", "body": part, "more_body": left > 0})
+            remaining = size_bytes
+            while remaining and not is_gone():
+                part = await threads.run(partial(file.read, min(remaining, CHUNK_BYTES)))
+                remaining -= len(part)
+                await send({"type": "http.response.body", "body": part, "more_body": remaining > 0})
     except TimeoutError:
         raise ClientGone from None

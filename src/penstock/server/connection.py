@@ -103,14 +103,14 @@ class ServerConnection(HttpToolsProtocol):
 
     def _parse(self, data: bytes) -> bytes:
         """Have the parser read, and return what comes after an offer of another protocol, where it stops."""
-        told, rest = self._told, b""
+        limit, rest = self._told, b""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as stopped:
             rest = data[stopped.args[0] :]
             self._decline_offer()
         # What the parser says nothing about is kept by it: part of a header that does not end.
-        self._silent_bytes = self._silent_bytes + len(data) if told == self._told else 0
+        self._silent_bytes = self._silent_bytes + len(data) if limit == self._told else 0
         if self._silent_bytes > HEAD_MAX_BYTES:
             self._is_too_large = True
             raise httptools.HttpParserError("a header is too large")
@@ -143,7 +143,7 @@ class ServerConnection(HttpToolsProtocol):
             return
         self._is_in_head, self._head_bytes = False, 0
         self._make_room()
-        self._framing = b"".join(b"%s: %s\r\n" % one for one in self.headers if one[0] in _FRAMING)
+        self._framing = b"".join(b"%s: %s\r\n" % header for header in self.headers if header[0] in _FRAMING)
         super().on_headers_complete()
         self._open.append(self.cycle)
 
@@ -198,19 +198,21 @@ class ServerConnection(HttpToolsProtocol):
         if self._is_full:
             self.logger.warning("closing a connection: more than %d requests wait on it", WAITING_MAX)
         else:
-            self.logger.warning("closing a connection: it sent what is no request, or too large a head")
-            self.send_400_response("this is not a request in HTTP/1.1")
+            self.logger.warning(
+                "closing a connection: it sent an invalid request, or a header that is too large"
+            )
+            self.send_400_response("this is not an HTTP/1.1 request")
 
     def send_400_response(self, msg: str) -> None:
         if not self._is_too_large:
             super().send_400_response(msg)
             return
-        said = b"the request's head is larger than %d bytes" % HEAD_MAX_BYTES
+        message = b"the request's head is larger than %d bytes" % HEAD_MAX_BYTES
         head = (
             b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
-            b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n\r\n" % len(said)
+            b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n\r\n" % len(message)
         )
-        self.transport.write(head + said)
+        self.transport.write(head + message)
         self.transport.close()
 
     def shutdown(self) -> None:

@@ -20,9 +20,9 @@ from penstock.lake.catalogue import Catalogue
 from penstock.lake.embedded import Embedded
 from penstock.model.tokens import Role
 from penstock.server import openapi, page
-from penstock.server.access import Gate
-from penstock.server.discretion import in_general
-from penstock.server.routes import Answer, Api, Ask, Route
+from penstock.server.access import AccessGate
+from penstock.server.error_redaction import in_general
+from penstock.server.routes import Api, Ask, HttpAnswer, Route
 from penstock.server.writability import Writability
 from penstock.wire import json
 from penstock.wire.errors import Failure, encode_error
@@ -131,26 +131,28 @@ class Readying(msgspec.Struct, frozen=True):
     """Whether writes have to land. Without them, a server is ready that answers reads."""
 
 
-def server_api(apis: Sequence[Api], readiness: Readiness, gate: Gate, metrics: Callable[[], bytes]) -> Api:
+def server_api(
+    apis: Sequence[Api], readiness: Readiness, gate: AccessGate, metrics: Callable[[], bytes]
+) -> Api:
     """The routes that belong to no API but to the server, which describe all the others too."""
 
     def ready(ask: Ask) -> Health:
         readiness.require(writes=ask.query.writes)
         return Health("ready")
 
-    def figures(ask: Ask) -> Answer:
+    def figures(ask: Ask) -> HttpAnswer:
         # Figures name branches, so they are for those who may read every branch.
         caller = gate(ask.headers)
         if not caller.keys_everywhere(Role.READ).are_all:
             raise Denied("metrics name every branch: a token needs the grant 'read' to see them")
-        return Answer(body=metrics(), content_type=METRICS_TYPE)
+        return HttpAnswer(body=metrics(), content_type=METRICS_TYPE)
 
-    @_made_once
+    @_make_once
     def description() -> bytes:
         return msgspec.json.encode(openapi.describe((api, *apis)))
 
-    @_made_once
-    def readable() -> Answer:
+    @_make_once
+    def readable() -> HttpAnswer:
         return page.render(msgspec.json.decode(description()))
 
     api = Api(
@@ -162,7 +164,7 @@ def server_api(apis: Sequence[Api], readiness: Readiness, gate: Gate, metrics: C
             _get("/healthz", lambda _: Health(), "Whether the process is there", Health, is_instant=True),
             _get("/readyz", ready, "Whether requests should be sent here", Health, query=Readying),
             _get("/metrics", figures, "Figures for Prometheus", str, "text/plain", is_public=False),
-            _get("/openapi.json", lambda _: Answer(body=description()), "All routes, for programs", dict),
+            _get("/openapi.json", lambda _: HttpAnswer(body=description()), "All routes, for programs", dict),
             _get("/docs", lambda _: readable(), "All routes, for people", str, "text/html"),
             _get("/", lambda _: readable(), "All routes, for people", str, "text/html"),
         ),
@@ -174,13 +176,13 @@ def server_api(apis: Sequence[Api], readiness: Readiness, gate: Gate, metrics: C
     return api
 
 
-def _made_once(make: Callable[[], R]) -> Callable[[], R]:
+def _make_once(make: Callable[[], R]) -> Callable[[], R]:
     """What a function makes, once: it takes long, and of those who ask at once all wait for the first."""
-    made, lock = cache(make), threading.Lock()
+    cached, lock = cache(make), threading.Lock()
 
     def get() -> R:
         with lock:
-            return made()
+            return cached()
 
     return get
 
@@ -210,7 +212,7 @@ def _get(
     )
 
 
-def _error(error: PenstockError, headers: Mapping[str, str]) -> Answer:
+def _error(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
     # That storage refuses the server is no refusal of who asks whether it is ready.
     status = Unavailable.http_status if isinstance(error, StorageRefused) else error.http_status
-    return Answer(status=status, body=encode_error(error, headers["x-request-id"]))
+    return HttpAnswer(status=status, body=encode_error(error, headers["x-request-id"]))

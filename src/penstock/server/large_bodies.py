@@ -35,9 +35,9 @@ class LargeBodies:
     def look_again(self) -> None:
         """Let all who wait see whether there is a place for them."""
         waiting, self._waiting = self._waiting, []
-        for one in waiting:
-            if not one.done():
-                one.set_result(None)
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
 
 
 class LargePlace:

@@ -78,8 +78,8 @@ class Log:
 
     def request(self, line: LogLineWriter) -> None:
         """The line of a request that was answered."""
-        line.path = masked_path(line.path)[:PATH_MAX_CHARS]
-        line.message = masked(line.message)
+        line.path = mask_path(line.path)[:PATH_MAX_CHARS]
+        line.message = mask_secrets(line.message)
         self._write(line)
 
     def say(self, level: Level, message: str, raised: BaseException | None = None, **fields: Any) -> None:
@@ -87,7 +87,7 @@ class Log:
         if self.wants(level):
             trace = "".join(traceback.format_exception(raised)) if raised is not None else ""
             line = LogLineWriter(
-                time=now(), level=level, message=masked(message), trace=masked(trace), **fields
+                time=now(), level=level, message=mask_secrets(message), trace=mask_secrets(trace), **fields
             )
             self._write(line)
 
@@ -127,20 +127,20 @@ def take_over(log: Log) -> None:
 
 
 def _uncaught(log: Log, _: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
-    log.say(Level.ERROR, "the server ends by an error that nobody caught", error)
+    log.say(Level.ERROR, "the server ended with an unexpected error", error)
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """The text without what looks like a secret in it."""
-    return _SECRETS.sub(lambda found: f"{found['token'] or found['scheme'] or found['user'] + ':'}***", text)
+    return _SECRETS.sub(lambda match: f"{match['token'] or match['scheme'] or match['user'] + ':'}***", text)
 
 
-def masked_path(path: str) -> str:
+def mask_path(path: str) -> str:
     """A path without secrets, however often they are percent-encoded; it is shown decoded then."""
     decoded = path
     for _ in range(DECODED_MAX):
         if _SECRETS.search(decoded):
-            return masked(decoded)
+            return mask_secrets(decoded)
         before, decoded = decoded, unquote(decoded)
         if decoded == before:
             return path
@@ -174,5 +174,5 @@ def _readable(line: LogLineWriter) -> str:
     if line.request_id and (line.status >= 400 or line.trace):
         words.append(f"[{line.request_id}]")
     shown = "  ".join(words)
-    text = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in shown)
+    text = "".join(character if character.isprintable() else ascii(character)[1:-1] for character in shown)
     return f"{text}\n{line.trace}".rstrip()

@@ -8,13 +8,15 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.errors import InvalidRequest, PenstockError
+from penstock.errors import InvalidRequest, NotFound, PenstockError
 from penstock.formats.registry import TableFormat, load, table_formats
 from penstock.kernel.settings import Settings
 from penstock.lake.answers import About
 from penstock.lake.calls import CALLS, Call, Write
+from penstock.lake.suggestion import add_suggestion
 from penstock.server.limits import Limits
-from penstock.server.routes import Answer, Api, Ask, Route
+from penstock.server.routes import Api, Ask, HttpAnswer, Route
+from penstock.server.spark_catalog import ROUTES as SPARK_CATALOG
 from penstock.wire import json
 from penstock.wire.descriptions import prose
 from penstock.wire.errors import Failure, encode_error
@@ -65,9 +67,13 @@ def _handler(kind: type[Call[Any]], form: Form) -> Callable[[Ask], Any]:
     def handle(ask: Ask) -> Any:
         rest = ask.query if form.is_query else ask.body
         call = _within(call_of(kind, ask.path, rest, ask.headers), ask.limits)
-        answer = ask.catalogue.do(call, ask.progress)
+        try:
+            answer = ask.catalogue.do(call, ask.progress)
+        except NotFound as problem:
+            add_suggestion(problem, ask.catalogue)
+            raise
         if pins and all(_COMMIT.fullmatch(getattr(call, pin) or "") for pin in pins):
-            return Answer(body=json.encode(answer, kind.answer), headers=_FOREVER)
+            return HttpAnswer(body=json.encode(answer, kind.answer), headers=_FOREVER)
         if isinstance(answer, About):
             settle_s = ask.limits.request_timeout_s + Settings().write_timeout_s + SETTLE_MORE_S
             return msgspec.structs.replace(answer, page_max=ask.limits.page_max, settle_s=settle_s)
@@ -78,27 +84,27 @@ def _handler(kind: type[Call[Any]], form: Form) -> Callable[[Ask], Any]:
 
 def _within(call: Call[Any], limits: Limits) -> Call[Any]:
     """The call, if it asks for no more than the server gives."""
-    asked = getattr(call, "limit", 0)
-    if asked is None or asked > limits.page_max:
-        told = "all items" if asked is None else f"{asked} items"
+    limit = getattr(call, "limit", 0)
+    if limit is None or limit > limits.page_max:
+        what = "all items" if limit is None else f"{limit} items"
         raise InvalidRequest(
-            f"{told} are asked for at once, but this server gives at most {limits.page_max}: ask for less, "
-            "and for the next page after the last item",
+            f"{what} were requested, but this server returns at most {limits.page_max} per page: request "
+            "fewer, and the next page after the last item",
             page_max=limits.page_max,
         )
     for field in call.counted:
         count = len(getattr(call, field))
         if count > limits.operations_max:
             raise InvalidRequest(
-                f"the request has {count} {field}, but this server takes at most {limits.operations_max}: "
+                f"the request has {count} {field}, but this server accepts at most {limits.operations_max}: "
                 "make several requests, or start the server with a larger --operations-max",
                 operations_max=limits.operations_max,
             )
     return call
 
 
-def _error(error: PenstockError, headers: Mapping[str, str]) -> Answer:
-    return Answer(status=error.http_status, body=encode_error(error, headers.get("x-request-id", "")))
+def _error(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
+    return HttpAnswer(status=error.http_status, body=encode_error(error, headers.get("x-request-id", "")))
 
 
 def native_api(others: Sequence[TableFormat]) -> Api:
@@ -119,6 +125,7 @@ NATIVE: Final = Api(
     description="Everything that a lake can do. `penstock.open` uses it when it is given an address.",
     routes=(
         *(_route(kind) for kind in CALLS),
+        *SPARK_CATALOG,
         *(route for declared in table_formats() if declared.routes for route in load(declared.routes)),
     ),
     codec=json,

@@ -8,8 +8,8 @@ from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any, Final
 
+from penstock.server.answer_stream import LINES
 from penstock.server.routes import Api, Route
-from penstock.server.streaming import LINES
 
 Json = dict[str, Any]
 
@@ -42,7 +42,7 @@ def describe(apis: Sequence[Api]) -> Json:
         ],
         "paths": paths,
         "components": {
-            "schemas": _needed(paths, components),
+            "schemas": _needed_components(paths, components),
             "securitySchemes": {
                 "token": {
                     "type": "http",
@@ -60,15 +60,15 @@ class _Schemas:
 
     def __init__(self, api: Api) -> None:
         kinds = [kind for kind in _kinds(api) if kind is not None]
-        found, components = api.codec.schema(kinds)
-        schemas = [_renamed(schema, api.name) for schema in found]
+        found_schemas, components = api.codec.schema(kinds)
+        schemas = [_rename_references(schema, api.name) for schema in found_schemas]
         self._schemas = list(zip(kinds, schemas, strict=True))
         self.components = {
-            f"{api.name}.{name}": _renamed(schema, api.name) for name, schema in components.items()
+            f"{api.name}.{name}": _rename_references(schema, api.name) for name, schema in components.items()
         }
 
     def of(self, kind: Any) -> Json:
-        return next(schema for one, schema in self._schemas if one is kind)
+        return next(schema for known_kind, schema in self._schemas if known_kind is kind)
 
     def fields(self, kind: Any) -> Iterator[tuple[str, Json, bool]]:
         """The name and schema of each field of a struct, and whether it must be given."""
@@ -136,11 +136,11 @@ def _content(api: Api, route: Route, schemas: _Schemas) -> Json:
     answer = schemas.of(route.answer) if route.answer is not None else {"type": "null"}
     if not route.streams:
         return {route.produces: {"schema": answer}}
-    told = {"type": "array", "description": "What is being done, and how much of it was."}
+    schema = {"type": "array", "description": "What is being done, and how much of it was."}
     lines: Json = {
         "description": "One line of many.",
         "oneOf": [
-            {"type": "object", "properties": {"progress": told}, "required": ["progress"]},
+            {"type": "object", "properties": {"progress": schema}, "required": ["progress"]},
             {"type": "object", "properties": {"result": answer}, "required": ["result"]},
             schemas.of(api.error_schema),
         ],
@@ -158,26 +158,26 @@ def _error_statuses(route: Route) -> Iterator[int]:
         yield 409
 
 
-def _renamed(schema: Any, prefix: str) -> Any:
+def _rename_references(schema: Any, prefix: str) -> Any:
     """A schema whose references name components as they are called here."""
     if isinstance(schema, dict):
-        return {word: _renamed(value, prefix) for word, value in schema.items()}
+        return {word: _rename_references(value, prefix) for word, value in schema.items()}
     if isinstance(schema, list | tuple):
-        return [_renamed(one, prefix) for one in schema]
+        return [_rename_references(item, prefix) for item in schema]
     if isinstance(schema, str) and schema.startswith(COMPONENTS):
         return f"{COMPONENTS}{prefix}.{schema.removeprefix(COMPONENTS)}"
     return schema
 
 
-def _needed(paths: Json, components: Json) -> Json:
+def _needed_components(paths: Json, components: Json) -> Json:
     """The components that something refers to: those of queries became parameters."""
     needed: set[str] = set()
-    left = set(_references(paths))
-    while left:
-        name = left.pop()
+    remaining = set(_references(paths))
+    while remaining:
+        name = remaining.pop()
         if name not in needed:
             needed.add(name)
-            left |= set(_references(components[name]))
+            remaining |= set(_references(components[name]))
     return {name: components[name] for name in sorted(needed)}
 
 
@@ -185,7 +185,7 @@ def _references(schema: Any) -> Iterable[str]:
     if isinstance(schema, dict):
         schema = list(schema.values())
     if isinstance(schema, list):
-        for one in schema:
-            yield from _references(one)
+        for item in schema:
+            yield from _references(item)
     elif isinstance(schema, str) and schema.startswith(COMPONENTS):
         yield schema.removeprefix(COMPONENTS)

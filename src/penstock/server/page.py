@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any, Final
 
-from penstock.server.routes import Answer
+from penstock.server.routes import HttpAnswer
 
 Json = dict[str, Any]
 
@@ -35,9 +35,9 @@ _POLICY: Final = (
 )
 
 
-def render(description: Json) -> Answer:
+def render(description: Json) -> HttpAnswer:
     """The page for an OpenAPI description."""
-    return Answer(
+    return HttpAnswer(
         body="".join(_page(description)).encode(),
         content_type="text/html; charset=utf-8",
         headers=(("content-security-policy", _POLICY), ("referrer-policy", "no-referrer")),
@@ -63,7 +63,8 @@ def _page(description: Json) -> Iterator[str]:
         f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>{_prose(info['description'])}"
         f"<pre>{escape(START.strip(), quote=False)}</pre>"
         "<p>A server that was started with <code>--dev</code> or <code>--insecure</code> asks for no token. "
-        'The same page for programs: <a href="/openapi.json">openapi.json</a>.</p>'
+        'The same page for programs: <a href="/openapi.json">openapi.json</a>. '
+        'The lake itself, for people: <a href="/ui/">its page</a>.</p>'
     )
     for tag in description["tags"]:
         yield f'<h2 id="{escape(tag["name"])}">{escape(tag["name"])}</h2>{_prose(tag["description"])}'
@@ -95,8 +96,13 @@ def _route(method: str, path: str, operation: Json, types: Json) -> Iterator[str
     yield f"<code>{escape(path)}</code><span>{escape(operation['summary'])}</span></summary>"
     yield _prose(operation.get("description", ""))
     fields: list[Field] = [
-        (one["name"], one["schema"] | {"description": one.get("description", "")}, one["required"], one["in"])
-        for one in operation["parameters"]
+        (
+            parameter["name"],
+            parameter["schema"] | {"description": parameter.get("description", "")},
+            parameter["required"],
+            parameter["in"],
+        )
+        for parameter in operation["parameters"]
     ]
     bodies = [content["schema"] for content in operation.get("requestBody", {}).get("content", {}).values()]
     several = ""
@@ -108,19 +114,25 @@ def _route(method: str, path: str, operation: Json, types: Json) -> Iterator[str
     yield several
     status, answer = next(iter(operation["responses"].items()))
     kinds = [(kind, _kind(content["schema"])) for kind, content in answer.get("content", {}).items()]
-    told = " or ".join(f"{shown} ({escape(kind)})" if "json" not in kind else shown for kind, shown in kinds)
-    yield f"<p>Answers {escape(status)}{': ' + told if told else ' without a body'}.</p></details>"
+    answers = " or ".join(
+        f"{shown} ({escape(kind)})" if "json" not in kind else shown for kind, shown in kinds
+    )
+    yield f"<p>Answers {escape(status)}{': ' + answers if answers else ' without a body'}.</p></details>"
 
 
 def _errors(operations: list[Json]) -> Iterator[str]:
     """The errors of all routes of an API in one table: they differ little."""
-    found: dict[str, Json] = {}
+    responses: dict[str, Json] = {}
     for operation in operations:
-        found |= dict(list(operation["responses"].items())[1:])
-    if found:
-        kinds = {_kind(content["schema"]) for one in found.values() for content in one["content"].values()}
+        responses |= dict(list(operation["responses"].items())[1:])
+    if responses:
+        kinds = {
+            _kind(content["schema"])
+            for response in responses.values()
+            for content in response["content"].values()
+        }
         yield f"<h3>Errors</h3><p>With a body of the type {' or '.join(sorted(kinds))}.</p><table>"
-        for status, answer in sorted(found.items()):
+        for status, answer in sorted(responses.items()):
             yield f"<tr><td>{escape(status)}</td><td>{escape(answer['description'])}</td></tr>"
         yield "</table>"
 
@@ -131,11 +143,11 @@ def _table(fields: list[Field]) -> Iterator[str]:
     has_places = any(place for *_, place in fields)
     yield f"<table><tr><th>field</th>{'<th>in</th>' if has_places else ''}<th>type</th><th></th></tr>"
     for name, schema, is_needed, place in fields:
-        told = "needed" if is_needed else _default(schema)
+        needed = "needed" if is_needed else _default(schema)
         where = f"<td>{escape(place)}</td>" if has_places else ""
         meaning = _CODE.sub(r"<code>\1</code>", escape(schema.get("description", "")))
         yield f"<tr><td><code>{escape(name)}</code></td>{where}"
-        yield f"<td>{_kind(schema)}{', ' + told if told else ''}</td><td>{meaning}</td></tr>"
+        yield f"<td>{_kind(schema)}{', ' + needed if needed else ''}</td><td>{meaning}</td></tr>"
     yield "</table>"
 
 
@@ -163,15 +175,15 @@ def _kind(schema: Json) -> str:
         return f'<a href="#{name}">{name.partition(".")[2]}</a>'
     for word in ("anyOf", "oneOf"):
         if word in schema:
-            return " or ".join(dict.fromkeys(_kind(one) for one in schema[word]))
+            return " or ".join(dict.fromkeys(_kind(member) for member in schema[word]))
     if "enum" in schema:
-        return " or ".join(f"<code>{escape(json.dumps(one))}</code>" for one in schema["enum"])
+        return " or ".join(f"<code>{escape(json.dumps(choice))}</code>" for choice in schema["enum"])
     if schema.get("type") == "array" and isinstance(schema.get("items"), dict):
         return f"list of {_kind(schema['items'])}"
     if isinstance(schema.get("additionalProperties"), dict):
         return f"object of {_kind(schema['additionalProperties'])}"
     if "properties" in schema:
-        inside = (f"<code>{escape(name)}</code>: {_kind(one)}" for name, one, _ in _fields(schema))
+        inside = (f"<code>{escape(name)}</code>: {_kind(field)}" for name, field, _ in _fields(schema))
         return f"object with {', '.join(inside)}"
     kind = str(schema.get("type", "anything"))
     return escape(_FORMATS.get(schema.get("format", ""), _KINDS.get(kind, kind)))
@@ -184,8 +196,10 @@ def _name(reference: Json) -> str:
 
 def _prose(text: str) -> str:
     """Paragraphs; words in backticks are code."""
-    paragraphs = (escape(one.strip()) for one in re.split(r"\n\s*\n", text) if one.strip())
-    return "".join(f"<p>{_CODE.sub('<code>' + chr(92) + '1</code>', one)}</p>" for one in paragraphs)
+    paragraphs = (escape(paragraph.strip()) for paragraph in re.split(r"\n\s*\n", text) if paragraph.strip())
+    return "".join(
+        f"<p>{_CODE.sub('<code>' + chr(92) + '1</code>', paragraph)}</p>" for paragraph in paragraphs
+    )
 
 
 _CODE: Final = re.compile(r"``?([^`]+)``?")

@@ -33,10 +33,10 @@ class RequestPlaces:
 
     def may_take(self, caller: str) -> bool:
         """Whether a caller may have one more."""
-        own, left = self._by_caller.get(caller, 0), self.count_max - self.taken
+        own, remaining = self._by_caller.get(caller, 0), self.count_max - self.taken
         if not own:
-            return left > 0
-        return left > self.count_max // LAST_PART and own < min(self.caller_max, left)
+            return remaining > 0
+        return remaining > self.count_max // LAST_PART and own < min(self.caller_max, remaining)
 
     def take(self, caller: str) -> RequestPlace:
         """One more place for a caller, who may have it."""
@@ -46,9 +46,9 @@ class RequestPlaces:
 
     def give_back(self, caller: str) -> None:
         self.taken -= 1
-        left = self._by_caller[caller] - 1
-        if left:
-            self._by_caller[caller] = left
+        remaining = self._by_caller[caller] - 1
+        if remaining:
+            self._by_caller[caller] = remaining
         else:
             del self._by_caller[caller]
 

@@ -54,7 +54,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """Sends a line to the client on routes that stream, and does nothing on others."""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What a handler may return instead of a plain value, and what every answer becomes in the end."""
 
     status: int = 200
@@ -153,7 +153,7 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     routes: tuple[Route, ...]
     codec: Codec
-    error: Callable[[PenstockError, Mapping[str, str]], Answer]
+    error: Callable[[PenstockError, Mapping[str, str]], HttpAnswer]
     """How this API says an error; the second is the request's headers, as in ``Ask``."""
     error_schema: Any
     """The type of an error's body, for the OpenAPI description."""
@@ -161,3 +161,5 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a query parameter that the route does not know is refused."""
     imports: tuple[str, ...] = ()
     """Modules that its requests need and that take long to import; those of extras may be missing."""
+    add_credentials: Callable[[Headers], None] | None = None
+    """Adds the header by which a request shows its token, where it shows the token in another way."""

@@ -31,29 +31,30 @@ from penstock.lake.calls import GetAbout, ListTokens
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
-from penstock.lake.opening import is_remote, open_lake
+from penstock.lake.opener import is_remote, open_lake
 from penstock.metrics.meter import SILENT, Meter
 from penstock.server.acceptor import Acceptor
-from penstock.server.access import Gate, OpenGate, TokenGate
+from penstock.server.access import AccessGate, OpenGate, TokenGate
 from penstock.server.access.format_rules import format_rules
 from penstock.server.app import Application
-from penstock.server.browsers import OwnPages
+from penstock.server.background_sweep import BackgroundSweep
 from penstock.server.connection import connection_type
-from penstock.server.discretion import Discreet
+from penstock.server.error_redaction import Discreet
 from penstock.server.health import Readiness, server_api
 from penstock.server.imports import has_row_libraries, import_libraries
 from penstock.server.limits import CHECKS_SHARE
-from penstock.server.listening import bind, is_loopback, url_of
+from penstock.server.listener import bind, is_loopback, url_of
 from penstock.server.logs import Level, Log, take_over
 from penstock.server.options import Serving
 from penstock.server.routes import Api
-from penstock.server.settling import TransactionSettler
+from penstock.server.same_origin import OwnPages
 from penstock.server.sockets import Sockets
-from penstock.server.sweeping import Sweeping
+from penstock.server.transaction_reaper import TransactionReaper
+from penstock.server.ui.api import ui_api
 from penstock.server.workers import supervise
 
 if TYPE_CHECKING:
-    from penstock.server.figures import Figures
+    from penstock.server.metrics_endpoint import MetricsEndpoint
 
 KEEP_ALIVE_S: Final = 75
 """How long a connection may be idle; longer than most clients keep one, so that they close it."""
@@ -83,19 +84,22 @@ def serve(serving: Serving, announce: Announce) -> None:
             place, doubts = lake.url, list(_doubts(serving, lake))
         with bind(serving.host, serving.port) as listener:
             supervise(
-                serving, listener, log, lambda: _started(serving, listener, place, doubts, log, announce)
+                serving,
+                listener,
+                log,
+                lambda: _announce_start(serving, listener, place, doubts, log, announce),
             )
         return
-    from penstock.server.figures import Figures
+    from penstock.server.metrics_endpoint import MetricsEndpoint
 
-    figures = Figures()
+    figures = MetricsEndpoint()
     with open_for(serving, figures.meter) as lake, bind(serving.host, serving.port) as listener:
         place, doubts = lake.url, list(_doubts(serving, lake))
         service = Service(lake.catalogue, serving, figures)
-        service.run(listener, lambda: _started(serving, listener, place, doubts, log, announce))
+        service.run(listener, lambda: _announce_start(serving, listener, place, doubts, log, announce))
 
 
-def _started(
+def _announce_start(
     serving: Serving, listener: socket.socket, place: str, doubts: list[str], log: Log, announce: Announce
 ) -> None:
     """Say that requests are answered: to who waits for it, and to the log."""
@@ -124,18 +128,18 @@ def _doubts(serving: Serving, lake: Lake) -> Iterator[str]:
 def require_possible(serving: Serving) -> None:
     """``InvalidRequest`` if what a server is told contradicts itself, or would be careless."""
     if is_remote(serving.lake):
-        raise InvalidRequest("a server serves a lake that is in a store, not one behind another server")
+        raise InvalidRequest("a server cannot serve a lake that is behind another server")
     if serving.is_dev and not is_loopback(serving.host):
         raise InvalidRequest(
-            f"--dev lets everybody do everything, so it serves this machine only, not '{serving.host}'"
+            f"--dev allows everybody everything, so it can only serve this machine, not '{serving.host}'"
         )
     limits = serving.limits
     if limits.expectation_timeout_s > limits.checks_timeout_s:
         needed_s = limits.expectation_timeout_s / CHECKS_SHARE
         raise InvalidRequest(
-            f"--expectation-timeout-s {limits.expectation_timeout_s:g} is more than a request has for what "
-            f"its branch expects: {limits.checks_timeout_s:g} of the {limits.request_timeout_s:g} s of "
-            f"--request-timeout-s. Say --request-timeout-s {needed_s:g}, or less for the other"
+            f"--expectation-timeout-s {limits.expectation_timeout_s:g} is more than a request has for the "
+            f"expectations of its branch: {limits.checks_timeout_s:g} of the {limits.request_timeout_s:g} s "
+            f"of --request-timeout-s. Say --request-timeout-s {needed_s:g}, or less for the other"
         )
     if serving.workers > 1 and serving.lake.startswith(ONE_PROCESS):
         raise InvalidRequest(
@@ -153,8 +157,8 @@ def open_for(serving: Serving, meter: Meter) -> Lake:
     try:
         if not serving.is_open and not is_loopback(serving.host) and not has_tokens(lake):
             raise InvalidRequest(
-                f"'{serving.host}' can be reached from other machines, and {_no_tokens(lake)}, "
-                "or say --insecure to let everybody do everything"
+                f"'{serving.host}' can be reached from other machines, but {_no_tokens(lake)}, or use "
+                "--insecure to allow everybody everything"
             )
     except BaseException:
         lake.close()
@@ -165,7 +169,7 @@ def open_for(serving: Serving, meter: Meter) -> Lake:
 def has_tokens(lake: Lake) -> bool:
     """Whether there is a token that has not expired."""
     now = datetime.now(UTC)
-    return any(one.expires is None or one.expires > now for one in lake.catalogue.do(ListTokens()))
+    return any(token.expires is None or token.expires > now for token in lake.catalogue.do(ListTokens()))
 
 
 def _no_tokens(lake: Lake) -> str:
@@ -196,14 +200,14 @@ class Service:
         self,
         catalogue: Catalogue,
         serving: Serving,
-        figures: Figures,
+        figures: MetricsEndpoint,
         *,
         apis: Sequence[Api] | None = None,
         worker: int = 0,
     ) -> None:
         self._serving = serving
         self.log = Log(sys.stderr.buffer, serving.log_level, serving.logs_for_people, worker)
-        gate: Gate = TokenGate(Discreet(catalogue))
+        gate: AccessGate = TokenGate(Discreet(catalogue))
         if serving.is_open:
             # Another site can let a name of its own lead to this machine's own addresses only.
             any_name = not is_loopback(serving.host)
@@ -213,7 +217,7 @@ class Service:
         own = server_api(apis, self.readiness, gate, partial(_figures, catalogue, figures))
         self.application = Application(
             catalogue,
-            (own, *apis),
+            (own, *apis, ui_api(gate)),
             gate=gate,
             log=self.log,
             limits=serving.limits,
@@ -239,13 +243,13 @@ class Service:
             timeout_graceful_shutdown=serving.drain_timeout_s,  # type: ignore[arg-type]
         )
         self._worker, self._meter = worker, figures.meter
-        self._sweeping: Sweeping | None = None
-        self._settling: TransactionSettler | None = None
+        self._sweeping: BackgroundSweep | None = None
+        self._settling: TransactionReaper | None = None
         if isinstance(catalogue, Embedded) and not catalogue.kernel.store.is_read_only:
-            self._sweeping = Sweeping(
+            self._sweeping = BackgroundSweep(
                 catalogue, self.log, every_hours=serving.sweep_every_hours, remove_data=serving.sweep_data
             )
-            self._settling = TransactionSettler(catalogue, self.log)
+            self._settling = TransactionReaper(catalogue, self.log)
         self._server = _Server(config, self.readiness, lambda: self.application.open_requests == 0)
 
     def run(self, listener: socket.socket, started: Callable[[], None]) -> None:
@@ -262,16 +266,18 @@ class Service:
             self.log.say(Level.WARNING, self.sockets.doubt)
         self._import_libraries()
         self._server.when_started = started
-        background = [one for one in (self._sweeping, self._settling) if one is not None]
-        for one in background:
-            one.start()
+        background = [worker for worker in (self._sweeping, self._settling) if worker is not None]
+        for worker in background:
+            worker.start()
         self._server.run(sockets=[listener])
-        for one in background:
-            one.stop(self._serving.drain_timeout_s)
+        for worker in background:
+            worker.stop(self._serving.drain_timeout_s)
         self.application.stop()
-        took_s, left = monotonic() - self._server.stopped_s, self.application.open_requests
-        if left:
-            given_up = "1 request that did not end" if left == 1 else f"{left} requests that did not end"
+        took_s, remaining = monotonic() - self._server.stopped_s, self.application.open_requests
+        if remaining:
+            given_up = (
+                "1 request that did not end" if remaining == 1 else f"{remaining} requests that did not end"
+            )
             self.log.say(Level.WARNING, f"stopped after {took_s:.1f} s, giving up {given_up}")
             sys.stdout.flush()
             os._exit(1)
@@ -306,7 +312,7 @@ def _switch_threads(is_computing: bool) -> None:
     sys.setswitchinterval(LONG_SWITCH_INTERVAL_S if is_computing else SWITCH_INTERVAL_S)
 
 
-def _figures(catalogue: Catalogue, figures: Figures) -> bytes:
+def _figures(catalogue: Catalogue, figures: MetricsEndpoint) -> bytes:
     """What ``/metrics`` says, up to date."""
     if isinstance(catalogue, Embedded):
         catalogue.measure()
@@ -340,17 +346,17 @@ class _Server(uvicorn.Server):
     def _protocol(self) -> asyncio.Protocol:
         """A new connection, as ``startup`` makes them for a listening socket."""
         config = self.config
-        made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
+        protocol: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
             config=config, server_state=self.server_state, app_state=self.lifespan.state
         )
-        return made
+        return protocol
 
     def _accept_directly(self, sockets: list[socket.socket]) -> None:
         """Accept connections in this process: the acceptor is lost."""
 
         async def accept() -> None:
             loop = asyncio.get_running_loop()
-            self.servers += [await loop.create_server(self._protocol, sock=one) for one in sockets]
+            self.servers += [await loop.create_server(self._protocol, sock=listener) for listener in sockets]
 
         self._accepting = asyncio.get_running_loop().create_task(accept())
 
@@ -368,12 +374,15 @@ class _Server(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {one: signal.signal(one, self.handle_exit) for one in (signal.SIGINT, signal.SIGTERM)}
+        before = {
+            signal_number: signal.signal(signal_number, self.handle_exit)
+            for signal_number in (signal.SIGINT, signal.SIGTERM)
+        }
         try:
             yield
         finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
+            for signal_number, handler in before.items():
+                signal.signal(signal_number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self.should_exit:

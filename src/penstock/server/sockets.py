@@ -62,19 +62,19 @@ class Sockets:
         The system gives the lowest free number, so that a high one tells how many files are open.
         """
         if descriptor >= self._descriptor_max:
-            raise self._refused(
+            raise self._throttled_error(
                 "open_files",
                 f"the process may have {self.files_max:,} files open, and keeps the rest for its own; raise "
                 "the limit of open files",
             )
         if not self._places.are_left():
-            raise self._refused(
+            raise self._throttled_error(
                 "connections",
                 f"{self._places.count_max:,} are open already, as many as --connections-max and the limit of "
                 "open files allow",
             )
         if not self._places.may_take(address):
-            raise self._refused(
+            raise self._throttled_error(
                 "address_connections",
                 f"{address} has {self._places.of(address):,} open already, and one address has at most "
                 f"{self._places.caller_max:,} (--address-connections-max), never more than others have left",
@@ -86,7 +86,7 @@ class Sockets:
         place.give_back()
         self._meter.gauge(HTTP_CONNECTIONS, self.open)
 
-    def _refused(self, reason: str, why: str) -> Throttled:
+    def _throttled_error(self, reason: str, why: str) -> Throttled:
         self._meter.count(HTTP_REFUSALS, reason=reason)
         self._unlogged += 1
         now_s = monotonic()
@@ -94,7 +94,7 @@ class Sockets:
             count = "1 connection is" if self._unlogged == 1 else f"{self._unlogged:,} connections are"
             self._log.say(Level.WARNING, f"{count} refused: {why}", error=Throttled.code)
             self._next_line_s, self._unlogged = now_s + LOG_EVERY_S, 0
-        return Throttled(f"the server takes no more connections from here for now: {why}")
+        return Throttled(f"the server accepts no more connections from this address at the moment: {why}")
 
 
 def refusal(error: Throttled) -> bytes:

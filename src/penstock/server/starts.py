@@ -49,7 +49,7 @@ class Starts:
             self.threads.start(task, _StartReader(self, caller, line))
         if line.waiting:
             if line.timer is None:
-                oldest_s = min((one.began_s for one in line.young), default=0.0)
+                oldest_s = min((reader.began_s for reader in line.young), default=0.0)
                 left_s = max(oldest_s + YOUNG_S - monotonic(), 0.0)
                 line.timer = asyncio.get_running_loop().call_later(left_s, self._look, caller, line)
         elif not line.young and self._lines.get(caller) is line:
@@ -79,7 +79,7 @@ class _StartLine:
     def forget_old(self) -> None:
         """Reads that have gone on for some time keep nobody from beginning."""
         before_s = monotonic() - YOUNG_S
-        for reader in [one for one in self.young if one.began_s <= before_s]:
+        for reader in [reader for reader in self.young if reader.began_s <= before_s]:
             reader.is_old = True
             self.young.discard(reader)
 

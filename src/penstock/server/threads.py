@@ -98,10 +98,10 @@ class Threads:
         self._finish(_DoneTask(task, result, error, following is None, series))
         return following
 
-    def _finish(self, done: _DoneTask) -> None:
+    def _finish(self, task: _DoneTask) -> None:
         assert self._loop is not None
         with self._lock:
-            self._done.append(done)
+            self._done.append(task)
             if self._announced:
                 return
             self._announced = True
@@ -110,9 +110,9 @@ class Threads:
 
     def _deliver(self) -> None:
         with self._lock:
-            done, self._done = self._done, deque()
+            finished, self._done = self._done, deque()
             self._announced = False
-        for (_, future, ended), result, error, is_last, series in done:
+        for (_, future, ended), result, error, is_last, series in finished:
             if is_last:
                 self._busy -= 1
             ended()

@@ -103,7 +103,7 @@ class Turns:
         """End the turns of those who do not use them."""
         with self._lock:
             before_s = monotonic() - UNUSED_MAX_S
-            for pace in [one for one in self._holders if one.stepped_s < before_s]:
+            for pace in [holder for holder in self._holders if holder.stepped_s < before_s]:
                 self._end(pace)
             self._call()
 

@@ -10,20 +10,20 @@ import threading
 
 from penstock.errors import PenstockError
 from penstock.model.decoders import json_decoder
-from penstock.server.figures import DIRECTORY, Figures
 from penstock.server.logs import Level, Log
+from penstock.server.metrics_endpoint import DIRECTORY, MetricsEndpoint
 from penstock.server.options import Serving
 from penstock.server.run import Service, open_for
 
 
 def work(descriptor: int) -> int:
     """Serve until a signal comes, or standard input ends; returns the process's exit status."""
-    told = sys.stdin.buffer.readline()
-    if not told:
+    line = sys.stdin.buffer.readline()
+    if not line:
         return 1
-    serving = json_decoder(Serving).decode(told)
+    serving = json_decoder(Serving).decode(line)
     log = Log(sys.stderr.buffer, serving.log_level, serving.logs_for_people, os.getpid())
-    figures = Figures()
+    figures = MetricsEndpoint()
     try:
         lake = open_for(serving, figures.meter)
     except PenstockError as error:

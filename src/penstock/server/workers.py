@@ -24,8 +24,8 @@ import msgspec
 
 from penstock.errors import Unavailable
 from penstock.kernel.settings import Settings
-from penstock.server.figures import DIRECTORY
 from penstock.server.logs import Level, Log
+from penstock.server.metrics_endpoint import DIRECTORY
 from penstock.server.options import Serving
 
 START_TIMEOUT_S: Final = 30.0
@@ -65,12 +65,14 @@ def _signals(workers: list[_Worker]) -> Iterator[threading.Event]:
             os._exit(128 + number)
         stopped.set()
 
-    before = {one: signal.signal(one, stop) for one in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        signal_number: signal.signal(signal_number, stop) for signal_number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield stopped
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for signal_number, handler in before.items():
+            signal.signal(signal_number, handler)
 
 
 def _drain(workers: list[_Worker], timeout_s: float, log: Log) -> None:
@@ -123,6 +125,6 @@ class _Worker:
         if status is None or (status != 0 and monotonic() - self._began_s < SHORT_LIFE_S):
             return self
         log.say(Level.ERROR, f"worker {self.process.pid} ended with status {status}; another one is started")
-        for left in self._figures.glob(f"gauge_*_{self.process.pid}.db"):
-            left.unlink(missing_ok=True)
+        for gauge_file in self._figures.glob(f"gauge_*_{self.process.pid}.db"):
+            gauge_file.unlink(missing_ok=True)
         return _Worker(self._serving, self._listener, self._figures)

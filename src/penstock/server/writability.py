@@ -14,10 +14,10 @@ from time import monotonic
 from typing import Final
 
 from penstock.errors import OutcomeUnknown, PenstockError, StorageRefused, Unavailable
-from penstock.kernel.rows import decoded_reference
+from penstock.kernel.rows import decode_reference_row
 from penstock.lake.calls import GetAbout
 from penstock.lake.embedded import Embedded
-from penstock.storage.room import has_room, storage_full
+from penstock.storage.room import has_room, storage_full_error
 
 LOOK_EVERY_S: Final = 5.0
 """How often a suspicion is looked into, however often somebody asks."""
@@ -78,23 +78,23 @@ class Writability:
                     self._problems[part] = problem
                     self._suspected.add(part)
         with self._lock:
-            known = self._problems.get(part)
-        if known is not None:
-            raise known
+            known_problem = self._problems.get(part)
+        if known_problem is not None:
+            raise known_problem
 
     def _write_again(self) -> None:
         """Store what is stored already: it changes nothing, and needs what any write needs."""
         store = self._lake.kernel.store
         row = store.reference(self._lake.do(GetAbout()).default_branch)
         if row is not None:
-            store.store(store.fetch([decoded_reference(row).log]))
+            store.store(store.fetch([decode_reference_row(row).log]))
 
     def _ask_storage(self) -> None:
         warehouse = self._lake.warehouse
         if not warehouse:
             return
         if not self._warehouse_has_room():
-            raise storage_full(warehouse, "its disk is full")
+            raise storage_full_error(warehouse, "its disk is full")
         place = self._lake.places.at(warehouse)
         place.size(_FILE)
         place.require_writable(_FILE)

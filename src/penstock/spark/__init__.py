@@ -14,32 +14,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from penstock.spark.changing import delete, update
     from penstock.spark.failures import unwrap
     from penstock.spark.feed import changes
     from penstock.spark.job.concurrent_jobs import JobsMeet
-    from penstock.spark.merging import merge
-    from penstock.spark.reading import read, view
+    from penstock.spark.merge_builder import merge
+    from penstock.spark.reader import read, view
     from penstock.spark.requests import WriteResult
+    from penstock.spark.row_changes import delete, update
     from penstock.spark.sessions import configure, session
-    from penstock.spark.streaming import sink, stream
-    from penstock.spark.writing import write
+    from penstock.spark.streams import sink, stream
+    from penstock.spark.writer import write
 
 _HOME: Final = {
     "JobsMeet": "job.concurrent_jobs",
     "WriteResult": "requests",
     "changes": "feed",
     "configure": "sessions",
-    "delete": "changing",
-    "merge": "merging",
-    "read": "reading",
+    "delete": "row_changes",
+    "merge": "merge_builder",
+    "read": "reader",
     "session": "sessions",
-    "sink": "streaming",
-    "stream": "streaming",
+    "sink": "streams",
+    "stream": "streams",
     "unwrap": "failures",
-    "update": "changing",
-    "view": "reading",
-    "write": "writing",
+    "update": "row_changes",
+    "view": "reader",
+    "write": "writer",
 }
 
 __all__ = [

@@ -45,8 +45,8 @@ def parse_condition(where: str | Column | None) -> Condition:
             # To Spark the bare word has no type, and so is no condition.
             is_null = where.strip().lower() == "null"
             return Condition(f.expr("boolean(null)" if is_null else where), where, where)
-    found = re.fullmatch(r"Column<'(.*)'>", repr(where), re.DOTALL)
-    shown, tree, _ = (found[1] if found else repr(where)).partition(_TREE)
+    match = re.fullmatch(r"Column<'(.*)'>", repr(where), re.DOTALL)
+    shown, tree, _ = (match[1] if match else repr(where)).partition(_TREE)
     return Condition(where, None, shown + ("…" if tree else ""))
 
 
@@ -67,4 +67,4 @@ def explain_analysis(place: str = "") -> Iterator[None]:
                 "aggregate or generator in them; compute such values into a column first"
             ) from None
         reason = next((line.strip() for line in str(problem).splitlines() if line.strip()), "")
-        raise InvalidRequest(f"{place}Spark cannot make sense of it: {reason}") from None
+        raise InvalidRequest(f"{place}Spark does not accept it: {reason}") from None

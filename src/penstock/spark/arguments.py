@@ -16,13 +16,13 @@ def check_session(spark: Any) -> None:
     """``InvalidRequest`` for what is no Spark session, and for one that was stopped."""
     if not _is_sparks(spark, "SparkSession"):
         raise InvalidRequest(
-            "the first argument is to be a Spark session, as penstock.spark.session(lake) returns it, and is "
+            "the first argument must be a Spark session, as penstock.spark.session(lake) returns it, got "
             f"{_shown(spark)}"
         )
     if _is_stopped(spark):
         raise InvalidRequest(
-            "this Spark session was stopped; make a new one by penstock.spark.session(lake), and the "
-            "DataFrames with it"
+            "this Spark session was stopped; create a new one by penstock.spark.session(lake), and its "
+            "DataFrames again"
         )
 
 
@@ -30,9 +30,9 @@ def check_frame(df: Any) -> None:
     """``InvalidRequest`` for what is no DataFrame of Spark's, and for one whose session was stopped."""
     if not _is_sparks(df, "DataFrame"):
         raise InvalidRequest(
-            f"the first argument is to be a DataFrame of Spark's, and is {_shown(df)}\n"
-            "  Make one of it by spark.createDataFrame(…). Rows of Arrow or pandas can be written without "
-            "Spark, by lake.table(key).append(…)."
+            f"the first argument must be a Spark DataFrame, got {_shown(df)}\n  Convert it by "
+            "spark.createDataFrame(…). Rows of Arrow or pandas can be written without Spark, by "
+            "lake.table(key).append(…)."
         )
     check_session(df.sparkSession)
 
@@ -40,14 +40,14 @@ def check_frame(df: Any) -> None:
 def check_version(version: Any, name: str = "version") -> None:
     """``InvalidRequest`` for what is given as a table's version and is no whole number. None is none."""
     if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
-        raise InvalidRequest(f"'{name}' is to be a whole number, such as 3, and is {_shown(version)}")
+        raise InvalidRequest(f"'{name}' must be an integer, such as 3, got {_shown(version)}")
 
 
 def check_values(values: Any) -> None:
     """``InvalidRequest`` for what is to be assigned and does not say to which columns."""
     if not isinstance(values, Mapping):
         raise InvalidRequest(
-            "'set' is to have new values by the names of columns, such as {'amount': 'amount * 2'}, and is "
+            f"'set' must be a dict from columns to new values, such as {{'amount': 'amount * 2'}}, got "
             f"{_shown(values)}"
         )
 
@@ -55,7 +55,8 @@ def check_values(values: Any) -> None:
 def _is_sparks(value: Any, name: str) -> bool:
     """Whether it is of a class of PySpark's. Over Spark Connect there is another of the same name."""
     return any(
-        one.__name__ == name and one.__module__.startswith("pyspark.sql.") for one in type(value).__mro__
+        base_type.__name__ == name and base_type.__module__.startswith("pyspark.sql.")
+        for base_type in type(value).__mro__
     )
 
 

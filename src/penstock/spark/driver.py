@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from penstock.errors import InvalidRequest, PenstockError
+from penstock.formats.registry import load
 from penstock.spark import failures, jar
 from penstock.spark.format import files_format
 from penstock.spark.job.concurrent_jobs import JobsMeet
@@ -28,6 +30,10 @@ LakeOfId = Callable[[str], "Lake | None"]
 
 READ: Final = "read"
 """The step that is a read; all others are of a write."""
+_ANSWER: Final = "penstock.spark.catalog.answers:answer_question"
+_STATE: Final = "penstock.spark.catalog.answers:state_after_failure"
+"""What answers for the catalog is loaded by sessions that use it: it needs reads and writes, which need
+sessions."""
 _LOG: Final = logging.getLogger("penstock.spark")
 
 
@@ -37,7 +43,7 @@ class Driver:
     class Java:
         """As py4j wants to be told of what the JVM may call."""
 
-        implements: Final = ["io.penstock.spark.JobDriver"]
+        implements: Final = ["io.penstock.spark.PlanDriver"]
 
     def __init__(self, lake_id: str, lake_of_id: LakeOfId) -> None:
         self._lake_id, self._lake_of_id = lake_id, lake_of_id
@@ -45,21 +51,59 @@ class Driver:
     def answer(self, step: str, request: str) -> str:
         """The answer to a read, or to a step of a write, as JSON. An error is told by its text, since it goes
         through a JVM."""
-        told: Any
+        answer: Any
         try:
-            lake = self._lake_of_id(self._lake_id)
-            if lake is None:
-                raise InvalidRequest("the lake that this session works with is not open in this process")
-            told = files_format().answer_session(lake, step, request)
-        except PenstockError as problem:
-            told = {"error": problem.message, "details": failures.as_line(problem)}
-        except JobsMeet as meant:
-            told = {"error": str(meant)}
+            answer = files_format().answer_session(self._lake, step, request)
         except Exception as problem:  # noqa: BLE001 - told in a sentence, where a trace would be shown
-            what = "read" if step == READ else "write"
-            _LOG.exception("a %s of Spark's cannot be answered (%s)", what, step)
-            told = {"error": f"Penstock failed at this {what} ({step}): {type(problem).__name__}: {problem}"}
-        return msgspec.json.encode(told).decode()
+            answer = _describe_error(problem, "read" if step == READ else "write", step)
+        return msgspec.json.encode(answer).decode()
+
+    def act(self, step: str, session: Any, request: str, parts: Any) -> Any:
+        """The answer to a question of the catalog: a DataFrame of the JVM for a read, otherwise JSON.
+
+        ``session`` is the JVM's, and so are the DataFrames and columns in ``parts``.
+        """
+        answer: Any
+        try:
+            answer = load(_ANSWER)(_session(session), self._lake, step, request, list(parts))
+        except Exception as problem:  # noqa: BLE001 - answer in a sentence, where a trace would be shown
+            answer = _describe_error(problem, "statement", step)
+            with suppress(Exception):  # the first error is the one to be answer
+                answer |= load(_STATE)(self._lake, request)
+        return answer._jdf if hasattr(answer, "_jdf") else msgspec.json.encode(answer).decode()
+
+    @property
+    def _lake(self) -> Lake:
+        lake = self._lake_of_id(self._lake_id)
+        if lake is None:
+            raise InvalidRequest("the lake that this session works with is not open in this process")
+        return lake
+
+
+def _describe_error(problem: Exception, what: str, step: str) -> dict[str, Any]:
+    """What the JVM is told of an error."""
+    from pyspark.errors import PySparkException
+
+    if isinstance(problem, PySparkException) and (inside := failures.unwrap(problem)) is not None:
+        problem = inside
+    if isinstance(problem, PenstockError):
+        return {"error": problem.message, "details": failures.as_line(problem)}
+    if isinstance(problem, JobsMeet):
+        return {"error": str(problem)}
+    if isinstance(problem, PySparkException):
+        return {"error": str(problem)}
+    _LOG.error("a %s of Spark's cannot be answered (%s)", what, step, exc_info=problem)
+    return {"error": f"Penstock failed at this {what} ({step}): {type(problem).__name__}: {problem}"}
+
+
+def _session(java: Any) -> SparkSession:
+    """A session of the JVM, as Python has it."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context = SparkContext._active_spark_context
+    assert context is not None
+    return SparkSession(context, java)
 
 
 def register(spark: SparkSession, lake_id: str, lake_of_id: LakeOfId) -> None:

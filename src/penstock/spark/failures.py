@@ -14,9 +14,8 @@ from copy import copy
 from typing import Any, Final
 
 from penstock.errors import PenstockError
-from penstock.wire.errors import decode_error, encode_error
+from penstock.wire.errors import ERROR_MARK, decode_error, encode_error
 
-MARK: Final = "PENSTOCK-ERROR "
 LINE_MAX_BYTES: Final = 8 * 1024
 """A longer line would be cut on its way, and then say nothing: the larger details stay behind before that."""
 _LINKS_MAX: Final = 32
@@ -29,12 +28,12 @@ def unwrap(error: BaseException | None) -> PenstockError | None:
     It has the class, the message and the details that it was raised with. Takes whatever Spark raises, over
     Spark Connect too, and what ``StreamingQuery.exception()`` returns.
     """
-    for one in _causes(error):
-        if isinstance(one, PenstockError):
-            return one
-        for text in (str(one), *_java_texts(one)):
-            if (found := _told(text)) is not None:
-                return found
+    for cause in _causes(error):
+        if isinstance(cause, PenstockError):
+            return cause
+        for text in (str(cause), *_java_texts(cause)):
+            if (marked_error := _parse_marked_error(text)) is not None:
+                return marked_error
     return None
 
 
@@ -47,14 +46,14 @@ def mark_errors() -> Iterator[None]:
     try:
         yield
     except PenstockError as problem:
-        told = copy(problem)
-        told.add_note(MARK + _line(problem))
-        raise told from None
+        penstock_error = copy(problem)
+        penstock_error.add_note(ERROR_MARK + _line(problem))
+        raise penstock_error from None
 
 
 def as_line(error: PenstockError) -> str:
     """The line that ``unwrap`` reads, for an error of the JVM that says the message by itself."""
-    return MARK + _line(error)
+    return ERROR_MARK + _line(error)
 
 
 def _line(error: PenstockError) -> str:
@@ -67,9 +66,9 @@ def _line(error: PenstockError) -> str:
     return line.decode()
 
 
-def _told(text: str) -> PenstockError | None:
+def _parse_marked_error(text: str) -> PenstockError | None:
     """The error that a text holds a line of."""
-    _, mark, rest = text.partition(MARK)
+    _, mark, rest = text.partition(ERROR_MARK)
     if not mark:
         return None
     try:

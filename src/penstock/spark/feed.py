@@ -34,8 +34,10 @@ def changes(
     others there that the last one cannot show; ``VersionNotFound`` if there is no such version, or if its
     commit or its data is there no more.
     """
-    found = lake_of(spark, lake)
+    found_lake = lake_of(spark, lake)
     check_version(from_version, "from_version")
     check_version(to_version, "to_version")
-    table = found.at(ref).table(key)
-    return ask_format(table, lambda one: one.changes(spark, table, from_version, to_version))
+    table = found_lake.at(ref).table(key)
+    return ask_format(
+        table, lambda spark_format: spark_format.changes(spark, table, from_version, to_version)
+    )

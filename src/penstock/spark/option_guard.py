@@ -39,15 +39,15 @@ def guard_options() -> None:
     with _GUARDING:
         for module, names in _CLASSES.items():
             for name in names:
-                found = getattr(sys.modules.get(module), name, None)
-                if found is not None:
-                    _guard(found, "option", _of_option)
-                    _guard(found, "options", _of_options)
-                    _tell_lake(found)
+                spark_class = getattr(sys.modules.get(module), name, None)
+                if spark_class is not None:
+                    _guard(spark_class, "option", _of_option)
+                    _guard(spark_class, "options", _of_options)
+                    _tell_lake(spark_class)
         for module in _SESSIONS:
-            found = getattr(sys.modules.get(module), "SparkSession", None)
-            if found is not None:
-                _guard(found, "sql", _of_statement)
+            spark_class = getattr(sys.modules.get(module), "SparkSession", None)
+            if spark_class is not None:
+                _guard(spark_class, "sql", _of_statement)
 
 
 def _guard(owner: type, method: str, names: Callable[..., Iterable[str]]) -> None:
@@ -56,14 +56,14 @@ def _guard(owner: type, method: str, names: Callable[..., Iterable[str]]) -> Non
         return
 
     @wraps(original)
-    def guarded(self: Any, *given: Any, **named: Any) -> Any:
+    def check_options(self: Any, *given: Any, **named: Any) -> Any:
         for name in names(*given, **named):
             if str(name).lower().startswith(OPTION):
                 _check(self, name)
         return original(self, *given, **named)
 
-    setattr(guarded, _MARK, True)
-    setattr(owner, method, guarded)
+    setattr(check_options, _MARK, True)
+    setattr(owner, method, check_options)
 
 
 def _tell_lake(owner: Any) -> None:
@@ -73,7 +73,7 @@ def _tell_lake(owner: Any) -> None:
         return
 
     @wraps(original)
-    def told(self: Any, source: str, *given: Any, **named: Any) -> Any:
+    def name_lake(self: Any, source: str, *given: Any, **named: Any) -> Any:
         made = original(self, source, *given, **named)
         spark = getattr(self, "_spark", None)
         if str(source).lower() == SOURCE and spark is not None:
@@ -82,8 +82,8 @@ def _tell_lake(owner: Any) -> None:
                 made.option(SESSION_LAKE, address)
         return made
 
-    setattr(told, _MARK, True)
-    owner.format = told
+    setattr(name_lake, _MARK, True)
+    owner.format = name_lake
 
 
 def _of_option(key: Any = "", *_: Any, **named: Any) -> Iterable[str]:
@@ -108,8 +108,8 @@ def _check(user: Any, name: str) -> None:
             return
         lack = jar.lack_of_session(spark)
     raise InvalidRequest(
-        f"the option '{name}' is for a lake, and this session does not read and write through Penstock: it "
-        f"would use the path alone, since {lack.reason}\n"
-        f"  {lack.remedy[0].upper()}{lack.remedy[1:]}, or use penstock.spark.read and penstock.spark.write.",
+        f"the option '{name}' needs Penstock, but this session does not read and write through Penstock: it "
+        f"would use the path only, because {lack.reason}\n  {lack.remedy[0].upper()}{lack.remedy[1:]}, or "
+        "use penstock.spark.read and penstock.spark.write.",
         option=name,
     )

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.errors import InvalidRequest
-from penstock.spark.failures import MARK, unwrap
-from penstock.wire.errors import encode_error
+from penstock.spark.failures import unwrap
+from penstock.wire.errors import ERROR_MARK, encode_error
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -21,7 +21,7 @@ def refusal(message: str, shown: Column | None = None) -> Column:
     """
     from pyspark.sql import functions as f
 
-    line = MARK + encode_error(InvalidRequest(message), "").decode()
+    line = ERROR_MARK + encode_error(InvalidRequest(message), "").decode()
     if shown is None:
         return f.raise_error(f.lit(line))
     before, _, after = line.partition("{}")
@@ -38,6 +38,6 @@ def raise_refusals() -> Iterator[None]:
     try:
         yield
     except PySparkException as problem:
-        if (found := unwrap(problem)) is None:
+        if (penstock_error := unwrap(problem)) is None:
             raise
-        raise found from None
+        raise penstock_error from None

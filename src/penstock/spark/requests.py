@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict
 from uuid import UUID
 
 import msgspec
 
-from penstock.lake.calls import said
+from penstock.lake.calls import describe_commit
+from penstock.lake.row_changes import MergeClause
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
@@ -26,13 +27,6 @@ if TYPE_CHECKING:
 Values: TypeAlias = Mapping[str, Any]
 """By the names of columns, with a part of a struct as ``address.city``: SQL text, a ``Column``, or any other
 value of Python as itself."""
-
-MATCHED: Final = "matched"
-NOT_MATCHED: Final = "not matched"
-NOT_MATCHED_BY_SOURCE: Final = "not matched by source"
-UPDATE: Final = "update"
-DELETE: Final = "delete"
-INSERT: Final = "insert"
 
 
 class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,35 +53,52 @@ class TableOptions(TypedDict, total=False):
     create: bool
     """Whether a table that is not there is created; it is, unless this is false."""
     properties: Mapping[str, str] | None
+    """Of a table that is created; of files and Lance tables, of the commit."""
     options: Mapping[str, Any] | None
     """For the writer of the files."""
     # The others are not for every format.
     partition_by: str | Sequence[str] | None
+    """The columns that a table which is created is partitioned by."""
     partition_overwrite: str | None
+    """``"dynamic"`` overwrites only the partitions that the new rows are in, ``"static"`` all rows."""
     replace_where: str | None
+    """Overwrite only rows for which this condition is true, as it must be for every new row."""
     merge_schema: bool
+    """Add columns that the table lacks."""
     overwrite_schema: bool
+    """Replace the table's columns by those of the data."""
     description: str
+    """Of a table that is created."""
 
 
 class WriteOptions(TableOptions, total=False):
     """Further arguments of a write."""
 
     app_id: str | None
+    """The application whose batches are numbered."""
     batch: int | None
+    """The number of the batch: it is written once, and none after a later one."""
     job_id: str | UUID | None
+    """A name of the job, which is done once however often it is tried."""
     job_branch: bool
+    """Work on a branch of its own, which is merged at the end."""
     success_file: bool
+    """Add ``_SUCCESS`` with a summary, in the same commit."""
     timeout_s: float | None
+    """After so many seconds the job cannot commit any more."""
 
 
 class ReadOptions(TypedDict, total=False):
     """Arguments of a read that are not for every format."""
 
     format: str | None
+    """Of the files, where the table does not say it."""
     schema: str | StructType | None
+    """Of the rows, where the table does not say it."""
     options: Mapping[str, Any] | None
+    """For the reader of the files."""
     folder: str
+    """Read only the files below this folder of the table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +126,8 @@ class WriteRequest:
         return self.branch if self.branch is not None else self.lake.default_branch
 
     @property
-    def said(self) -> Said:
-        return said(self.message, self.author)
+    def commit_meta(self) -> Said:
+        return describe_commit(self.message, self.author)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,21 +159,11 @@ class ChangeRequest:
     @property
     def table(self) -> Table:
         """As it is when this is called; in a transaction, looking at it does not count as a read."""
-        return self.lake.table(self.key, self.branch).unnoted
+        return self.lake.table(self.key, self.branch).outside_read_set
 
     @property
-    def said(self) -> Said:
-        return said(self.message, self.author)
-
-
-class MergeClause(NamedTuple):
-    """What a merge does with some of the rows of a kind."""
-
-    kind: str
-    action: str
-    values: Values | None = None
-    """``None`` for all columns of the source, by their names."""
-    condition: str | Column | None = None
+    def commit_meta(self) -> Said:
+        return describe_commit(self.message, self.author)
 
 
 class RowMerge(NamedTuple):

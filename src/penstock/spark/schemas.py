@@ -33,9 +33,9 @@ def is_case_sensitive(spark: SparkSession) -> bool:
 
 def from_spark_schema(schema: SparkSchema) -> StructType:
     """A schema of Spark in types that formats share. Types beyond them keep Spark's word for them."""
-    found = _type_of(schema)
-    assert isinstance(found, StructType)
-    return found
+    found_type = _type_of(schema)
+    assert isinstance(found_type, StructType)
+    return found_type
 
 
 def _type_of(kind: DataType) -> Type:
@@ -46,12 +46,12 @@ def _type_of(kind: DataType) -> Type:
             return StructType(
                 tuple(
                     Field(
-                        name=one.name,
-                        type=_type_of(one.dataType),
-                        nullable=one.nullable,
-                        metadata=dict(one.metadata),
+                        name=field.name,
+                        type=_type_of(field.dataType),
+                        nullable=field.nullable,
+                        metadata=dict(field.metadata),
                     )
-                    for one in kind.fields
+                    for field in kind.fields
                 )
             )
         case t.ArrayType():

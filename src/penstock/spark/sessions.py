@@ -14,7 +14,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from penstock.errors import InvalidRequest, LakeNotFound, PenstockError, TryAgainError
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.lake.session_settings import check_settings
 from penstock.spark import driver, jar, settings
 from penstock.spark.arguments import check_session
@@ -56,18 +56,18 @@ def session(
     be made are named in a warning. The session is the running one, or a new one beside it if that one works
     with another lake. ``InvalidRequest`` if pyspark or Java is missing, or the lake was closed.
     """
-    wanted = {name: settings.as_text(value) for name, value in (conf or {}).items()}
-    check_settings(wanted)
+    settings_text = {name: settings.as_text(value) for name, value in (conf or {}).items()}
+    check_settings(settings_text)
     if master is not None:
-        wanted["spark.master"] = master
-    builder = _spark_session().builder.config(map={"spark.app.name": app, **wanted})
-    opened = _opened(lake)
+        settings_text["spark.master"] = master
+    builder = _spark_session().builder.config(map={"spark.app.name": app, **settings_text})
+    opened = _open_lake(lake)
     guard_options()
     with _STARTING:
         running = _running()
         if running is not None:
-            joined = _join(running, opened, wanted, settings.of_tables(tables or {}))
-            driver.register(joined, _identity(opened), _known)
+            joined = _join(running, opened, settings_text, settings.of_tables(tables or {}))
+            driver.register(joined, _identity(opened), _find_lake)
             return joined
         # Spark imports its own test kit, which has a word on pandas' version; nothing here uses pandas.
         warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning, r"pyspark\.testing\.")
@@ -91,33 +91,35 @@ def configure(
     Spark would not find a Java otherwise: Spark reads them when the session is made. A builder for Spark
     Connect is only told of the lake and of how to write, for its Spark is somebody else's.
     """
-    opened = _opened(lake)
+    opened = _open_lake(lake)
     of_lake = _of_lake(opened) | settings.of_tables(tables or {})
-    told: dict[str, Any] = dict(builder._options)
-    check_settings(told)
-    address = _connect_address(told)
+    builder_options: dict[str, Any] = dict(builder._options)
+    check_settings(builder_options)
+    address = _connect_address(builder_options)
     if address is None or address.startswith("local"):
         _prepare_environment()
     settings.keep_errors_off_the_terminal()
     guard_options()
     if address is not None:
-        if tables or told.get(settings.TABLES):
+        if tables or builder_options.get(settings.TABLES):
             raise _passed_over(jar.LACK_OVER_CONNECT)
-        return builder.config(map={**settings.of_writes(told, has_classes=False), **of_lake})
+        return builder.config(map={**settings.of_writes(builder_options, has_classes=False), **of_lake})
     from pyspark.find_spark_home import _find_spark_home
 
     spark_home = _find_spark_home()
-    given = (_given_to_jvm() if _has_jvm() else settings.given_by_files(spark_home)) | told
+    given_settings = (
+        _given_to_jvm() if _has_jvm() else settings.given_by_files(spark_home)
+    ) | builder_options
     log_file = None if settings.has_own_log_file(spark_home) else LOG_FILE
-    has_classes, maps = _has_classes(), bool(tables or given.get(settings.TABLES))
+    has_classes, maps = _has_classes(), bool(tables or given_settings.get(settings.TABLES))
     if maps and not has_classes:
         raise _passed_over(jar.lack_of_start())
-    if maps and given.get(jar.COMMIT_PROTOCOL_SETTING, jar.COMMIT_PROTOCOL) != jar.COMMIT_PROTOCOL:
-        raise _passed_over(jar.lack_of_protocol(given[jar.COMMIT_PROTOCOL_SETTING]))
-    started = settings.of_start(given, jar.path() if has_classes else None, log_file)
+    if maps and given_settings.get(jar.COMMIT_PROTOCOL_SETTING, jar.COMMIT_PROTOCOL) != jar.COMMIT_PROTOCOL:
+        raise _passed_over(jar.lack_of_protocol(given_settings[jar.COMMIT_PROTOCOL_SETTING]))
+    started = settings.of_start(given_settings, jar.path() if has_classes else None, log_file)
     if has_classes:
-        driver.register_when_made(builder, _identity(opened), _known)
-    return builder.config(map={**settings.of_writes(given, has_classes), **started, **of_lake})
+        driver.register_when_made(builder, _identity(opened), _find_lake)
+    return builder.config(map={**settings.of_writes(given_settings, has_classes), **started, **of_lake})
 
 
 def lake_of(spark: SparkSession, lake: Lake | None = None) -> Lake:
@@ -135,38 +137,37 @@ def lake_of(spark: SparkSession, lake: Lake | None = None) -> Lake:
     if lake is not None:
         # An address is not shown: it may have a password.
         raise InvalidRequest(
-            "'lake' is to be a lake, as penstock.open('./lake') returns it, and is of the type "
-            f"{type(lake).__name__}"
+            f"'lake' must be a lake, as penstock.open('./lake') returns it, got {type(lake).__name__}"
         )
-    if (known := _known(spark.conf.get(settings.LAKE_ID, None) or "")) is not None:
-        return known
+    if (known_lake := _find_lake(spark.conf.get(settings.LAKE_ID, None) or "")) is not None:
+        return known_lake
     address = spark.conf.get(settings.LAKE, None)
     if not address:
         raise InvalidRequest(
-            "this Spark session works with no lake: make it by penstock.spark.session(lake), or name the "
-            f"lake's address in its setting {settings.LAKE}"
+            "this Spark session has no lake: create it by penstock.spark.session(lake), or set "
+            f"{settings.LAKE} to the lake's address"
         )
     return _opened_once(address, create=False)
 
 
-def _opened(lake: Lake | str | os.PathLike[str]) -> Lake:
+def _open_lake(lake: Lake | str | os.PathLike[str]) -> Lake:
     """The lake, known from now on to this process's sessions. ``InvalidRequest`` if it was closed."""
     if not isinstance(lake, Lake | str | os.PathLike):
         raise InvalidRequest(
-            "a session is made for a lake, as penstock.open('./lake') returns it, or for its address, not "
-            f"for a {type(lake).__name__}"
+            "a session needs a lake, as penstock.open('./lake') returns it, or its address, got "
+            f"{type(lake).__name__}"
         )
-    found = lake if isinstance(lake, Lake) else _opened_once(os.fspath(lake), create=None)
+    opened = lake if isinstance(lake, Lake) else _opened_once(os.fspath(lake), create=None)
     # Whether it can be reached now, or is there yet, is for those to find out who use it.
     with suppress(TryAgainError, LakeNotFound):
-        _ = found.about
-    identity = _identity(found)
+        _ = opened.about
+    identity = _identity(opened)
     with _OPENING:
         before = _LAKES.get(identity)
-        if before is not None and before is not found:
+        if before is not None and before is not opened:
             _TWINS.setdefault(identity, WeakSet()).add(before)
-        _LAKES[identity] = found
-    return found
+        _LAKES[identity] = opened
+    return opened
 
 
 def _identity(lake: Lake) -> str:
@@ -177,20 +178,20 @@ def _identity(lake: Lake) -> str:
         return lake.url
 
 
-def _known(lake_id: str) -> Lake | None:
+def _find_lake(lake_id: str) -> Lake | None:
     """The lake of an id. If it was closed, and another object for the same lake is open, that one.
 
     Only where there are several is it worth a question to the lake whether it is open.
     """
-    found = _LAKES.get(lake_id)
+    lake = _LAKES.get(lake_id)
     twins = list(_TWINS.get(lake_id, ()))
-    if found is None or not twins or not _is_closed(found):
-        return found
+    if lake is None or not twins or not _is_closed(lake):
+        return lake
     for twin in twins:
-        if twin is not found and not _is_closed(twin):
+        if twin is not lake and not _is_closed(twin):
             _LAKES[lake_id] = twin
             return twin
-    return found
+    return lake
 
 
 def _is_closed(lake: Lake) -> bool:
@@ -205,10 +206,10 @@ def _is_closed(lake: Lake) -> bool:
 
 def _opened_once(address: str, create: bool | None) -> Lake:
     with _OPENING:
-        found = _LAKES.get(address)
-        if found is None or (create is None and _is_closed(found)):
-            found = _LAKES[address] = open_lake(address, create=create)
-        return found
+        lake = _LAKES.get(address)
+        if lake is None or (create is None and _is_closed(lake)):
+            lake = _LAKES[address] = open_lake(address, create=create)
+        return lake
 
 
 def _of_lake(lake: Lake) -> dict[str, str]:
@@ -224,7 +225,9 @@ def _join(
     spark = running if owner in (None, _identity(lake), lake.url) else _beside(running, lake)
     late = [name for name, value in wanted.items() if not _set(spark, name, value)]
     if late:
-        warnings.warn(f"Spark runs already; it is too late to set {', '.join(sorted(late))}", stacklevel=3)
+        warnings.warn(
+            f"Spark is already running; it is too late to set {', '.join(sorted(late))}", stacklevel=3
+        )
     chosen = spark._jsparkSession.conf()
     for name, value in settings.of_writes({}, jar.is_in(spark._jvm)).items():
         if not chosen.contains(name):
@@ -242,10 +245,10 @@ def _join(
 def _beside(running: SparkSession, lake: Lake) -> SparkSession:
     """The lake's own session in the Spark that runs for another one too."""
     identity = _identity(lake)
-    found = _BESIDE.get(identity)
-    if found is None or found.sparkContext is not running.sparkContext:
-        found = _BESIDE[identity] = type(running).newSession(running)
-    return found
+    spark_session = _BESIDE.get(identity)
+    if spark_session is None or spark_session.sparkContext is not running.sparkContext:
+        spark_session = _BESIDE[identity] = type(running).newSession(running)
+    return spark_session
 
 
 def _handing_on(spark: SparkSession) -> SparkSession:
@@ -268,7 +271,7 @@ def _handing_on(spark: SparkSession) -> SparkSession:
 def _passed_over(lack: jar.Lack) -> InvalidRequest:
     """What is raised rather than have writes go to their paths without a word."""
     return InvalidRequest(
-        "'tables' would mean nothing: this session does not read and write through Penstock, since "
+        "'tables' would have no effect: this session does not read and write through Penstock, because "
         f"{lack.reason}\n  {lack.remedy[0].upper()}{lack.remedy[1:]}, or leave out 'tables' and write by "
         "penstock.spark.write."
     )
@@ -283,8 +286,8 @@ def _set(spark: SparkSession, name: str, value: str) -> bool:
 
 def _running() -> SparkSession | None:
     """The session that Spark began with in this process, if it has not been stopped."""
-    found = _spark_session()._instantiatedSession
-    return found if found is not None and found._sc._jsc is not None else None
+    running = _spark_session()._instantiatedSession
+    return running if running is not None and running._sc._jsc is not None else None
 
 
 def _spark_session() -> type[SparkSession]:
@@ -325,7 +328,7 @@ def _has_classes() -> bool:
         return jar.is_in(SparkContext._jvm)
     named = settings.jars_of_command_line()
     if named is not None:
-        return any(Path(one).name == jar.NAME for one in named)
+        return any(Path(file).name == jar.NAME for file in named)
     return jar.path() is not None
 
 

@@ -26,7 +26,14 @@ LAKE_ID: Final = "spark.penstock.lake.id"
 """The lake's own id, by which the process that made the session finds the lake it has open."""
 TABLES: Final = "spark.penstock.tables"
 """Paths and the tables that writes there are for, as a JSON object."""
-OF_LAKES: Final = (LAKE, LAKE_ID, TABLES)
+REF: Final = "spark.penstock.ref"
+"""The revision that SQL reads, and the branch that it writes, where a statement names none."""
+CATALOG: Final = "spark.sql.catalog."
+"""How the setting begins that makes a name of SQL's stand for a catalog."""
+CATALOG_NAME: Final = "lake"
+CATALOG_CLASS: Final = "io.penstock.spark.PenstockCatalog"
+OF_LAKES: Final = (LAKE, LAKE_ID, TABLES, REF, CATALOG + CATALOG_NAME)
+"""What sessions that are made of another one are told."""
 SESSION_LAKE: Final = "sessionlake"
 """The option by which ``format("penstock")`` is told which lake its session works with."""
 
@@ -53,8 +60,9 @@ _LOG_FILE: Final = "log4j2.configurationFile"
 
 def of_writes(given: Mapping[str, str], has_classes: bool) -> dict[str, str]:
     """What a session's writes need beyond what is given; our protocols only where the classes are."""
-    wanted = WRITES | (PROTOCOLS if has_classes else {})
-    return {name: value for name, value in wanted.items() if name not in given}
+    of_jar = {**PROTOCOLS, CATALOG + CATALOG_NAME: CATALOG_CLASS}
+    write_settings = WRITES | (of_jar if has_classes else {})
+    return {name: value for name, value in write_settings.items() if name not in given}
 
 
 def of_start(given: Mapping[str, str], jar: Path | None, log_file: Path | None) -> dict[str, str]:
@@ -63,15 +71,15 @@ def of_start(given: Mapping[str, str], jar: Path | None, log_file: Path | None) 
     Jars and options of the user's stay, ours come beside them. The option for the log goes where
     administrators set theirs, so that one in ``spark.driver.extraJavaOptions`` takes its place.
     """
-    found = {name: value for name, value in STARTS.items() if name not in given}
-    theirs = [one for one in given.get(JARS, "").split(",") if one]
+    start_settings = {name: value for name, value in STARTS.items() if name not in given}
+    theirs = [jar_path for jar_path in given.get(JARS, "").split(",") if jar_path]
     # Spark does not start with two jars of one name; the user's copy may lie elsewhere.
-    if jar is not None and all(Path(one).name != jar.name for one in theirs):
-        found[JARS] = ",".join([*theirs, str(jar)])
+    if jar is not None and all(Path(jar_path).name != jar.name for jar_path in theirs):
+        start_settings[JARS] = ",".join([*theirs, str(jar)])
     options = given.get(_DRIVER_OPTIONS, "")
     if log_file is not None and _LOG_FILE not in options:
-        found[_DRIVER_OPTIONS] = f"{options} -D{_LOG_FILE}={log_file.as_uri()}".strip()
-    return found
+        start_settings[_DRIVER_OPTIONS] = f"{options} -D{_LOG_FILE}={log_file.as_uri()}".strip()
+    return start_settings
 
 
 def of_tables(tables: Mapping[str | os.PathLike[str], str]) -> dict[str, str]:
@@ -79,14 +87,14 @@ def of_tables(tables: Mapping[str | os.PathLike[str], str]) -> dict[str, str]:
 
     A path without a scheme that is no whole one is taken from this process's directory.
     """
-    found: dict[str, str] = {}
+    table_settings: dict[str, str] = {}
     for given, key in tables.items():
         path = os.fspath(given)
         whole = path if re.match(r"[A-Za-z][\w+.-]*:", path) else str(Path(path).absolute())
-        found[whole] = str(Key.parse(key))
-    if not found:
+        table_settings[whole] = str(Key.parse(key))
+    if not table_settings:
         return {}
-    text = json.dumps(found, sort_keys=True)
+    text = json.dumps(table_settings, sort_keys=True)
     parse_tables(text)
     return {TABLES: text}
 
@@ -106,9 +114,9 @@ def keep_errors_off_the_terminal() -> None:
     for name in ERROR_LOGS:
         # PySpark calls them in a way of its own, which the standard library's loggers do not take.
         log = PySparkLogger.getLogger(name)
-        if any(type(one) is logging.NullHandler for one in log.handlers):
+        if any(type(handler) is logging.NullHandler for handler in log.handlers):
             continue
-        for handler in [one for one in log.handlers if type(one) is logging.StreamHandler]:
+        for handler in [handler for handler in log.handlers if type(handler) is logging.StreamHandler]:
             log.removeHandler(handler)
         # A log without any handler would be printed all the same.
         log.addHandler(logging.NullHandler())

@@ -29,14 +29,14 @@ def parse_mode(text: str) -> SaveMode:
     try:
         return SaveMode("error" if name in _SPARKS_ERROR else name)
     except ValueError:
-        raise InvalidRequest(f"{text!r} is no mode; there are {', '.join(SaveMode)}") from None
+        raise InvalidRequest(f"unknown mode {text!r}; the modes are {', '.join(SaveMode)}") from None
 
 
 def is_dynamic(text: str) -> bool:
     """Whether only partitions that get new rows are overwritten."""
     name = str(text).lower()
     if name not in {"static", "dynamic"}:
-        raise InvalidRequest(f"'partition_overwrite' is 'static' or 'dynamic', not {text!r}")
+        raise InvalidRequest(f"'partition_overwrite' must be 'static' or 'dynamic', got {text!r}")
     return name == "dynamic"
 
 
@@ -55,8 +55,8 @@ def overwrites_partitions(spark: SparkSession, request: WriteRequest) -> bool:
 
 def partition_columns(request: WriteRequest) -> tuple[str, ...] | None:
     """The columns that a write partitions by. ``InvalidRequest`` for what names no columns."""
-    given = request.extra.get("partition_by")
-    names = (given,) if isinstance(given, str) else None if given is None else tuple(given)
+    columns = request.extra.get("partition_by")
+    names = (columns,) if isinstance(columns, str) else None if columns is None else tuple(columns)
     check_partition_columns(names)
     return names
 
@@ -65,7 +65,7 @@ def choose_job_id(request: WriteRequest) -> str:
     """The id of a job: a new one unless its caller names it. ``InvalidRequest`` if it is named twice."""
     job = request.extra.get("job_id")
     if job is not None and request.idempotency_key is not None:
-        raise InvalidRequest("'job_id' and 'idempotency_key' are the same for files; give one of them")
+        raise InvalidRequest("'job_id' and 'idempotency_key' mean the same for files; give one of them")
     given = job if job is not None else request.idempotency_key
     return job_id(None if given is None else str(given), request.key, request.branch_name)
 
@@ -75,7 +75,7 @@ def check_partition_columns(names: tuple[str, ...] | None) -> None:
     for column in names or ():
         if not isinstance(column, str):
             raise InvalidRequest(
-                f"'partition_by' names columns, as in partition_by='day', and is given a "
+                "'partition_by' must be names of columns, as in partition_by='day', got "
                 f"{type(column).__name__}"
             )
 

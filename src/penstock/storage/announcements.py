@@ -115,24 +115,24 @@ class Announcements:
 
     async def _read(self) -> AnnouncementView:
         taken_s = elapsed_s()
-        found = {entry.key: entry.modified_us async for entry in self._bucket.list(FOLDER)}
-        contents = await asyncio.gather(*map(self._content, found))
+        marks = {entry.key: entry.modified_us async for entry in self._bucket.list(FOLDER)}
+        contents = await asyncio.gather(*map(self._content, marks))
         # One that is gone already was withdrawn: all its deletions are done.
-        here = {key: keys for key, keys in zip(found, contents, strict=True) if keys is not None}
+        here = {key: keys for key, keys in zip(marks, contents, strict=True) if keys is not None}
         self._contents = here
-        times_us = {key: found[key] for key in here}
+        times_us = {key: marks[key] for key in here}
         self._view = AnnouncementView(taken_s, frozenset().union(*here.values()), times_us, here)
         return self._view
 
     async def _content(self, key: str) -> frozenset[str] | None:
-        known = self._contents.get(key)
-        if known is not None:
-            return known
-        found = await self._bucket.get(key)
-        if found is None:
+        content = self._contents.get(key)
+        if content is not None:
+            return content
+        stored = await self._bucket.get(key)
+        if stored is None:
             return None
         try:
-            return frozenset(msgpack_decoder(list[str]).decode(found.data))
+            return frozenset(msgpack_decoder(list[str]).decode(stored.data))
         except msgspec.MsgspecError:
             raise Damaged(f"{key} in {self._bucket.url} cannot be read", key=key) from None
 
@@ -148,8 +148,8 @@ class Announcements:
                 continue
             if elapsed_s() > deadline_s:
                 raise Unavailable(
-                    f"a sweep of {self._bucket.url} is about to delete what is to be stored again; "
-                    "try again when it has ended",
+                    f"a sweep of {self._bucket.url} is about to delete files that this write needs; try "
+                    "again when it has ended",
                     keys=sorted(held),
                 )
             await asyncio.sleep(min(PAUSE_MAX_S, self.wait_s / 8))
@@ -170,13 +170,13 @@ class Announcements:
         probe = f"{PROBES}/{secrets.token_hex(16)}"
         try:
             await self._bucket.put(probe, b"")
-            found = await self._bucket.head(probe)
+            entry = await self._bucket.head(probe)
             await self._bucket.delete([probe])
         except Unanswered as problem:
             raise Unavailable(str(problem)) from None
-        if found is None:
+        if entry is None:
             raise Unavailable(f"{self._bucket.url} does not show what was just written", key=probe)
-        return found.modified_us
+        return entry.modified_us
 
     async def _drop_void(self, view: AnnouncementView, now_us: int) -> bool:
         """Remove announcements that somebody left behind; whether there were any."""
@@ -193,8 +193,8 @@ class Announcements:
         """
         removed, start = 0, 0
         while start < len(keys):
-            done, looked_at = await self._remove(keys[start:], check)
-            removed += done
+            count, looked_at = await self._remove(keys[start:], check)
+            removed += count
             if looked_at == 0:
                 raise Unavailable(f"{self._bucket.url} is too slow to delete from", url=self._bucket.url)
             start += looked_at

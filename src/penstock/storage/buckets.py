@@ -86,8 +86,8 @@ class Bucket(ABC):
 
     async def size(self, key: str) -> int | None:
         """How many bytes a key holds, ``None`` if there is none. ``Unavailable`` if there is no answer."""
-        found = await self.head(key)
-        return None if found is None else found.size
+        entry = await self.head(key)
+        return None if entry is None else entry.size
 
     @abstractmethod
     async def get_range(self, key: str, start: int, length: int) -> bytes | None:
@@ -152,11 +152,11 @@ class Loop:
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError:
             work.close()
-            raise InvalidRequest("the lake was closed; open it anew") from None
+            raise InvalidRequest("the lake was closed; open it again") from None
         try:
             return future.result()
         except (asyncio.CancelledError, CancelledError):
-            raise InvalidRequest("the lake was closed while this was under way; open it anew") from None
+            raise InvalidRequest("the lake was closed during this operation; open it again") from None
 
     def close(self) -> None:
         if self._loop.is_closed():

@@ -42,7 +42,7 @@ class HadoopPath(msgspec.Struct, frozen=True):
         if self.system != top.system or len(self.names) < count:
             return None
         above, rest = self.names[:count], self.names[count:]
-        if any(here not in (one, unquote(one)) for here, one in zip(above, top.names, strict=True)):
+        if any(here not in (name, unquote(name)) for here, name in zip(above, top.names, strict=True)):
             return None
         return "".join(f"{name}/" for name in rest)
 
@@ -56,7 +56,7 @@ def hadoop_path(path: str, home: str = "") -> HadoopPath:
     matched = _SPELLED.fullmatch(path)
     if matched is None:
         raise InvalidRequest(
-            f"'{path}' is no path that writes can go to: it is a URL, or begins with a slash"
+            f"'{path}' is not a path that can be written to: it must be a URL, or begin with a slash"
         )
     scheme, host, rest = matched.groups()
     is_home = scheme is None or (not host and home.lower().startswith(f"{scheme.lower()}://"))
@@ -105,6 +105,6 @@ def _account(container: str) -> str:
     account = os.environ.get(ACCOUNT)
     if not account:
         raise InvalidRequest(
-            f"Spark must be told the account that az://{container} is in: set {ACCOUNT}", location=container
+            f"Spark needs the account of az://{container}: set {ACCOUNT}", location=container
         )
     return account.lower()

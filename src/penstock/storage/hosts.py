@@ -29,15 +29,15 @@ def check_host(location: str) -> None:
     scheme, host = _host(location)
     address = _address(host)
     if address is not None and any(map(_is_forbidden, _ways_to(address))):
-        raise _refused(location)
+        raise _refused_error(location)
     if scheme in ("http", "https") and host in METADATA_NAMES:
-        raise _refused(location)
+        raise _refused_error(location)
 
 
-def _refused(location: str) -> LocationRefused:
+def _refused_error(location: str) -> LocationRefused:
     shown = without_secrets(location)
     return LocationRefused(
-        f"{shown!r} is on an address of the machine's own surroundings, where no table can be", location=shown
+        f"{shown!r} is on a private or local network address, where tables are not allowed", location=shown
     )
 
 

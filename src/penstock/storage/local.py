@@ -33,7 +33,7 @@ from penstock.storage.buckets import (
     Unanswered,
     WriteRefused,
 )
-from penstock.storage.room import NO_ROOM, storage_full
+from penstock.storage.room import NO_ROOM, storage_full_error
 
 LOCKS: Final = 64
 MADE_MAX: Final = 10_000
@@ -91,7 +91,7 @@ class LocalBucket(Bucket):
     def resolution_us(self) -> int:  # type: ignore[override]
         """Some file systems show whole seconds only."""
         with suppress(OSError), os.scandir(self._root) as entries:
-            if all(one.stat().st_mtime_ns % 1_000_000_000 == 0 for one in entries if one.is_file()):
+            if all(entry.stat().st_mtime_ns % 1_000_000_000 == 0 for entry in entries if entry.is_file()):
                 return SECOND_US
         return TICK_US
 
@@ -124,16 +124,16 @@ class LocalBucket(Bucket):
             for start, unfinished in enumerate(written)
         ]
         try:
-            for done in await asyncio.gather(
-                *(self._do(self._again, one) for one in work), return_exceptions=True
+            for outcome in await asyncio.gather(
+                *(self._do(self._again, task) for task in work), return_exceptions=True
             ):
-                if isinstance(done, BaseException):
-                    raise done
+                if isinstance(outcome, BaseException):
+                    raise outcome
             unfinished = [written[n % len(written)][n // len(written)] for n in range(len(items))]
             link_all = partial(self._link_all, [key for key, _ in items], unfinished)
             return await self._do(self._again, link_all)
         finally:
-            await self._do(_unlink, [path for each in written for path in each])
+            await self._do(_unlink, [path for paths in written for path in paths])
 
     async def put_pieces(self, key: str, pieces: Iterable[bytes]) -> None:
         await self._do(self._write_pieces, key, pieces)
@@ -141,11 +141,11 @@ class LocalBucket(Bucket):
     async def delete(self, keys: Sequence[str]) -> None:
         few = min(THREADS_MAX, len(keys))
         work = [partial(self._remove, keys[start::few]) for start in range(few)]
-        await asyncio.gather(*(self._do(self._again, one) for one in work))
+        await asyncio.gather(*(self._do(self._again, task) for task in work))
 
     async def list(self, folder: str, after: str = "") -> AsyncIterator[BucketEntry]:
-        found = self._walk(self._root / folder, f"{folder}/" if folder else "", after)
-        while page := await self._do(lambda: list(islice(found, PAGE))):
+        entries = self._walk(self._root / folder, f"{folder}/" if folder else "", after)
+        while page := await self._do(lambda: list(islice(entries, PAGE))):
             for entry in page:
                 yield entry
 
@@ -222,7 +222,7 @@ class LocalBucket(Bucket):
         try:
             under_way = asyncio.get_running_loop().run_in_executor(self._threads, call)
         except RuntimeError:  # there are no threads any more
-            raise InvalidRequest("the lake was closed; open it anew") from None
+            raise InvalidRequest("the lake was closed; open it again") from None
         try:
             return await under_way
         except OSError as problem:
@@ -238,18 +238,18 @@ class LocalBucket(Bucket):
             return call()
 
     def _explain(self, problem: OSError) -> PenstockError:
-        why = f"{self._root} cannot be used: {problem.strerror}"
+        reason = f"{self._root} cannot be used: {problem.strerror}"
         if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            return StorageRefused(why, path=str(self._root), **self._part)
+            return StorageRefused(reason, path=str(self._root), **self._part)
         if problem.errno in NO_ROOM:
-            return storage_full(str(self._root), problem, path=str(self._root), **self._part)
+            return storage_full_error(str(self._root), problem, path=str(self._root), **self._part)
         if problem.errno in NEVER:
             name = str(problem.filename2 or problem.filename or self._root)
             shown = name if len(name) <= SHOWN_MAX else f"{name[:SHOWN_MAX]}…"
             return InvalidRequest(
                 f"{shown} cannot be used: {problem.strerror}; choose another name", path=shown
             )
-        return Unavailable(why, path=str(self._root), **self._part)
+        return Unavailable(reason, path=str(self._root), **self._part)
 
     def _read(self, key: str) -> TaggedContent | None:
         data = self._data(key)
@@ -357,10 +357,10 @@ class LocalBucket(Bucket):
         return count
 
     def _rename(self, unfinished: Path, path: Path, key: str, condition: Condition) -> None:
-        with self._locked(key):
+        with self._lock_key(key):
             if condition is not None:
-                found = self._read(key)
-                if found is None or found.tag != condition:
+                content = self._read(key)
+                if content is None or content.tag != condition:
                     raise WriteRefused
             unfinished.rename(path)
             self._settle(path.parent)
@@ -376,14 +376,14 @@ class LocalBucket(Bucket):
         folders = set()
         for key in keys:
             path = self._root / key
-            with self._locked(key), suppress(FileNotFoundError, NotADirectoryError):
+            with self._lock_key(key), suppress(FileNotFoundError, NotADirectoryError):
                 path.unlink()
                 folders.add(path.parent)
         for folder in folders:
             _synchronise(folder)
 
     @contextmanager
-    def _locked(self, key: str) -> Iterator[None]:
+    def _lock_key(self, key: str) -> Iterator[None]:
         """Against all threads and processes; let go by the system if this one dies."""
         self._make(self._locks)
         with (self._locks / str(crc32(key.encode()) % LOCKS)).open("ab") as file:
@@ -395,30 +395,30 @@ class LocalBucket(Bucket):
         if folder in self._made:
             return
         missing = []
-        for one in (folder, *folder.parents):
-            if one in self._made:
+        for parent in (folder, *folder.parents):
+            if parent in self._made:
                 break
-            missing.append(one)
-            if one.is_dir():
+            missing.append(parent)
+            if parent.is_dir():
                 break
         depth = len(self._root.parts)
-        for one in reversed(missing):
-            one.mkdir(self._folders_mode if len(one.parts) == depth + 1 else 0o777, exist_ok=True)
-            if len(one.parts) > depth:  # below the root: what is above it is somebody else's
-                _synchronise(one.parent)
+        for parent in reversed(missing):
+            parent.mkdir(self._folders_mode if len(parent.parts) == depth + 1 else 0o777, exist_ok=True)
+            if len(parent.parts) > depth:  # below the root: what is above it is somebody else's
+                _synchronise(parent.parent)
             if len(self._made) >= MADE_MAX:
                 self._made.clear()
-            self._made.add(one)
+            self._made.add(parent)
 
     def _walk(self, folder: Path, start: str, after: str) -> Iterator[BucketEntry]:
         """Keys in the order of their bytes: a folder stands where its name with a slash does."""
         try:
             with os.scandir(folder) as entries:
                 names = sorted(
-                    f"{one.name}/" if one.is_dir(follow_symlinks=self._follows_links) else one.name
-                    for one in entries
+                    f"{entry.name}/" if entry.is_dir(follow_symlinks=self._follows_links) else entry.name
+                    for entry in entries
                     # Most of a long folder may come before: that is neither looked at nor sorted.
-                    if one.name not in (UNFINISHED, LOCKED) and _may_follow(f"{start}{one.name}/", after)
+                    if entry.name not in (UNFINISHED, LOCKED) and _may_follow(f"{start}{entry.name}/", after)
                 )
         except (FileNotFoundError, NotADirectoryError):
             return
@@ -433,7 +433,9 @@ class LocalBucket(Bucket):
     def _folders(self) -> Sequence[str]:
         try:
             with os.scandir(self._root) as entries:
-                return sorted(one.name for one in entries if one.is_dir(follow_symlinks=self._follows_links))
+                return sorted(
+                    entry.name for entry in entries if entry.is_dir(follow_symlinks=self._follows_links)
+                )
         except (FileNotFoundError, NotADirectoryError):
             return []
 
@@ -456,10 +458,10 @@ class LocalBucket(Bucket):
     def _remove_unfinished(self, before_us: int) -> int:
         removed = 0
         with suppress(FileNotFoundError), os.scandir(self._unfinished) as entries:
-            for one in entries:
+            for entry in entries:
                 with suppress(FileNotFoundError):
-                    if one.stat().st_mtime_ns // 1000 < before_us:
-                        Path(one).unlink()
+                    if entry.stat().st_mtime_ns // 1000 < before_us:
+                        Path(entry).unlink()
                         removed += 1
         return removed
 

@@ -46,12 +46,14 @@ def check_under(location: str, roots: Iterable[str]) -> str:
     places = list(roots)
     if any(is_under(location, root) for root in places):
         return normalise(location)
-    known = (
-        f"lies outside the lake's roots ({', '.join(places)})" if places else "has no root: the lake has none"
+    known_roots = (
+        f"is outside the lake's roots ({', '.join(places)})"
+        if places
+        else "is outside the lake's roots: the lake has none"
     )
     raise LocationRefused(
-        f"{location} {known}; who administers the lake can add a root: "
-        f"penstock root add {shlex.quote(_above(location))}",
+        f"{location} {known_roots}; an administrator of the lake can add a root: penstock root add "
+        f"{shlex.quote(_above(location))}",
         location=location,
         roots=places,
     )
@@ -72,8 +74,8 @@ def own_place(warehouse: str, table_id: UUID, name: str = "") -> str:
     """
     if not warehouse:
         raise InvalidRequest(
-            "the table has no place: the lake has no warehouse\n"
-            "  Give the table a location, or make the lake with one: penstock init ADDRESS --warehouse PLACE."
+            "the table has no location, because the lake has no warehouse\n  Give the table a location, or "
+            "create the lake with a warehouse: penstock init ADDRESS --warehouse PLACE."
         )
     place = f"{warehouse.rstrip('/')}/{table_id}"
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:NAME_MAX_CHARS].strip("-.")
@@ -100,7 +102,8 @@ def _parts(location: str) -> tuple[str, str, str]:
         raise LocationRefused(f"{location!r} is not a location", location=str(location))
     if len(location) > LENGTH_MAX:
         raise LocationRefused(
-            f"{location[:60]!r}… has {len(location)} characters; a location has at most {LENGTH_MAX}",
+            f"a location can have at most {LENGTH_MAX} characters, but {location[:60]!r}… has "
+            f"{len(location)}",
             location=location[:LENGTH_MAX],
         )
     if location != location.strip():
@@ -115,7 +118,7 @@ def _parts(location: str) -> tuple[str, str, str]:
     if "@" in split.netloc or split.query or split.fragment or "\\" in location:
         shown = without_secrets(location)
         raise LocationRefused(
-            f"{shown!r}: a location has no user, query, fragment or backslash", location=shown
+            f"{shown!r}: a location cannot have a user, query, fragment or backslash", location=shown
         )
     if split.scheme == "file" and split.netloc not in ("", "localhost"):
         raise LocationRefused(f"{location!r} names a file on another host", location=location)
@@ -134,19 +137,17 @@ def _path(location: str, path: str) -> str:
     if "\\" in plain or not plain.isprintable():
         raise LocationRefused(f"{location!r} has a backslash or a control character", location=location)
     if any(part in ("..", ".") for part in plain.split("/")):
-        raise LocationRefused(
-            f"{location!r} walks up or in place; write it without '.' and '..'", location=location
-        )
+        raise LocationRefused(f"{location!r} contains '.' or '..'; write it without them", location=location)
     parts = [part for part in path.split("/") if part]
     if len(parts) > PARTS_MAX:
         raise LocationRefused(
-            f"{location!r} is {len(parts)} folders deep; a location is at most {PARTS_MAX}", location=location
+            f"{location!r} is {len(parts)} folders deep; the limit is {PARTS_MAX}", location=location
         )
     for part in parts:
         if len(part.encode()) > PART_MAX_BYTES:
             raise LocationRefused(
-                f"{location!r} has a part of {len(part.encode())} bytes, {part[:20]!r}…; "
-                f"one has at most {PART_MAX_BYTES}",
+                f"{location!r} has a part of {len(part.encode())} bytes, {part[:20]!r}…; the limit is "
+                f"{PART_MAX_BYTES}",
                 location=location,
             )
     return "/" + "/".join(parts)

@@ -53,10 +53,10 @@ class MovedRoots:
 
     def to_storage(self, location: str) -> str:
         """Where the files of a location lie: of one of the lake, or of a place that they were moved from."""
-        for one in self.all:
-            for place in one.places:
+        for root in self.all:
+            for place in root.places:
                 if (rest := _below(location, place)) is not None:
-                    return one.new + rest
+                    return root.new + rest
         return location
 
     def to_lake(self, location: str) -> str:
@@ -64,21 +64,21 @@ class MovedRoots:
         if not self.all:
             return location
         try:
-            known = normalise(location)
+            normal = normalise(location)
         except LocationRefused:
             return location
-        for one in self.all:
-            for place in one.places:
-                if (rest := _below(known, place)) is not None:
-                    return one.old + rest + ("/" if location.endswith("/") else "")
+        for root in self.all:
+            for place in root.places:
+                if (rest := _below(normal, place)) is not None:
+                    return root.old + rest + ("/" if location.endswith("/") else "")
         return location
 
     def roots_of(self, place: str) -> tuple[str, ...]:
         """A place of storage, and all locations that its files had before they were moved there; the one by
         which the lake knows it is the second, or the only one."""
-        for one in self.all:
-            if (rest := _below(place, one.new)) is not None:
-                return tuple(other + rest for other in one.places)
+        for root in self.all:
+            if (rest := _below(place, root.new)) is not None:
+                return tuple(other + rest for other in root.places)
         return (place,)
 
 
@@ -93,47 +93,47 @@ def map_roots(before: Sequence[MovedRoot], roots: Iterable[str], old: str, new: 
     """
     old, new = _root(old), _root(new)
     if old == new:
-        raise InvalidRequest(f"{old} is mapped to itself: name two places")
+        raise InvalidRequest(f"{old} is mapped to itself: give two different locations")
     check_host(new)
-    known = next((one for one in before if old in (one.old, one.new)), MovedRoot(old, old))
-    passed = tuple(one for one in known.places if one not in (known.old, new))
-    moved = (*(one for one in before if one is not known), MovedRoot(known.old, new, passed))
-    _check_apart(moved, [_root(one) for one in roots])
+    known_root = next((root for root in before if old in (root.old, root.new)), MovedRoot(old, old))
+    passed = tuple(place for place in known_root.places if place not in (known_root.old, new))
+    moved = (*(root for root in before if root is not known_root), MovedRoot(known_root.old, new, passed))
+    _check_apart(moved, [_root(root) for root in roots])
     if len(moved) > MOVED_MAX:
-        raise InvalidRequest(f"at most {MOVED_MAX} roots of a lake may have moved")
+        raise InvalidRequest(f"a lake can have at most {MOVED_MAX} mapped roots")
     return moved
 
 
 def unmap_root(before: Sequence[MovedRoot], roots: Iterable[str], place: str) -> tuple[MovedRoot, ...]:
     """The moved roots of a lake once files of one of them, named by either place, are back at the old one."""
-    wanted = _root(place)
-    for one in before:
-        if wanted in (one.old, one.new) and one.old != one.new:
-            return map_roots(before, roots, one.new, one.old)
+    wanted_root = _root(place)
+    for root in before:
+        if wanted_root in (root.old, root.new) and root.old != root.new:
+            return map_roots(before, roots, root.new, root.old)
     raise InvalidRequest(
-        f"{place} is no root of the lake that was mapped; 'penstock root' lists them", location=place
+        f"{place} is not a mapped root of the lake; 'penstock root' lists them", location=place
     )
 
 
 def _check_apart(moved: Sequence[MovedRoot], roots: Sequence[str]) -> None:
     """``InvalidRequest`` where a place of a root lies in another one, or is the same."""
-    places = [(one, place) for one in moved for place in one.places]
-    for (one, place), (other, another) in combinations(places, 2):
+    places = [(root, place) for root in moved for place in root.places]
+    for (first, place), (other, another) in combinations(places, 2):
         if _is_nested(place, another):
-            was = ", or was," if place in one.passed or another in other.passed else ""
+            also = ", or was," if place in first.passed or another in other.passed else ""
             raise InvalidRequest(
-                f"{place} and {another} cannot both be{was} places of files that move: one is the other, or "
-                "lies in it, so that a location could mean two places",
+                f"{place} and {another} cannot both be{also} locations of moved files: they are equal or one "
+                "contains the other, so that a location would be ambiguous",
                 locations=[place, another],
             )
-    for one in moved:
+    for moved_root in moved:
         for root in roots:
-            if _gets_in_the_way(root, one):
+            if _gets_in_the_way(root, moved_root):
                 raise InvalidRequest(
-                    f"{one.old} cannot be mapped to {one.new}: the lake has the root {root}, and tables may "
-                    "be at these locations already\n"
-                    "  Have the files at a place that is not below a root of the lake, nor above one.",
-                    locations=[one.new, root],
+                    f"{moved_root.old} cannot be mapped to {moved_root.new}: the lake has the root {root}, "
+                    "and tables may already be at these locations\n  Choose a location for the files that "
+                    "is neither below nor above a root of the lake.",
+                    locations=[moved_root.new, root],
                 )
 
 
@@ -142,18 +142,18 @@ def check_added(moved: Iterable[MovedRoot], added: Iterable[str]) -> None:
     location there would be one of that root, and one of those files."""
     places = list(moved)
     for root in added:
-        for one in places:
-            if _gets_in_the_way(root, one):
+        for moved_root in places:
+            if _gets_in_the_way(root, moved_root):
                 raise InvalidRequest(
-                    f"{root} cannot become a root of the lake: files of another root have moved to {one.new}"
-                    ", so that a location could mean two places\n"
-                    "  Add a root that is not above that place, nor below it.",
-                    locations=[root, one.new],
+                    f"{root} cannot become a root of the lake: files of another root were moved to "
+                    f"{moved_root.new}, so that a location would be ambiguous\n  Add a root that is neither "
+                    "above nor below that location.",
+                    locations=[root, moved_root.new],
                 )
 
 
-def _gets_in_the_way(root: str, one: MovedRoot) -> bool:
-    return one.new != one.old and not is_under(root, one.old) and _is_nested(one.new, root)
+def _gets_in_the_way(root: str, moved: MovedRoot) -> bool:
+    return moved.new != moved.old and not is_under(root, moved.old) and _is_nested(moved.new, root)
 
 
 def _is_nested(place: str, other: str) -> bool:

@@ -14,9 +14,10 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from secrets import token_hex
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import unquote, urlsplit
+from weakref import finalize
 
 from penstock.errors import InvalidRequest, OutcomeUnknown, PenstockError, Unavailable
 from penstock.storage.buckets import Bucket, BucketEntry, EntityTag, Loop, Unanswered, WriteRefused
@@ -69,25 +70,35 @@ class Places:
 
         ``InvalidRequest`` if nothing can be opened there, ``LocationRefused`` if no table can be.
         """
-        if (known := self._places.get(location)) is not None:
-            return known
+        if (place := self._places.get(location)) is not None:
+            return place
         where = self.moved.to_storage(normalise(location))
         with self._lock:
-            known = self._places.get(where)
-            if known is None:
+            place = self._places.get(where)
+            if place is None:
                 if len(self._places) >= PLACES_MAX:
                     newer = islice(self._places.items(), PLACES_MAX // 2, None)
                     self._places = dict(newer)  # whoever has one of the others goes on using it
-                known = self._places[where] = self._place(where)
-            return known
+                place = self._places[where] = self._place(where)
+            return place
+
+    def forget(self, place: Place) -> None:
+        """Keep a place open without holding it."""
+        with self._lock:
+            self._places = {where: other for where, other in self._places.items() if other is not place}
+
+    def close_apart(self) -> None:
+        """Close in a thread apart, for a caller that may be a thread which closing waits for."""
+        with suppress(RuntimeError):  # no threads are started while the interpreter ends
+            Thread(target=self.close, name="penstock-close", daemon=True).start()
 
     def close(self) -> None:
         """Let go of all of them."""
         with self._lock:
             self._places, shared, self._shared = {}, self._shared, {}
             loop, self._loop = self._loop, None
-        for one in shared.values():
-            one.bucket.close()
+        for bucket in shared.values():
+            bucket.bucket.close()
         if loop is not None:
             loop.close()
         self._threads.shutdown()
@@ -122,6 +133,22 @@ class Places:
             self._shared[root] = Shared(self.open_bucket(parts.scheme, parts.netloc))
         folder = unquote(parts.path.strip("/"))
         return Place(where, self._shared[root], self._loop, folder, self.moved.roots_of(where)[1:])
+
+
+def open_place(location: str) -> Place:
+    """A place that is closed by itself, when nothing refers to it any more: no reader, no stream of rows.
+
+    Raises as ``Places.at``.
+    """
+    places = Places()
+    try:
+        place = places.at(location)
+    except BaseException:
+        places.close()
+        raise
+    places.forget(place)
+    finalize(place, places.close_apart).atexit = False
+    return place
 
 
 class Shared:
@@ -192,23 +219,23 @@ class Place:
         """Those of some files that do not exist: looked up one by one, or in a list of all if many."""
         if len(names) <= LOOKED_UP_MAX:
             return [name for name, size in zip(names, self.sizes(names), strict=True) if size is None]
-        there = {entry.key for entry in self.entries()}
-        return [name for name in names if name not in there]
+        present = {entry.key for entry in self.entries()}
+        return [name for name in names if name not in present]
 
     def sizes_in_order(self, names: Sequence[str]) -> dict[str, int]:
         """The sizes of those of some files that exist: looked up one by one, or, if there are many, in a list
         of what lies between the first and the last of them."""
         if len(names) <= LOOKED_UP_MAX:
-            found = zip(names, self.sizes(names), strict=True)
-            return {name: size for name, size in found if size is not None}
-        first, last, wanted = min(names), max(names), {*names}
+            pairs = zip(names, self.sizes(names), strict=True)
+            return {name: size for name, size in pairs if size is not None}
+        first, last, requested = min(names), max(names), {*names}
         between = self.list("", first[:-1], last + "\0")
-        return {entry.key: entry.size for entry in between if entry.key in wanted}
+        return {entry.key: entry.size for entry in between if entry.key in requested}
 
     def look(self, name: str) -> BucketEntry | None:
         """A file's size, time and tag, ``None`` if there is none."""
-        found = self._loop.run(self._bucket.head(self._folder + name))
-        return None if found is None else found._replace(key=name)
+        entry = self._loop.run(self._bucket.head(self._folder + name))
+        return None if entry is None else entry._replace(key=name)
 
     def list(self, folder: str, after: str = "", before: str = "") -> Sequence[BucketEntry]:
         """All files below a folder whose names come after one text and before another, in the order of
@@ -218,8 +245,8 @@ class Place:
     def entries(self, folder: str = "") -> Iterator[BucketEntry]:
         """All files below a folder in the order of their bytes, of which a page at a time is in memory."""
         cut = len(self._folder)
-        found = aiter(self._bucket.list((self._folder + folder).rstrip("/")))
-        while page := self._loop.run(_some(found, LISTED_AT_ONCE)):
+        listing = aiter(self._bucket.list((self._folder + folder).rstrip("/")))
+        while page := self._loop.run(_some(listing, LISTED_AT_ONCE)):
             for entry in page:
                 yield entry._replace(key=entry.key[cut:])
 
@@ -273,8 +300,8 @@ class Place:
         ``OutcomeUnknown`` if that cannot be said of one of them.
         """
         keys = [(self._folder + name, data) for name, data in items]
-        done = self._create(items, lambda: _each([self._put_all([one]) for one in keys]))
-        return [count == 1 for count in done]
+        results = self._create(items, lambda: _each([self._put_all([item]) for item in keys]))
+        return [count == 1 for count in results]
 
     def link(self, name: str, other: str) -> bool:
         """Give a file one more name, unless another file has that; whether it has the name now.
@@ -282,6 +309,10 @@ class Place:
         Only on a disk, where it costs less than to write it once more. A power cut may take the name back.
         """
         return self._disk is not None and self._disk.link_now(self._folder + name, self._folder + other)
+
+    def has_permission(self, folder: str) -> bool | None:
+        """Whether this process may write to a folder of a disk, by its permissions; ``None`` in a bucket."""
+        return None if self._disk is None else os.access(Path(self.url) / folder, os.W_OK | os.X_OK)
 
     def require_writable(self, name: str) -> None:
         """Raise why nothing can be written here, without writing: by a write on a condition that no file of
@@ -350,18 +381,18 @@ class Place:
             ) from None
 
     async def _read(self, names: Sequence[str]) -> Sequence[bytes | None]:
-        found = await _each(self._bucket.get(self._folder + name) for name in names)
-        return [None if one is None else one.data for one in found]
+        contents = await _each(self._bucket.get(self._folder + name) for name in names)
+        return [None if content is None else content.data for content in contents]
 
     async def _list(self, folder: str, after: str, before: str) -> Sequence[BucketEntry]:
-        cut, found = len(self._folder), []
+        cut, entries = len(self._folder), []
         start = self._folder + after if after else ""
         async for entry in self._bucket.list((self._folder + folder).rstrip("/"), start):
             name = entry.key[cut:]
             if before and name >= before:
                 break
-            found.append(entry._replace(key=name))
-        return found
+            entries.append(entry._replace(key=name))
+        return entries
 
     async def _probe(self) -> bool:
         # Storage that is careless only under races passes. Publishers do no harm there: all of them write the
@@ -395,18 +426,18 @@ class Place:
 
 async def _some(items: AsyncIterator[BucketEntry], count: int) -> Sequence[BucketEntry]:
     """The next few of them."""
-    found: list[BucketEntry] = []
-    async for one in items:
-        found.append(one)
-        if len(found) == count:
+    batch: list[BucketEntry] = []
+    async for item in items:
+        batch.append(item)
+        if len(batch) == count:
             break
-    return found
+    return batch
 
 
 async def _each(work: Iterable[Coroutine[Any, Any, Answer]]) -> Sequence[Answer]:
     """All answers; the first error, but only when nothing is under way any more."""
-    done = await asyncio.gather(*work, return_exceptions=True)
-    for one in done:
-        if isinstance(one, BaseException):
-            raise one
-    return cast("Sequence[Answer]", done)
+    outcomes = await asyncio.gather(*work, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return cast("Sequence[Answer]", outcomes)

@@ -24,7 +24,7 @@ from penstock.storage.buckets import (
     Unanswered,
     WriteRefused,
 )
-from penstock.storage.room import storage_full
+from penstock.storage.room import storage_full_error
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, PutMode
@@ -89,17 +89,17 @@ class RemoteBucket(Bucket):
             "allow_http": endpoint is not None and endpoint.startswith("http://"),
         }
         more = {"endpoint": endpoint, "region": region}
-        given = {name: value for name, value in more.items() if value is not None}
+        given_options = {name: value for name, value in more.items() if value is not None}
         if scheme == "s3":
             # Servers are known that take an upload which was cut off for a whole one, unless they must check.
-            given["checksum_algorithm"] = "sha256"
+            given_options["checksum_algorithm"] = "sha256"
         never: RetryConfig = {"max_retries": 0}
         bounded: RetryConfig = {
             "max_retries": READ_TRIES_MAX - 1,
             "retry_timeout": timedelta(seconds=READ_RETRIES_MAX_S),
         }
         self._writes, self._reads = (
-            self._open(bucket, unquote(prefix), client_options=client, retry_config=retry, **given)
+            self._open(bucket, unquote(prefix), client_options=client, retry_config=retry, **given_options)
             for retry in (never, bounded)
         )
 
@@ -140,7 +140,7 @@ class RemoteBucket(Bucket):
             return None if await self.size(key) is None else b""
         async with self._slots:
             try:
-                found = await self._obstore.get_range_async(self._reads, key, start=start, length=length)
+                buffer = await self._obstore.get_range_async(self._reads, key, start=start, length=length)
             except FileNotFoundError as problem:
                 self._check_bucket(problem, "read")
                 return None
@@ -148,12 +148,12 @@ class RemoteBucket(Bucket):
                 if _is_beyond(problem):
                     return b""
                 raise self._explain(problem, "read") from None
-            return bytes(found)
+            return bytes(buffer)
 
     async def put(self, key: str, data: bytes, condition: Condition = None) -> EntityTag:
         async with self._slots:
             try:
-                done = await self._obstore.put_async(
+                result = await self._obstore.put_async(
                     self._writes, key, data, mode=_mode(condition), use_multipart=False
                 )
             except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
@@ -163,7 +163,7 @@ class RemoteBucket(Bucket):
                 raise WriteRefused from None  # what was to be replaced is gone
             except self._errors.BaseError as problem:
                 raise self._doubt(problem, "write") from None
-        return _tag(done)
+        return _tag(result)
 
     async def put_pieces(self, key: str, pieces: Iterable[bytes]) -> None:
         async with self._slots:
@@ -210,8 +210,8 @@ class RemoteBucket(Bucket):
                 raise self._explain(problem, "list") from None
             if page is None:
                 return
-            for found in page:
-                yield _entry(found)
+            for meta in page:
+                yield _entry(meta)
 
     def _check_bucket(self, problem: Exception, right: str) -> None:
         if any(name in str(problem) for name in _NO_BUCKET):
@@ -239,39 +239,43 @@ class RemoteBucket(Bucket):
         """An error of ours: the library's own message holds the whole request, and may hold a signature."""
         text = str(problem)
         status, code = _STATUS.search(text), _CODE.search(text)
-        reason = " ".join(found[1] for found in (status, code) if found is not None)
+        reason = " ".join(match[1] for match in (status, code) if match is not None)
         if self._is_denied(problem):
-            said = code[1] if code is not None else ""
-            return self._refused(f"does not let this process {right}", reason, _mending(said, right), right)
+            code_text = code[1] if code is not None else ""
+            return self._refused_error(
+                f"does not let this process {right}", reason, _mending(code_text, right), right
+            )
         if any(name in text for name in _NO_BUCKET):
             if self.part:
-                return self._refused("cannot be used", reason, "there is no such bucket; create it", right)
+                return self._refused_error(
+                    "cannot be used", reason, "there is no such bucket; create it", right
+                )
             return LakeNotFound(f"there is no such bucket: {self.url}; create it first", url=self.url)
         if _says_full(status, code):
-            return storage_full(self.url, f"it answered {reason}", url=self.url, **self._part)
+            return storage_full_error(self.url, f"it answered {reason}", url=self.url, **self._part)
         if status is not None:
             return Unavailable(f"{self.url} answered {reason}", url=self.url, **self._part)
         return Unavailable(f"{self.url} does not answer", url=self.url, **self._part)
 
-    def _refused(self, what: str, reason: str, mending: str, right: str) -> StorageRefused:
+    def _refused_error(self, what: str, reason: str, mending: str, right: str) -> StorageRefused:
         return StorageRefused(
-            f"{self.url} {what} ({reason or 'no valid keys'}): {mending}. Nothing was changed, and trying "
-            "again does not help before that",
+            f"{self.url} {what} ({reason or 'no valid keys'}): {mending}. Nothing was changed; trying again "
+            "does not help until that is fixed",
             url=self.url,
             right=right,
             **self._part,
         )
 
 
-def _mending(said: str, right: str) -> str:
+def _mending(code: str, right: str) -> str:
     """Why storage refuses a process, and what whoever runs it can do."""
-    if _SKEWED.search(said):
-        return "this machine's clock is too far from that of the storage; set it right"
-    if _EXPIRED.search(said):
-        return "the access keys have expired; set new ones and start the program anew"
-    if _UNKNOWN_KEYS.search(said):
-        return "the access keys, or their secret, are not known there; set the right ones"
-    return f"its access keys lack the right to {right} there; give it to them, or set other keys"
+    if _SKEWED.search(code):
+        return "this machine's clock differs too much from that of the storage; correct it"
+    if _EXPIRED.search(code):
+        return "the access keys have expired; set new ones and restart the program"
+    if _UNKNOWN_KEYS.search(code):
+        return "the access keys or their secret are wrong; correct them"
+    return f"its access keys lack the permission to {right} there; grant it, or use other keys"
 
 
 async def _each_in_a_thread(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
@@ -314,12 +318,12 @@ def _mode(condition: Condition) -> PutMode:
     return {name: value for name, value in zip(("e_tag", "version"), condition, strict=True) if value}  # type: ignore[return-value]
 
 
-def _tag(found: Any) -> EntityTag:
-    return EntityTag(found["e_tag"], found["version"])
+def _tag(meta: Any) -> EntityTag:
+    return EntityTag(meta["e_tag"], meta["version"])
 
 
-def _entry(found: ObjectMeta) -> BucketEntry:
+def _entry(meta: ObjectMeta) -> BucketEntry:
     # Listings are finer than single answers on some servers; whole seconds are what all agree on.
     return BucketEntry(
-        found["path"], found["size"], int(found["last_modified"].timestamp()) * SECOND_US, _tag(found)
+        meta["path"], meta["size"], int(meta["last_modified"].timestamp()) * SECOND_US, _tag(meta)
     )

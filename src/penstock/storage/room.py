@@ -24,9 +24,9 @@ def has_room(path: Path) -> bool:
     return blocks > 0 and (files > 0 or disk.f_files == 0)  # some file systems do not count files
 
 
-def storage_full(
+def storage_full_error(
     place: str, said: str | OSError, then: str = "then try again", **details: str
 ) -> StorageFull:
     """The error for a place that has no room left."""
-    why = (said.strerror or str(said)).lower() if isinstance(said, OSError) else said.rstrip(".")
-    return StorageFull(f"{place} has no room left: {why}. Free space there, {then}", **details)
+    reason = (said.strerror or str(said)).lower() if isinstance(said, OSError) else said.rstrip(".")
+    return StorageFull(f"{place} has no room left: {reason}. Free space there, {then}", **details)

@@ -39,8 +39,8 @@ ADAPTERS: Final = {
 
 def is_local(target: str) -> bool:
     """Whether a target is on this machine, so that a first write may make it; others are made by ``init``."""
-    scheme, found, _ = target.partition("://")
-    return not found or scheme == "sqlite" or (scheme in ADAPTERS and ADAPTERS[scheme].is_local)
+    scheme, separator, _ = target.partition("://")
+    return not separator or scheme == "sqlite" or (scheme in ADAPTERS and ADAPTERS[scheme].is_local)
 
 
 def place_of(store: Store) -> str:
@@ -51,7 +51,7 @@ def place_of(store: Store) -> str:
 def open_store(target: str, create: bool, clock: Clock) -> Store:
     """The store behind a path or URL; it is made if ``create`` says so."""
     if not target or not target.isprintable():
-        raise InvalidRequest(f"{target!r} is not a place for a lake")
+        raise InvalidRequest(f"{target!r} cannot be the location of a lake")
     if target.startswith("memory:"):
         from penstock.stores.memory import MemoryStore
 
@@ -75,8 +75,8 @@ def _check_no_url(path: str) -> None:
     """``InvalidRequest`` for a URL that lacks a slash: it would be a path, and make a lake nobody finds."""
     scheme, colon, place = path.partition(":")
     if colon and scheme.lower() in (*ADAPTERS, "sqlite", "http", "https"):
-        meant = f"{scheme.lower()}://{_after_slashes(scheme, place)}"
-        raise InvalidRequest(f"{path!r} is not a place for a lake; write it as {meant}")
+        url = f"{scheme.lower()}://{_after_slashes(scheme, place)}"
+        raise InvalidRequest(f"{path!r} cannot be the location of a lake; write it as {url}")
 
 
 def _after_slashes(scheme: str, place: str) -> str:
@@ -88,10 +88,10 @@ def _after_slashes(scheme: str, place: str) -> str:
 def _adapter(scheme: str) -> Callable[..., Store]:
     """The adapter for a URL; ``InvalidRequest`` names the extra if its library is not installed."""
     if scheme not in ADAPTERS:
-        known = ", ".join(f"{one}://" for one in ADAPTERS)
+        schemes = ", ".join(f"{scheme}://" for scheme in ADAPTERS)
         raise InvalidRequest(
-            f"there is no store for '{scheme}://'; a lake can be a directory, behind a server at http:// or "
-            f"https://, or behind {known}",
+            f"unknown scheme '{scheme}://'; the address of a lake is a directory, a server at http:// or "
+            f"https://, or one of {schemes}",
             scheme=scheme,
         )
     adapter = ADAPTERS[scheme]
@@ -103,5 +103,5 @@ def _adapter(scheme: str) -> Callable[..., Store]:
             f"pip install 'penstock[{adapter.extra}]'",
             extra=adapter.extra,
         ) from None
-    found: Callable[..., Store] = getattr(module, adapter.name)
-    return found
+    adapter_class: Callable[..., Store] = getattr(module, adapter.name)
+    return adapter_class

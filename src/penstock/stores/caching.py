@@ -50,31 +50,33 @@ class CachingStore(WrappedStore):
             return self._kept_bytes
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
-        wanted = set(ids)
+        wanted_ids = set(ids)
         with self._lock:
-            found = {one: self._kept[one] for one in wanted if one in self._kept}
-            for one in found:
-                self._kept.move_to_end(one)
-            self.hits += len(found)
-            self.misses += len(wanted) - len(found)
+            data_by_id = {
+                object_id: self._kept[object_id] for object_id in wanted_ids if object_id in self._kept
+            }
+            for object_id in data_by_id:
+                self._kept.move_to_end(object_id)
+            self.hits += len(data_by_id)
+            self.misses += len(wanted_ids) - len(data_by_id)
             deletions = self._deletions
-        self._meter.count(table.CACHE_OBJECTS, len(found), result="hit")
-        missing = wanted - found.keys()
+        self._meter.count(table.CACHE_OBJECTS, len(data_by_id), result="hit")
+        missing = wanted_ids - data_by_id.keys()
         if missing:
             self._meter.count(table.CACHE_OBJECTS, len(missing), result="miss")
             fetched = self.inner.fetch(missing)
             self._keep(fetched, deletions)
-            found |= fetched
-        return found
+            data_by_id |= fetched
+        return data_by_id
 
     def _keep(self, fetched: Mapping[ObjectId, bytes], deletions: int) -> None:
-        lasting = {one: data for one, data in fetched.items() if object_id(data) == one}
+        lasting = {fetched_id: data for fetched_id, data in fetched.items() if object_id(data) == fetched_id}
         with self._lock:
             if self._deletions != deletions:
                 return  # one of them may have been deleted since it was read
-            for one, data in lasting.items():
-                if one not in self._kept:
-                    self._kept[one] = data
+            for fetched_id, data in lasting.items():
+                if fetched_id not in self._kept:
+                    self._kept[fetched_id] = data
                     self._kept_bytes += len(data) + ENTRY_BYTES
             while self._kept_bytes > self.max_bytes:
                 _, dropped = self._kept.popitem(last=False)
@@ -86,8 +88,8 @@ class CachingStore(WrappedStore):
         """Drop some objects, or all; nor is kept what is being fetched at this moment."""
         with self._lock:
             self._deletions += 1
-            for one in list(self._kept) if ids is None else ids:
-                data = self._kept.pop(one, None)
+            for object_id in list(self._kept) if ids is None else ids:
+                data = self._kept.pop(object_id, None)
                 if data is not None:
                     self._kept_bytes -= len(data) + ENTRY_BYTES
             kept_bytes = self._kept_bytes
@@ -97,7 +99,7 @@ class CachingStore(WrappedStore):
         try:
             return self.inner.delete(objects)
         finally:
-            self._forget([one.id for one in objects])
+            self._forget([stored_object.id for stored_object in objects])
 
     def erase(self) -> None:
         try:

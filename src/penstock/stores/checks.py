@@ -15,7 +15,8 @@ def check_version(url: str, version: int | None, known: int) -> None:
         raise LakeNotFound(f"there is no lake at {url}; make one with: penstock init '{url}'")
     if version > known:
         raise UnsupportedFormat(
-            f"{url} has schema version {version}; this Penstock knows up to {known}. Use a newer Penstock.",
+            f"{url} has schema version {version}; this Penstock reads versions up to {known}. Use a newer "
+            "Penstock.",
             found=version,
             known=known,
         )
@@ -23,12 +24,12 @@ def check_version(url: str, version: int | None, known: int) -> None:
 
 def check_sizes(objects: Mapping[ObjectId, bytes], row: Row | None, most_bytes: int, database: str) -> None:
     """Refuse what a database does not take as one piece, before anything is written."""
-    for one, data in objects.items():
+    for object_id, data in objects.items():
         if len(data) > most_bytes:
             raise InvalidRequest(
-                f"object {one.hex()} has {len(data)} bytes; {database} takes {most_bytes} at most"
+                f"object {object_id.hex()} has {len(data)} bytes; the limit of {database} is {most_bytes}"
             )
     if row is not None and len(row.data) > most_bytes:
         raise InvalidRequest(
-            f"the row of '{row.name}' has {len(row.data)} bytes; {database} takes {most_bytes} at most"
+            f"the row of '{row.name}' has {len(row.data)} bytes; the limit of {database} is {most_bytes}"
         )

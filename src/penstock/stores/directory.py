@@ -43,7 +43,7 @@ _PRIVATE: Final = {
 def exposed_files(url: str) -> list[Path]:
     """What of a store on this machine everybody there can read. A group that was let in is not everybody."""
     scheme, path = directory_of(url)
-    if scheme not in _PRIVATE or not all(one.stat().st_mode & S_IXOTH for one in path.parents):
+    if scheme not in _PRIVATE or not all(parent.stat().st_mode & S_IXOTH for parent in path.parents):
         return []
     if path.is_file():
         own = [path]
@@ -51,7 +51,7 @@ def exposed_files(url: str) -> list[Path]:
         return []
     else:
         own = [path / name for name in _PRIVATE[scheme]]
-    return [one for one in own if one.exists() and one.stat().st_mode & (S_IROTH | S_IXOTH)]
+    return [path for path in own if path.exists() and path.stat().st_mode & (S_IROTH | S_IXOTH)]
 
 
 def directory_of(target: str) -> tuple[str, Path]:

@@ -85,28 +85,28 @@ class DynamoStore(Store):
         try:
             mark = self._table.get_one(LAKE)
         except InvalidRequest:
-            raise InvalidRequest(f"{self.url} is a table with other keys than a lake's") from None
+            raise InvalidRequest(f"{self.url} is a table whose keys are not those of a lake") from None
         return int(mark["schema_version"]["N"]) if mark else None
 
     def _mark(self) -> None:
         """Mark an empty table as a lake's. One that holds something may just have been marked by another."""
-        found = self._table.scan(Limit=1)["Items"]
-        if found and self._version() is None:
-            raise InvalidRequest(f"{self.url} is a table that holds something else than a lake")
+        items = self._table.scan(Limit=1)["Items"]
+        if items and self._version() is None:
+            raise InvalidRequest(f"{self.url} is a table that contains other data than a lake")
         self._table.transact([put_if_absent(key(LAKE) | {"schema_version": {"N": str(SCHEMA_VERSION)}})])
 
     # -- objects ---------------------------------------------------------------------------------------------
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
         self._table.check_open()
-        found = self._table.get([object_key(one) for one in ids], "object_data")
-        return {object_id(pk): item["object_data"]["B"] for pk, item in found.items()}
+        items = self._table.get([object_key(object_id) for object_id in ids], "object_data")
+        return {object_id(pk): item["object_data"]["B"] for pk, item in items.items()}
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
         self._table.check_open()
         check_sizes(objects, None, ITEM_MAX_BYTES, "DynamoDB")
         now_us = self._clock()
-        self._write([store_object(one, data, now_us) for one, data in objects.items()])
+        self._write([store_object(object_id, data, now_us) for object_id, data in objects.items()])
 
     def _write(self, actions: Sequence[Action]) -> None:
         """Carry out actions without conditions, in as many transactions as they need."""
@@ -124,19 +124,19 @@ class DynamoStore(Store):
         return refused is None or all(written_by(item) == write_id for item in refused.found.values())
 
     def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
-        found: list[Stored] = []
+        objects: list[Stored] = []
         token = after
-        while not found:  # a page can consist of rows alone
+        while not objects:  # a page can consist of rows alone
             start = {"ExclusiveStartKey": key(*token.decode().split("\n"))} if token else {}
             page = self._table.scan(
                 ProjectionExpression="pk, referenced_us, object_bytes", Limit=limit, **start
             )
-            found = [found_object(item) for item in page["Items"] if item["pk"]["S"].startswith(OBJECT)]
+            objects = [found_object(item) for item in page["Items"] if item["pk"]["S"].startswith(OBJECT)]
             last = page.get("LastEvaluatedKey")
             if not last:
-                return found, b""
+                return objects, b""
             token = f"{last['pk']['S']}\n{last['sk']['S']}".encode()
-        return found, token
+        return objects, token
 
     def delete(self, objects: Sequence[Stored]) -> int:
         self._table.check_open()
@@ -150,7 +150,7 @@ class DynamoStore(Store):
             refused = self._table.transact(actions)
             if refused is None:
                 break
-            actions = [one for number, one in enumerate(actions) if number not in refused.found]
+            actions = [action for number, action in enumerate(actions) if number not in refused.found]
         return len(actions)
 
     def erase(self) -> None:
@@ -168,15 +168,15 @@ class DynamoStore(Store):
         return found_row(name, self._table.get_one(ROW + name))
 
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
-        found: list[Row] = []
+        found_rows: list[Row] = []
         goes_on = True
-        while goes_on and len(found) < limit:  # rows that left this kind meanwhile make room for others
-            names, goes_on = self._names(kind, prefix, after, limit - len(found))
+        while goes_on and len(found_rows) < limit:  # rows that left this kind meanwhile make room for others
+            names, goes_on = self._names(kind, prefix, after, limit - len(found_rows))
             items = self._table.get([ROW + name for name in names], "row_kind, row_data")
             rows = [found_row(name, items.get(ROW + name)) for name in names]
-            found += [row for row in rows if row is not None and row.kind == kind]
+            found_rows += [row for row in rows if row is not None and row.kind == kind]
             after = names[-1] if names else after
-        return found
+        return found_rows
 
     def _names(self, kind: str, prefix: str, after: str, limit: int) -> tuple[list[str], bool]:
         """Names listed under a kind, and whether there are more; the rows may have changed since."""
@@ -202,8 +202,8 @@ class DynamoStore(Store):
 
     def _present(self, ids: Collection[ObjectId], write_id: str) -> frozenset[ObjectId]:
         """Which of these objects others have stored."""
-        found = self._table.get([object_key(one) for one in ids], "write_id")
-        return frozenset(object_id(pk) for pk, item in found.items() if written_by(item) != write_id)
+        items = self._table.get([object_key(object_id) for object_id in ids], "write_id")
+        return frozenset(object_id(pk) for pk, item in items.items() if written_by(item) != write_id)
 
     def close(self) -> None:
         self._table.close()
@@ -220,8 +220,10 @@ class _DynamoTurn(Turn):
         store, write_id, now_us = self._store, token_hex(16), self._store._clock()
         fresh = sorted(set(fresh), reverse=True)
         swap = swap_row(self._name, self.row, row, write_id)
-        new = [create_object(one, objects.get(one), now_us, write_id) for one in fresh]
-        old = [store_object(one, objects[one], now_us) for one in objects.keys() - set(fresh)]
+        new = [create_object(object_id, objects.get(object_id), now_us, write_id) for object_id in fresh]
+        old = [
+            store_object(object_id, objects[object_id], now_us) for object_id in objects.keys() - set(fresh)
+        ]
         parts = transactions([*swap, *new, *old])
         comes_after = len(parts) > 1
         if comes_after:
@@ -256,5 +258,5 @@ class _DynamoTurn(Turn):
             if present := store._present(fresh, write_id):
                 return Advanced(False, present)
         raise OutcomeUnknown(
-            f"{store.url} did not answer a swap of '{self._name}', and the row is another one since"
+            f"{store.url} did not answer an update of '{self._name}', and the row has changed since"
         )

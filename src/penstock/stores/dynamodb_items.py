@@ -51,8 +51,8 @@ def key(partition: str, sort: str = ALONE) -> Item:
     return {"pk": {"S": partition}, "sk": {"S": sort}}
 
 
-def object_key(one: ObjectId) -> str:
-    return OBJECT + one.hex()
+def object_key(object_id: ObjectId) -> str:
+    return OBJECT + object_id.hex()
 
 
 def object_id(pk: str) -> ObjectId:
@@ -63,10 +63,10 @@ def put_if_absent(item: Item, size: int = ITEM_OVERHEAD_BYTES) -> Action:
     return Action({"Put": {"Item": item, **_IF_ABSENT}}, size)
 
 
-def store_object(one: ObjectId, data: bytes, now_us: int) -> Action:
+def store_object(object_id: ObjectId, data: bytes, now_us: int) -> Action:
     """Store an object if it is absent; one that is there gets a new time."""
     update = {
-        "Key": key(object_key(one)),
+        "Key": key(object_key(object_id)),
         "UpdateExpression": "SET referenced_us = :now, object_data = if_not_exists(object_data, :data), "
         "object_bytes = if_not_exists(object_bytes, :bytes)",
         "ExpressionAttributeValues": {
@@ -78,11 +78,11 @@ def store_object(one: ObjectId, data: bytes, now_us: int) -> Action:
     return Action({"Update": update}, len(data) + ITEM_OVERHEAD_BYTES)
 
 
-def create_object(one: ObjectId, data: bytes | None, now_us: int, write_id: str) -> Action:
+def create_object(object_id: ObjectId, data: bytes | None, now_us: int, write_id: str) -> Action:
     """Store an object on the condition that it is absent; without bytes, only the condition."""
     if data is None:
-        return Action({"ConditionCheck": {"Key": key(object_key(one)), **_IF_ABSENT}})
-    item = key(object_key(one)) | {
+        return Action({"ConditionCheck": {"Key": key(object_key(object_id)), **_IF_ABSENT}})
+    item = key(object_key(object_id)) | {
         "referenced_us": {"N": str(now_us)},
         "object_data": {"B": data},
         "object_bytes": {"N": str(len(data))},
@@ -91,14 +91,14 @@ def create_object(one: ObjectId, data: bytes | None, now_us: int, write_id: str)
     return put_if_absent(item, len(data) + ITEM_OVERHEAD_BYTES)
 
 
-def delete_object(one: Stored) -> Action:
+def delete_object(stored_object: Stored) -> Action:
     """Delete an object on the condition that it was not stored again."""
     delete = {
-        "Key": key(object_key(one.id)),
+        "Key": key(object_key(stored_object.id)),
         "ConditionExpression": "referenced_us = :seen",
-        "ExpressionAttributeValues": {":seen": {"N": str(one.referenced_us)}},
+        "ExpressionAttributeValues": {":seen": {"N": str(stored_object.referenced_us)}},
     }
-    return Action({"Delete": delete}, one.size + ITEM_OVERHEAD_BYTES)
+    return Action({"Delete": delete}, stored_object.size + ITEM_OVERHEAD_BYTES)
 
 
 def swap_row(name: str, before: Row | None, after: Row | None, write_id: str) -> list[Action]:

@@ -95,9 +95,9 @@ class DynamoTable:
 
     def check_open(self) -> None:
         if self._closed:
-            raise InvalidRequest(f"{self.url} was closed; open the lake anew")
+            raise InvalidRequest(f"{self.url} was closed; open the lake again")
         if os.getpid() != self._process:
-            raise InvalidRequest("a lake cannot be used across a fork; open it anew in the child process")
+            raise InvalidRequest("a lake cannot be used across a fork; open it again in the child process")
 
     def _call(self, operation: Callable[..., T], **request: Any) -> T:
         """Make a request that bears repetition, again while the table is busy or does not answer."""
@@ -109,17 +109,17 @@ class DynamoTable:
             except _PROBLEMS as problem:
                 tries.again(problem)
 
-    def _batch(self, operation: Callable[..., Any], wanted: Any, rest: str) -> Iterator[Item]:
+    def _batch(self, operation: Callable[..., Any], requests: Any, rest: str) -> Iterator[Item]:
         """Make a request about many items, again for what was left undone, until nothing is."""
         tries = _Tries(self.url)
-        wanted = {self._name: wanted}
+        requests = {self._name: requests}
         while True:
             self.check_open()
             try:
-                answer = operation(RequestItems=wanted)
+                answer = operation(RequestItems=requests)
                 yield from answer.get("Responses", {}).get(self._name, ())
-                wanted = answer.get(rest)
-                if not wanted:
+                requests = answer.get(rest)
+                if not requests:
                     return
             except _PROBLEMS as problem:
                 tries.again(problem)
@@ -133,7 +133,8 @@ class DynamoTable:
         """
         tries = _Tries(self.url)
         items = [
-            {kind: {"TableName": self._name, **part} for kind, part in one.item.items()} for one in actions
+            {kind: {"TableName": self._name, **part} for kind, part in action.item.items()}
+            for action in actions
         ]
         token = token or token_hex(16)
         self.check_open()
@@ -155,21 +156,21 @@ class DynamoTable:
         try:
             running = [self._pool.submit(function, part) for part in parts]
             wait(running)
-            return [each.result() for each in running]
+            return [future.result() for future in running]
         except (RuntimeError, CancelledError):
             self.check_open()  # it was closed meanwhile
             raise
 
     def get_one(self, partition: str) -> Item:
-        found = self._call(self._client.get_item, Key=key(partition), ConsistentRead=True)
-        return dict(found.get("Item", {}))
+        answer = self._call(self._client.get_item, Key=key(partition), ConsistentRead=True)
+        return dict(answer.get("Item", {}))
 
     def get(self, keys: Collection[str], attributes: str) -> dict[str, Item]:
         """The items with these keys, each alone in its partition; those that do not exist are left out."""
 
         def get(part: Sequence[str]) -> list[Item]:
             request = {
-                "Keys": [key(one) for one in part],
+                "Keys": [key(partition) for partition in part],
                 "ProjectionExpression": f"pk, {attributes}",
                 "ConsistentRead": True,
             }
@@ -188,8 +189,8 @@ class DynamoTable:
         """Remove items, whatever they are."""
 
         def remove(part: Sequence[Item]) -> None:
-            wanted = [{"DeleteRequest": {"Key": each}} for each in part]
-            list(self._batch(self._client.batch_write_item, wanted, "UnprocessedItems"))
+            requests = [{"DeleteRequest": {"Key": item_key}} for item_key in part]
+            list(self._batch(self._client.batch_write_item, requests, "UnprocessedItems"))
 
         self.each(remove, _parts(keys, REMOVE_MAX_KEYS))
 
@@ -206,7 +207,7 @@ class DynamoTable:
         keys = {part["AttributeName"]: part["KeyType"] for part in table["KeySchema"]}
         types = {part["AttributeName"]: part["AttributeType"] for part in table["AttributeDefinitions"]}
         if keys != KEY_SCHEMA or {types[name] for name in keys} != {"S"}:
-            raise InvalidRequest(f"{self.url} is a table with other keys than a lake's")
+            raise InvalidRequest(f"{self.url} is a table whose keys are not those of a lake")
 
     def _describe(self) -> Item | None:
         try:
@@ -242,19 +243,19 @@ class _Tries:
         match problem:
             case ClientError():
                 code = problem.response["Error"]["Code"]
-                why = f"{code}: {problem.response['Error'].get('Message', '')}"
+                reason = f"{code}: {problem.response['Error'].get('Message', '')}"
                 if code in _UNDECIDED or problem.response["ResponseMetadata"]["HTTPStatusCode"] >= 500:
                     self.in_doubt = True
                 elif code not in _BUSY or not _reasons(problem) <= _PASSING:
-                    self._refuse(code, why, changes)
+                    self._refuse(code, reason, changes)
             case HTTPClientError() | SSLError() | ResponseParserError():
-                why = str(problem)
+                reason = str(problem)
                 self.in_doubt = True
             case NotConnected():
-                why = str(problem)
+                reason = str(problem)
             case _:
                 self._refuse(type(problem).__name__, str(problem), changes)
-        self.wait(why, changes)
+        self.wait(reason, changes)
 
     def wait(self, why: str, changes: bool = False) -> None:
         """Wait at random, longer every time; raise if there is no time left."""
@@ -278,10 +279,10 @@ class _Tries:
             ) from None
         if _DENIED.search(code):
             raise Denied(
-                f"{self._url} may not be used ({code}); credentials come from the environment, a profile or "
-                "a role, as always with AWS"
+                f"{self._url} may not be used ({code}); credentials are taken from the environment, a "
+                "profile or a role, as usual with AWS"
             ) from None
-        raise InvalidRequest(f"{self._url} refuses a request: {why}") from None
+        raise InvalidRequest(f"{self._url} rejected a request: {why}") from None
 
 
 def _table(url: str) -> str:
@@ -289,8 +290,8 @@ def _table(url: str) -> str:
     parts = split_url(url)
     if "@" in parts.netloc:
         raise InvalidRequest(
-            "credentials do not belong into a dynamodb:// address; they come from the environment, a profile "
-            "or a role, as always with AWS"
+            "a dynamodb:// address must not contain credentials; set them by the environment, a profile or "
+            "a role, as usual with AWS"
         )
     if not _TABLE.fullmatch(parts.netloc) or parts.path.strip("/") or parts.fragment:
         raise InvalidRequest(f"{without_secrets(url)} is not of the form dynamodb://table?region=…")
@@ -300,7 +301,7 @@ def _table(url: str) -> str:
 def _connect(url: str) -> DynamoDBClient:
     chosen = options(url, "region", "endpoint")
     if "@" in chosen.get("endpoint", ""):
-        raise InvalidRequest("the endpoint of a dynamodb:// address takes no credentials")
+        raise InvalidRequest("the endpoint of a dynamodb:// address must not contain credentials")
     config = Config(
         connect_timeout=CONNECT_TIMEOUT_S,
         read_timeout=READ_TIMEOUT_S,

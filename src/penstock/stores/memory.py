@@ -23,8 +23,8 @@ class MemoryStore(Store):
         self._rows: dict[str, Row] = {}
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
-        found = self._objects
-        return {one: found[one][0] for one in ids if one in found}
+        objects = self._objects
+        return {object_id: objects[object_id][0] for object_id in ids if object_id in objects}
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
         with self._lock:
@@ -32,9 +32,9 @@ class MemoryStore(Store):
 
     def _put(self, objects: Mapping[ObjectId, bytes]) -> None:
         now = self._clock()
-        for one, data in objects.items():
-            known = self._objects.get(one)
-            self._objects[one] = (known[0] if known else data, now)
+        for object_id, data in objects.items():
+            stored = self._objects.get(object_id)
+            self._objects[object_id] = (stored[0] if stored else data, now)
 
     @contextmanager
     def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:
@@ -51,8 +51,11 @@ class MemoryStore(Store):
 
     def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
         with self._lock:
-            ids = sorted(one for one in self._objects if one > after)[:limit]
-            rows = [Stored(one, self._objects[one][1], len(self._objects[one][0])) for one in ids]
+            ids = sorted(object_id for object_id in self._objects if object_id > after)[:limit]
+            rows = [
+                Stored(object_id, self._objects[object_id][1], len(self._objects[object_id][0]))
+                for object_id in ids
+            ]
         return rows, ids[-1] if len(ids) == limit else b""
 
     def delete(self, objects: Sequence[Stored]) -> int:
@@ -60,8 +63,8 @@ class MemoryStore(Store):
             doomed = [
                 o.id for o in objects if o.id in self._objects and self._objects[o.id][1] == o.referenced_us
             ]
-            for one in doomed:
-                del self._objects[one]
+            for object_id in doomed:
+                del self._objects[object_id]
             return len(doomed)
 
     def scrub(self) -> str:
@@ -85,7 +88,7 @@ class _MemoryTurn(Turn):
     ) -> Advanced:
         store = self._store
         with store._lock:
-            present = frozenset(one for one in fresh if one in store._objects)
+            present = frozenset(object_id for object_id in fresh if object_id in store._objects)
             store._put(objects)
         if present:
             return Advanced(False, present)

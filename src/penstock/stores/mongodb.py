@@ -46,7 +46,7 @@ from penstock.errors import (
 )
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
-from penstock.storage.room import storage_full
+from penstock.storage.room import storage_full_error
 from penstock.stores.checks import check_sizes, check_version
 from penstock.stores.port import Advanced, Row, Store, Stored, Turn
 from penstock.stores.urls import split_url
@@ -144,8 +144,8 @@ class MongoStore(Store):
 
     def _mark(self) -> None:
         """Mark empty collections as a lake's; others may just have been marked by another process."""
-        found = self._again(lambda: self._rows.find_one() or self._objects.find_one(projection=["_id"]))
-        if found and self._version() is None:
+        document = self._again(lambda: self._rows.find_one() or self._objects.find_one(projection=["_id"]))
+        if document and self._version() is None:
             raise InvalidRequest(f"{self.url} has collections {ROWS} and {OBJECTS} that are not a lake's")
         self._again(lambda: self._rows.create_index([("kind", 1), ("_id", 1)], name="kind"))
         mark = {"$setOnInsert": {"version": SCHEMA_VERSION}}
@@ -155,9 +155,9 @@ class MongoStore(Store):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise InvalidRequest(f"{self.url} was closed; open the lake anew")
+            raise InvalidRequest(f"{self.url} was closed; open the lake again")
         if os.getpid() != self._process:
-            raise InvalidRequest("a lake cannot be used across a fork; open it anew in the child process")
+            raise InvalidRequest("a lake cannot be used across a fork; open it again in the child process")
 
     def _again(self, request: Callable[[], T]) -> T:
         """Make a request that bears repetition, again while the server does not answer or is replaced."""
@@ -175,11 +175,11 @@ class MongoStore(Store):
     def _explain(self, problem: PyMongoError) -> PenstockError:
         """What one of the driver's errors means to a request that bears repetition."""
         if isinstance(problem, InvalidOperation):
-            return InvalidRequest(f"{self.url} was closed; open the lake anew")
+            return InvalidRequest(f"{self.url} was closed; open the lake again")
         if isinstance(problem, OperationFailure) and problem.code in _DENIED:
             return Denied(f"{self.url} may not be used: {_words(problem)}")
         if isinstance(problem, OperationFailure) and problem.code == _FULL:
-            return storage_full(f"the database server of {self.url}", _words(problem), url=self.url)
+            return storage_full_error(f"the database server of {self.url}", _words(problem), url=self.url)
         return Unavailable(f"{self.url} cannot be used: {_words(problem)}")
 
     def _newest(self, name: str) -> _Document | None:
@@ -205,29 +205,32 @@ class MongoStore(Store):
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
         self._check_open()
-        wanted = list(dict.fromkeys(ids))
-        found = self._find(wanted)
-        if len(found) < len(wanted):
+        wanted_ids = list(dict.fromkeys(ids))
+        data_by_id = self._find(wanted_ids)
+        if len(data_by_id) < len(wanted_ids):
             # That something is not there is also what a server says that is no longer the primary.
             self._make_sure_of_the_primary()
-            found |= self._find([one for one in wanted if one not in found])
-        if not all(type(data) is bytes for data in found.values()):
+            data_by_id |= self._find([object_id for object_id in wanted_ids if object_id not in data_by_id])
+        if not all(type(data) is bytes for data in data_by_id.values()):
             raise Damaged(f"{self.url} is damaged: an object's document holds no bytes")
-        return found
+        return data_by_id
 
-    def _find(self, wanted: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
+    def _find(self, wanted_ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
         def find(part: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
-            return {one["_id"]: one["data"] for one in self._objects.find({"_id": {"$in": part}}, ["data"])}
+            return {
+                document["_id"]: document["data"]
+                for document in self._objects.find({"_id": {"$in": part}}, ["data"])
+            }
 
-        found: dict[ObjectId, bytes] = {}
-        for start in range(0, len(wanted), MESSAGE_MAX_OPERATIONS):
-            found |= self._again(partial(find, wanted[start : start + MESSAGE_MAX_OPERATIONS]))
-        return found
+        data_by_id: dict[ObjectId, bytes] = {}
+        for start in range(0, len(wanted_ids), MESSAGE_MAX_OPERATIONS):
+            data_by_id |= self._again(partial(find, wanted_ids[start : start + MESSAGE_MAX_OPERATIONS]))
+        return data_by_id
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
         self._check_open()
         check_sizes(objects, None, DOCUMENT_MAX_BYTES, "MongoDB")
-        self._write([(one, data, None) for one, data in objects.items()])
+        self._write([(object_id, data, None) for object_id, data in objects.items()])
 
     def _write(self, objects: Iterable[_Wish]) -> bool:
         """Store objects in their order, up to the first that must be absent and is not; whether all were."""
@@ -252,15 +255,20 @@ class MongoStore(Store):
         query = {"_id": {"$gt": after}} if after else {}
         fields = ["referenced_us", "size"]
         documents = self._again(lambda: list(self._objects.find(query, fields).sort("_id", 1).limit(limit)))
-        found = [Stored(one["_id"], one["referenced_us"], one["size"]) for one in documents]
-        return found, found[-1].id if len(found) == limit else b""
+        objects = [
+            Stored(document["_id"], document["referenced_us"], document["size"]) for document in documents
+        ]
+        return objects, objects[-1].id if len(objects) == limit else b""
 
     def delete(self, objects: Sequence[Stored]) -> int:
         self._check_open()
         removed = 0
         for start in range(0, len(objects), MESSAGE_MAX_OPERATIONS):
             part = objects[start : start + MESSAGE_MAX_OPERATIONS]
-            operations = [DeleteOne({"_id": one.id, "referenced_us": one.referenced_us}) for one in part]
+            operations = [
+                DeleteOne({"_id": stored_object.id, "referenced_us": stored_object.referenced_us})
+                for stored_object in part
+            ]
             removed += self._again(partial(self._objects.bulk_write, operations, ordered=False)).deleted_count
         return removed
 
@@ -292,12 +300,12 @@ class MongoStore(Store):
 
         def find(part: Sequence[ObjectId]) -> set[ObjectId]:
             query = {"_id": {"$in": part}, "write_id": {"$ne": write_id}}
-            return {one["_id"] for one in self._objects.find(query, ["_id"])}
+            return {document["_id"] for document in self._objects.find(query, ["_id"])}
 
         self._make_sure_of_the_primary()
         parts = range(0, len(ids), MESSAGE_MAX_OPERATIONS)
-        found = [self._again(partial(find, ids[at : at + MESSAGE_MAX_OPERATIONS])) for at in parts]
-        return frozenset(one for part in found for one in part)
+        found_ids = [self._again(partial(find, ids[at : at + MESSAGE_MAX_OPERATIONS])) for at in parts]
+        return frozenset(object_id for part in found_ids for object_id in part)
 
     def close(self) -> None:
         self._closed = True
@@ -317,8 +325,8 @@ class _MongoTurn(Turn):
         # In the order of their ids: of two advances that want the same fresh objects, the second meets the
         # first at the lowest, and has not taken any of the others yet.
         new, old = sorted(set(fresh)), objects.keys() - set(fresh)
-        wishes: list[_Wish] = [(one, objects[one], write_id) for one in new]
-        wishes += [(one, objects[one], None) for one in old]
+        wishes: list[_Wish] = [(object_id, objects[object_id], write_id) for object_id in new]
+        wishes += [(object_id, objects[object_id], None) for object_id in old]
         if not store._write(wishes):
             return Advanced(False, store._present(new, write_id))
         self.written()
@@ -355,27 +363,29 @@ class _MongoTurn(Turn):
         if isinstance(problem, OperationFailure) and problem.code in _DENIED:
             raise store._explain(problem) from None
         with suppress(PenstockError):
-            found = store._newest(self._name)
-            if found is not None and found.get("write_id") == write_id:
+            document = store._newest(self._name)
+            if document is not None and document.get("write_id") == write_id:
                 return Advanced(True)
         raise OutcomeUnknown(
-            f"{store.url} did not say whether '{self._name}' was swapped: {_words(problem)}"
+            f"{store.url} did not say whether '{self._name}' was updated: {_words(problem)}"
         ) from None
 
 
 def _connect(url: str, shown: str) -> MongoClient[_Document]:
     """The driver's client, which connects when it is first used."""
     query = split_url(url).query
-    given = {name.lower() for name, _ in parse_qsl(query)}
-    settings: dict[str, Any] = {name: value for name, value in _DEFAULTS.items() if name.lower() not in given}
+    given_names = {name.lower() for name, _ in parse_qsl(query)}
+    settings: dict[str, Any] = {
+        name: value for name, value in _DEFAULTS.items() if name.lower() not in given_names
+    }
     try:
         if query:
             split_options(query, validate=True, warn=False)  # or the client only warns of options it ignores
         client: MongoClient[_Document] = MongoClient(url, **settings, retryWrites=False)
     except (PyMongoError, ValueError, TypeError) as problem:  # its words can hold parts of a password
         raise InvalidRequest(
-            f"{shown} is not an address that the driver takes ({type(problem).__name__}): check host, port "
-            "and options; special characters in a password are written as %XX"
+            f"{shown} is not a valid address for the driver ({type(problem).__name__}): check host, port and "
+            "options; special characters in a password are written as %XX"
         ) from None
     try:
         client.get_default_database()
@@ -389,8 +399,8 @@ def _shown(url: str) -> str:
     """The address without a password, and with only those options that are no secret."""
     parts = split_url(url)
     user, at, hosts = parts.netloc.rpartition("@")
-    kept = [f"{name}={value}" for name, value in parse_qsl(parts.query) if name in _SHOWN]
-    query = f"?{'&'.join(kept)}" if kept else ""
+    shown = [f"{name}={value}" for name, value in parse_qsl(parts.query) if name in _SHOWN]
+    query = f"?{'&'.join(shown)}" if shown else ""
     return f"{parts.scheme}://{user.partition(':')[0]}{at}{hosts}{parts.path}{query}"
 
 
@@ -408,19 +418,19 @@ def _messages(objects: Iterable[_Wish]) -> Iterator[list[_Wish]]:
         yield part
 
 
-def _upsert(one: ObjectId, data: bytes, write_id: str | None, now_us: int) -> UpdateOne:
+def _upsert(object_id: ObjectId, data: bytes, write_id: str | None, now_us: int) -> UpdateOne:
     """Store an object if it is absent; one that is there gets a new time.
 
     With a write id, one that is there without it cannot be inserted a second time, and fails.
     """
-    known = {"_id": one} if write_id is None else {"_id": one, "write_id": write_id}
+    condition = {"_id": object_id} if write_id is None else {"_id": object_id, "write_id": write_id}
     new = {"data": data, "size": len(data)}
-    return UpdateOne(known, {"$setOnInsert": new, "$set": {"referenced_us": now_us}}, upsert=True)
+    return UpdateOne(condition, {"$setOnInsert": new, "$set": {"referenced_us": now_us}}, upsert=True)
 
 
 def _duplicates(problem: BulkWriteError) -> list[int]:
     """The operations that failed because what they insert is there."""
-    return [one["index"] for one in problem.details["writeErrors"] if one["code"] == _DUPLICATE]
+    return [error["index"] for error in problem.details["writeErrors"] if error["code"] == _DUPLICATE]
 
 
 def _is_passing(problem: PyMongoError) -> bool:
@@ -428,7 +438,7 @@ def _is_passing(problem: PyMongoError) -> bool:
     if isinstance(problem, ServerSelectionTimeoutError):
         return False
     if isinstance(problem, BulkWriteError):
-        codes = {one["code"] for one in problem.details["writeErrors"]}
+        codes = {error["code"] for error in problem.details["writeErrors"]}
         return codes <= {_DUPLICATE} | _PASSING
     return isinstance(problem, ConnectionFailure | DuplicateKeyError | WriteConcernError) or (
         isinstance(problem, OperationFailure) and problem.code in _PASSING

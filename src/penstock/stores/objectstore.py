@@ -150,40 +150,40 @@ class ObjectStore(Store):
 
     async def _prepare(self, create: bool, announce_wait_s: float) -> float:
         """See that there is a lake, made by whoever comes first, on storage that keeps its conditions."""
-        found = await self._bucket.get(_DESCRIPTION)
-        if found is None:
+        content = await self._bucket.get(_DESCRIPTION)
+        if content is None:
             if not create:
                 raise LakeNotFound(
                     f"there is no lake at {self.url}; make one with: penstock init '{self.url}'", url=self.url
                 )
             await self._check_empty()
             if not await keeps_conditions(self._bucket):
-                raise self._unsafe()
-            made = _Description(penstock=LAYOUT_VERSION, announce_wait_s=announce_wait_s)
-            found = await self._describe(msgspec.json.encode(made))
-        elif await self._is_written_over(found):
-            raise self._unsafe()
-        return self._read_description(found).announce_wait_s
+                raise self._unsafe_error()
+            description = _Description(penstock=LAYOUT_VERSION, announce_wait_s=announce_wait_s)
+            content = await self._describe(msgspec.json.encode(description))
+        elif await self._is_written_over(content):
+            raise self._unsafe_error()
+        return self._read_description(content).announce_wait_s
 
     async def _describe(self, data: bytes) -> TaggedContent:
         for pause_s in _pauses():
             with suppress(WriteRefused, Unanswered):
                 await self._bucket.put(_DESCRIPTION, data, "absent")
-            found = await self._bucket.get(_DESCRIPTION)
-            if found is not None:
-                return found
+            content = await self._bucket.get(_DESCRIPTION)
+            if content is not None:
+                return content
             await asyncio.sleep(pause_s)
         raise Unavailable(f"{self.url} does not answer", url=self.url)
 
-    def _read_description(self, found: TaggedContent) -> _Description:
+    def _read_description(self, content: TaggedContent) -> _Description:
         try:
-            version = json_decoder(dict[str, Any]).decode(found.data)["penstock"]
+            version = json_decoder(dict[str, Any]).decode(content.data)["penstock"]
             if version <= LAYOUT_VERSION:
-                return json_decoder(_Description).decode(found.data)
+                return json_decoder(_Description).decode(content.data)
         except (msgspec.MsgspecError, KeyError, TypeError, UnicodeDecodeError):
-            raise InvalidRequest(f"{self.url} holds something, but not a lake", url=self.url) from None
+            raise InvalidRequest(f"{self.url} is not empty, but contains no lake", url=self.url) from None
         raise UnsupportedFormat(
-            f"{self.url} has layout version {version}; this Penstock knows up to {LAYOUT_VERSION}. "
+            f"{self.url} has layout version {version}; this Penstock reads versions up to {LAYOUT_VERSION}. "
             "Use a newer Penstock.",
             found=version,
             known=LAYOUT_VERSION,
@@ -195,14 +195,14 @@ class ObjectStore(Store):
                 continue
             if await self._bucket.get(_DESCRIPTION) is None:  # else somebody was faster
                 raise InvalidRequest(
-                    f"{self.url} is not empty, and not a lake; choose an empty place", url=self.url
+                    f"{self.url} is not empty and contains no lake; choose an empty location", url=self.url
                 )
             return
 
-    async def _is_written_over(self, found: TaggedContent) -> bool:
+    async def _is_written_over(self, content: TaggedContent) -> bool:
         """Whether a write goes through that must be refused; it would change nothing."""
         try:
-            await self._bucket.put(_DESCRIPTION, found.data, "absent")
+            await self._bucket.put(_DESCRIPTION, content.data, "absent")
         except (WriteRefused, Unanswered, Denied):  # who may only read cannot do harm
             return False
         return True
@@ -211,10 +211,10 @@ class ObjectStore(Store):
         """Race the storage; it is the only thing that a bucket can be found wrong about."""
         return self._run(race(self._bucket))
 
-    def _unsafe(self) -> InvalidRequest:
+    def _unsafe_error(self) -> InvalidRequest:
         return InvalidRequest(
-            f"{self.url} does not keep the conditions of writes (If-None-Match, If-Match); "
-            "a lake there would lose commits. Use storage that does.",
+            f"{self.url} does not support conditional writes (If-None-Match, If-Match), so a lake there "
+            "would lose commits. Use storage that supports them.",
             url=self.url,
         )
 
@@ -228,9 +228,11 @@ class ObjectStore(Store):
     def _run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         try:
             if self._closed:
-                raise InvalidRequest(f"{self.url} was closed; open the lake anew")
+                raise InvalidRequest(f"{self.url} was closed; open the lake again")
             if os.getpid() != self._process:
-                raise InvalidRequest("a lake cannot be used across a fork; open it anew in the child process")
+                raise InvalidRequest(
+                    "a lake cannot be used across a fork; open it again in the child process"
+                )
         except BaseException:
             work.close()
             raise
@@ -242,17 +244,17 @@ class ObjectStore(Store):
         return self._run(self._fetch(list(dict.fromkeys(ids))))
 
     async def _fetch(self, ids: list[ObjectId]) -> dict[ObjectId, bytes]:
-        found = await asyncio.gather(*(self._bucket.get(_object_key(one)) for one in ids))
+        contents = await asyncio.gather(*(self._bucket.get(_object_key(object_id)) for object_id in ids))
         return {
-            one: self._object(one, content)[1]
-            for one, content in zip(ids, found, strict=True)
+            object_id: self._object(object_id, content)[1]
+            for object_id, content in zip(ids, contents, strict=True)
             if content is not None
         }
 
-    def _object(self, one: ObjectId, content: TaggedContent) -> tuple[bytes, bytes]:
+    def _object(self, object_id: ObjectId, content: TaggedContent) -> tuple[bytes, bytes]:
         """An object's header and its bytes."""
         if len(content.data) < _HEADER_BYTES or content.data[0] != LAYOUT_VERSION:
-            raise Damaged(f"{_object_key(one)} in {self.url} cannot be read", object=one.hex())
+            raise Damaged(f"{_object_key(object_id)} in {self.url} cannot be read", object=object_id.hex())
         return content.data[:_HEADER_BYTES], content.data[_HEADER_BYTES:]
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
@@ -267,17 +269,21 @@ class ObjectStore(Store):
         return self._run(self._scan(after, limit))
 
     async def _scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
-        found: list[Stored] = []
+        objects: list[Stored] = []
         async for entry in self._bucket.list(_OBJECTS, _object_key(ObjectId(after)) if after else ""):
-            one = _object_id(entry.key)
-            if one is not None:
-                found.append(Stored(one, entry.modified_us, entry.size - _HEADER_BYTES))
-            if len(found) == limit:
-                return found, found[-1].id
-        return found, b""
+            object_id = _object_id(entry.key)
+            if object_id is not None:
+                objects.append(Stored(object_id, entry.modified_us, entry.size - _HEADER_BYTES))
+            if len(objects) == limit:
+                return objects, objects[-1].id
+        return objects, b""
 
     def delete(self, objects: Sequence[Stored]) -> int:
-        return self._run(self._delete({_object_key(one.id): one.referenced_us for one in objects}))
+        return self._run(
+            self._delete(
+                {_object_key(stored_object.id): stored_object.referenced_us for stored_object in objects}
+            )
+        )
 
     async def _delete(self, times_us: dict[str, int]) -> int:
         seen = await self._heads(times_us)
@@ -291,8 +297,8 @@ class ObjectStore(Store):
         return await self._announcements.remove(list(tags), unchanged)
 
     async def _heads(self, keys: Collection[str]) -> dict[str, BucketEntry]:
-        found = await asyncio.gather(*map(self._bucket.head, keys))
-        return {key: entry for key, entry in zip(keys, found, strict=True) if entry is not None}
+        entries = await asyncio.gather(*map(self._bucket.head, keys))
+        return {key: entry for key, entry in zip(keys, entries, strict=True) if entry is not None}
 
     # Rows
 
@@ -327,17 +333,17 @@ class ObjectStore(Store):
                     self._remembered.popitem(last=False)
 
     async def _state(self, name: str) -> _State:
-        found = await self._bucket.get(_row_key(name))
-        return _ABSENT if found is None else self._decode_row(name, found)[1]
+        content = await self._bucket.get(_row_key(name))
+        return _ABSENT if content is None else self._decode_row(name, content)[1]
 
-    def _decode_row(self, name: str, found: TaggedContent) -> tuple[bytes, _State]:
+    def _decode_row(self, name: str, content: TaggedContent) -> tuple[bytes, _State]:
         """Who wrote a row, and what it is."""
         try:
-            body = msgpack_decoder(_RowBody).decode(found.data)
+            body = msgpack_decoder(_RowBody).decode(content.data)
         except msgspec.MsgspecError:
             raise Damaged(f"the row of '{name}' in {self.url} cannot be read", name=name) from None
         row = None if body.kind is None else Row(name, body.kind, body.data)
-        return body.write, _State(row, found.tag, body.mark)
+        return body.write, _State(row, content.tag, body.mark)
 
     def reference(self, name: str) -> Row | None:
         return self._run(self._state(name)).row
@@ -354,18 +360,18 @@ class ObjectStore(Store):
             if not part:
                 break
             states = await asyncio.gather(*map(self._state, part))
-            rows += [one.row for one in states if one.row is not None and one.row.kind == kind]
+            rows += [state.row for state in states if state.row is not None and state.row.kind == kind]
         return rows
 
     async def _names(self, kind: str, prefix: str, after: str) -> AsyncIterator[str]:
         """Names that have a mark of a kind, each once."""
         folder = f"{_KINDS}/{kind}/"
-        wanted = folder + prefix.translate(_NAME_CHARACTERS)
+        path = folder + prefix.translate(_NAME_CHARACTERS)
         beyond = f"{folder}{after.translate(_NAME_CHARACTERS)}{_END}~" if after else ""
         previous = ""
-        async for entry in self._bucket.list(folder.rstrip("/"), max(beyond, wanted)):
-            if not entry.key.startswith(wanted):
-                if entry.key > wanted:
+        async for entry in self._bucket.list(folder.rstrip("/"), max(beyond, path)):
+            if not entry.key.startswith(path):
+                if entry.key > path:
                     return
                 continue
             name = _marked_name(entry.key)
@@ -386,20 +392,20 @@ class ObjectStore(Store):
             async for entry in self._bucket.list(folder)
             if entry.modified_us < before_us
         ]
-        unnamed, gone = await self._needless(marks)
+        unnamed, expired_marks = await self._find_needless(marks)
         removed = await self._bucket.tidy(before_us)
-        if not unnamed and not gone:
+        if not unnamed and not expired_marks:
             return removed
 
         async def still(keys: Sequence[str]) -> list[str]:
-            rows = await self._heads([key for key in keys if key in gone])
-            same = [key for key, entry in rows.items() if entry.tag == gone[key]]
-            again, _ = await self._needless([key for key in keys if key not in gone])
+            rows = await self._heads([key for key in keys if key in expired_marks])
+            same = [key for key, entry in rows.items() if entry.tag == expired_marks[key]]
+            again, _ = await self._find_needless([key for key in keys if key not in expired_marks])
             return [*same, *again]
 
         # Rows before their marks: a mark without a row is found again, a row without a mark is not.
-        removed += await self._announcements.remove([*gone, *unnamed], still)
-        orphaned, _ = await self._needless([mark for mark in marks if mark not in unnamed])
+        removed += await self._announcements.remove([*expired_marks, *unnamed], still)
+        orphaned, _ = await self._find_needless([mark for mark in marks if mark not in unnamed])
         if orphaned:
             # Of rows that were deleted just now: nobody can name them any more.
             with suppress(Unanswered):
@@ -407,22 +413,22 @@ class ObjectStore(Store):
                 removed += len(orphaned)
         return removed
 
-    async def _needless(self, marks: Sequence[str]) -> tuple[list[str], dict[str, EntityTag]]:
+    async def _find_needless(self, marks: Sequence[str]) -> tuple[list[str], dict[str, EntityTag]]:
         """Of some marks, those that their rows do not name; and the rows that say they were removed."""
         states = await asyncio.gather(*(self._state(_marked_name(mark)) for mark in marks))
         unnamed = [mark for mark, state in zip(marks, states, strict=True) if state.mark != mark]
-        gone = {
+        expired_marks = {
             _row_key(_marked_name(mark)): state.tag
             for mark, state in zip(marks, states, strict=True)
             if state.mark == mark and state.row is None and state.tag is not None
         }
-        return unnamed, gone
+        return unnamed, expired_marks
 
     def scrub(self) -> str:
         return (
             ""
             if self.url.startswith("file:")
-            else "A bucket that keeps old versions of objects has them still."
+            else "A bucket with versioning still has the old versions of deleted objects."
         )
 
     def erase(self) -> None:
@@ -484,7 +490,7 @@ class _ObjectWriting:
             view = await self._announcements.fresh(self._store._view_age_s)
             if number > 0 and not view.keys.isdisjoint(map(_object_key, objects)):
                 view = await self._announcements.wait_until_free(
-                    [_object_key(one) for one in objects], HELD_MAX_S
+                    [_object_key(object_id) for object_id in objects], HELD_MAX_S
                 )
             late = await self._write_once(objects, mark, view)
             if not late:
@@ -501,7 +507,7 @@ class _ObjectWriting:
         """Write all at the same time; give those that do not count, because a sweep may not have seen it."""
         stamp = secrets.token_bytes(16)
         answered_s: dict[ObjectId, float] = {}
-        work = [self._put_object(one, data, stamp, answered_s) for one, data in objects.items()]
+        work = [self._put_object(object_id, data, stamp, answered_s) for object_id, data in objects.items()]
         if mark is not None:
             self._marked_s = elapsed_s()
             work.append(self._put(mark, b""))
@@ -510,25 +516,29 @@ class _ObjectWriting:
             work.append(self._read_ahead())
         await _all(work)
         good_until_s = view.taken_s + self._wait_s
-        late = {one for one, time_s in answered_s.items() if time_s >= good_until_s}
-        held = {one for one in objects if _object_key(one) in view.keys} if view.keys else set()
+        late = {object_id for object_id, time_s in answered_s.items() if time_s >= good_until_s}
+        held = (
+            {object_id for object_id in objects if _object_key(object_id) in view.keys}
+            if view.keys
+            else set()
+        )
         if held and not await self._announcements.were_early(view, set(map(_object_key, held))):
             late |= held
-        return {one: objects[one] for one in late - self._present}
+        return {object_id: objects[object_id] for object_id in late - self._present}
 
     async def _read_ahead(self) -> None:
         with suppress(Unavailable):
             await self._announcements.fresh(self._wait_s / 4)
 
     async def _put_object(
-        self, one: ObjectId, data: bytes, stamp: bytes, answered_s: dict[ObjectId, float]
+        self, object_id: ObjectId, data: bytes, stamp: bytes, answered_s: dict[ObjectId, float]
     ) -> None:
-        await self._make_or_renew(one, data, stamp)
-        answered_s[one] = elapsed_s()
+        await self._make_or_renew(object_id, data, stamp)
+        answered_s[object_id] = elapsed_s()
 
-    async def _make_or_renew(self, one: ObjectId, data: bytes, stamp: bytes) -> None:
+    async def _make_or_renew(self, object_id: ObjectId, data: bytes, stamp: bytes) -> None:
         """Make an object, or mark it as just stored; note a fresh one that somebody else made."""
-        key, seen = _object_key(one), None
+        key, seen = _object_key(object_id), None
         for pause_s in _pauses():
             try:
                 await self._bucket.put(key, _header(self._id, stamp) + data, "absent")
@@ -537,19 +547,19 @@ class _ObjectWriting:
                 await asyncio.sleep(pause_s)
                 continue
             except WriteRefused:
-                found = await self._bucket.get(key)
-            if found is None:
+                content = await self._bucket.get(key)
+            if content is None:
                 continue
-            header, known = self._store._object(one, found)
+            header, stored = self._store._object(object_id, content)
             maker, last = header[1:17], header[17:]
-            if one in self._fresh and maker != self._id:
-                self._present.add(one)
+            if object_id in self._fresh and maker != self._id:
+                self._present.add(object_id)
                 return
             if last == stamp or (seen is not None and last != seen):
                 return  # stored by this very call, or by another that came in between
             seen = last
             with suppress(WriteRefused, Unanswered):
-                await self._bucket.put(key, _header(maker, stamp) + known, found.tag)
+                await self._bucket.put(key, _header(maker, stamp) + stored, content.tag)
                 return
         raise Unavailable(f"{self._store.url} does not answer", url=self._store.url)
 
@@ -656,9 +666,9 @@ class _ObjectWriting:
 
     async def _look_who(self, name: str, in_doubt: bool) -> EntityTag | None:
         """After a refusal: the row may be ours, sent before and never acknowledged."""
-        found = await self._bucket.get(_row_key(name))
-        if found is not None and self._store._decode_row(name, found)[0] == self._id:
-            return found.tag
+        content = await self._bucket.get(_row_key(name))
+        if content is not None and self._store._decode_row(name, content)[0] == self._id:
+            return content.tag
         if in_doubt:
             raise self._unknown(name, "the row was replaced since")
         return None
@@ -681,15 +691,15 @@ def open_bucket(url: str) -> Bucket:
     if parts.scheme not in SCHEMES or not parts.netloc:
         raise InvalidRequest(f"{shown} is not a bucket; write s3://bucket/prefix, gs://… or az://…")
     if "@" in parts.netloc:
-        raise InvalidRequest(f"{shown}: keys belong into the environment, not into the address")
-    given = options(url, "endpoint", "region") if parts.scheme == "s3" else options(url, "endpoint")
+        raise InvalidRequest(f"{shown}: an address must not contain access keys; set them in the environment")
+    given_options = options(url, "endpoint", "region") if parts.scheme == "s3" else options(url, "endpoint")
     return RemoteBucket(
         shown,
         parts.scheme,
         parts.netloc,
         parts.path.strip("/"),
-        endpoint=given.get("endpoint"),
-        region=given.get("region"),
+        endpoint=given_options.get("endpoint"),
+        region=given_options.get("region"),
     )
 
 
@@ -726,17 +736,17 @@ def _kind(row: Row | None) -> str | None:
     return row.kind if row is not None else None
 
 
-def _object_key(one: ObjectId) -> str:
-    text = one.hex()
+def _object_key(object_id: ObjectId) -> str:
+    text = object_id.hex()
     return f"{_OBJECTS}/{text[:2]}/{text[2:]}"
 
 
 def _object_id(key: str) -> ObjectId | None:
     try:
-        found = bytes.fromhex("".join(key.split("/")[-2:]))
+        object_id = bytes.fromhex("".join(key.split("/")[-2:]))
     except ValueError:
         return None
-    return ObjectId(found) if len(found) == 32 else None
+    return ObjectId(object_id) if len(object_id) == 32 else None
 
 
 def _row_key(name: str) -> str:

@@ -28,37 +28,37 @@ class ObservedStore(WrappedStore):
         super().__init__(inner)
         self._meter = meter
 
-    def _timed(self, operation: str, call: Callable[[], T]) -> T:
+    def _time_call(self, operation: str, call: Callable[[], T]) -> T:
         start = perf_counter()
         try:
-            done = call()
+            result = call()
         except BaseException as error:
-            self._failed(operation, start, error)
+            self._count_failure(operation, start, error)
             raise
-        self._took(operation, start)
-        return done
+        self._observe_duration(operation, start)
+        return result
 
-    def _took(self, operation: str, start: float) -> None:
+    def _observe_duration(self, operation: str, start: float) -> None:
         self._meter.observe(table.STORE_SECONDS, perf_counter() - start, operation=operation)
 
-    def _failed(self, operation: str, start: float, error: BaseException) -> None:
-        self._took(operation, start)
+    def _count_failure(self, operation: str, start: float, error: BaseException) -> None:
+        self._observe_duration(operation, start)
         code = error.code if isinstance(error, PenstockError) else type(error).__name__
         if isinstance(error, Unavailable):
             error.details.setdefault("part", "database")
         self._meter.count(table.STORE_ERRORS, operation=operation, error=code)
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
-        found = self._timed("fetch", lambda: self.inner.fetch(ids))
-        self._meter.count(table.STORE_OBJECTS_READ, len(found))
-        self._meter.count(table.STORE_READ_BYTES, _size(found.values()))
-        return found
+        data_by_id = self._time_call("fetch", lambda: self.inner.fetch(ids))
+        self._meter.count(table.STORE_OBJECTS_READ, len(data_by_id))
+        self._meter.count(table.STORE_READ_BYTES, _size(data_by_id.values()))
+        return data_by_id
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
-        self._timed("store", lambda: self.inner.store(objects))
-        self._wrote(objects)
+        self._time_call("store", lambda: self.inner.store(objects))
+        self._count_written(objects)
 
-    def _wrote(self, objects: Mapping[ObjectId, bytes], row: Row | None = None) -> None:
+    def _count_written(self, objects: Mapping[ObjectId, bytes], row: Row | None = None) -> None:
         self._meter.count(table.STORE_OBJECTS_WRITTEN, len(objects))
         self._meter.count(
             table.STORE_WRITTEN_BYTES, _size(objects.values()) + (len(row.data) if row is not None else 0)
@@ -71,19 +71,19 @@ class ObservedStore(WrappedStore):
         try:
             with self.inner.turn(name, remembered) as turn:
                 is_begun = True
-                self._took("turn", start)
+                self._observe_duration("turn", start)
                 if turn.is_certain:
                     self._read_rows([turn.row])
                 yield WrappedTurn(self, name, turn)
         except BaseException as error:
             if not is_begun:
-                self._failed("turn", start, error)
+                self._count_failure("turn", start, error)
             raise
 
     def advance(self, turn: Turn, wish: Advance) -> Advanced:
         outcome = "unknown"
         try:
-            advanced = self._timed("advance", lambda: wish.on(turn))
+            advanced = self._time_call("advance", lambda: wish.on(turn))
             outcome = "swapped" if advanced.swapped else "present" if advanced.present else "lost"
         except OutcomeUnknown:
             raise
@@ -92,16 +92,16 @@ class ObservedStore(WrappedStore):
             raise
         finally:
             self._meter.count(table.STORE_SWAPS, branch=wish.name, outcome=outcome)
-        self._wrote(wish.objects, wish.row)
+        self._count_written(wish.objects, wish.row)
         return advanced
 
     def reference(self, name: str) -> Row | None:
-        row = self._timed("reference", lambda: self.inner.reference(name))
+        row = self._time_call("reference", lambda: self.inner.reference(name))
         self._read_rows([row])
         return row
 
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
-        rows = self._timed("references", lambda: self.inner.references(kind, prefix, after, limit))
+        rows = self._time_call("references", lambda: self.inner.references(kind, prefix, after, limit))
         self._read_rows(rows)
         return rows
 
@@ -109,24 +109,24 @@ class ObservedStore(WrappedStore):
         self._meter.count(table.STORE_READ_BYTES, _size(row.data for row in rows if row is not None))
 
     def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
-        return self._timed("scan", lambda: self.inner.scan(after, limit))
+        return self._time_call("scan", lambda: self.inner.scan(after, limit))
 
     def delete(self, objects: Sequence[Stored]) -> int:
-        deleted = self._timed("delete", lambda: self.inner.delete(objects))
+        deleted = self._time_call("delete", lambda: self.inner.delete(objects))
         self._meter.count(table.STORE_OBJECTS_DELETED, deleted)
         return deleted
 
     def tidy(self, before_us: int) -> int:
-        return self._timed("tidy", lambda: self.inner.tidy(before_us))
+        return self._time_call("tidy", lambda: self.inner.tidy(before_us))
 
     def check(self) -> list[str]:
-        return self._timed("check", self.inner.check)
+        return self._time_call("check", self.inner.check)
 
     def scrub(self) -> str:
-        return self._timed("scrub", self.inner.scrub)
+        return self._time_call("scrub", self.inner.scrub)
 
     def erase(self) -> None:
-        self._timed("erase", self.inner.erase)
+        self._time_call("erase", self.inner.erase)
 
 
 def _size(parts: Iterable[bytes]) -> int:

@@ -91,8 +91,8 @@ class Store(ABC):
         """``Denied`` if this process surely has no right to change anything."""
         if self.is_read_only:
             raise Denied(
-                f"the lake at {self.url} can only be read: this process has no right to write there. Nothing "
-                "was changed.",
+                f"the lake at {self.url} is read-only: this process has no permission to write there. "
+                "Nothing was changed.",
                 url=self.url,
             )
 

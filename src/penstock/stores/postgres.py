@@ -26,7 +26,7 @@ from penstock.errors import (
 )
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
-from penstock.storage.room import storage_full
+from penstock.storage.room import storage_full_error
 from penstock.stores.port import Advanced, Row, Store, Stored, Turn
 from penstock.stores.postgres_sql import (
     BEGIN,
@@ -98,7 +98,7 @@ class PostgresStore(Store):
         deadline = time.monotonic() + CREATE_TIMEOUT_S
         while (version := self._version()) < len(MIGRATIONS):
             if not create:
-                raise self._unprepared(version)
+                raise self._unprepared_error(version)
             session, _ = self._start(BEGIN())
             try:
                 self._migrate(session, version)
@@ -110,8 +110,8 @@ class PostgresStore(Store):
 
     def _version(self) -> int:
         """The schema's version, 0 if there is none; another program's tables are left as they are."""
-        (found,) = self._run(RELATIONS(self._schema))
-        tables = {table.decode() for (table,) in found.rows}
+        (result,) = self._run(RELATIONS(self._schema))
+        tables = {table.decode() for (table,) in result.rows}
         if MARK not in tables:
             if tables:
                 raise InvalidRequest(
@@ -120,20 +120,20 @@ class PostgresStore(Store):
                     schema=self._schema,
                 )
             return 0
-        (found,) = self._run(self._sql.version())
-        versions = [integer(version) for (version,) in found.rows]
+        (result,) = self._run(self._sql.version())
+        versions = [integer(version) for (version,) in result.rows]
         if len(versions) != 1:
-            raise self._damaged(f"table {MARK} has {len(versions)} rows, not one")
+            raise self._damaged_error(f"table {MARK} has {len(versions)} rows, not one")
         if versions[0] > len(MIGRATIONS):
             raise UnsupportedFormat(
-                f"{self.url} has schema version {versions[0]}; this Penstock knows up to "
+                f"{self.url} has schema version {versions[0]}; this Penstock reads versions up to "
                 f"{len(MIGRATIONS)}. Use a newer Penstock.",
                 found=versions[0],
                 known=len(MIGRATIONS),
             )
         return versions[0]
 
-    def _unprepared(self, version: int) -> PenstockError:
+    def _unprepared_error(self, version: int) -> PenstockError:
         if version:
             return UnsupportedFormat(
                 f"{self.url} has schema version {version}, and this Penstock needs {len(MIGRATIONS)}: "
@@ -153,8 +153,8 @@ class PostgresStore(Store):
             if integer(locked.rows[0][0]) != version:
                 return
         else:
-            (there,) = session.run(NAMESPACE(self._schema))
-            if not there.rows:
+            (namespaces,) = session.run(NAMESPACE(self._schema))
+            if not namespaces.rows:
                 steps.append(f"CREATE SCHEMA {schema}")
             steps.append(f"CREATE TABLE {schema}.{MARK} (version bigint PRIMARY KEY)")
             steps.append(f"INSERT INTO {schema}.{MARK} VALUES (0)")
@@ -166,10 +166,10 @@ class PostgresStore(Store):
     def check(self) -> list[str]:
         name = self._schema
         columns, keys, careless = self._run(FOUND_COLUMNS(name), PRIMARY_KEYS(name), CARELESS())
-        found = {tuple(value.decode() for value in row) for row in columns.rows}
+        present = {tuple(value.decode() for value in row) for row in columns.rows}
         keyed = {table.decode() for (table,) in keys.rows}
         problems = [
-            f"{table}.{column} is missing or not of type {kind}" for table, column, kind in COLUMNS - found
+            f"{table}.{column} is missing or not of type {kind}" for table, column, kind in COLUMNS - present
         ]
         problems += [f"table {table} has lost its primary key" for table, *_ in COLUMNS if table not in keyed]
         problems += [
@@ -182,9 +182,9 @@ class PostgresStore(Store):
 
     def _check_open(self) -> None:
         if self._pool.is_closed:
-            raise InvalidRequest(f"{self.url} was closed; open the lake anew")
+            raise InvalidRequest(f"{self.url} was closed; open the lake again")
         if os.getpid() != self._process:
-            raise InvalidRequest("a lake cannot be used across a fork; open it anew in the child process")
+            raise InvalidRequest("a lake cannot be used across a fork; open it again in the child process")
 
     def _run(self, *steps: Step) -> list[Result]:
         """Run what can be repeated.
@@ -194,7 +194,7 @@ class PostgresStore(Store):
         self._check_open()
         session: Session | None = getattr(self._in_turn, "session", None)
         if session is not None:
-            with self._explained():
+            with self._explain_errors():
                 return session.run(*steps)
         session, results = self._start(*steps)
         self._pool.give_back(session)
@@ -203,7 +203,7 @@ class PostgresStore(Store):
     def _start(self, *steps: Step) -> tuple[Session, list[Result]]:
         """Run statements on a connection that is the caller's then; on a new one if the first was lost."""
         self._check_open()
-        with self._explained():
+        with self._explain_errors():
             try:
                 return self._start_once(steps)
             except ConnectionLost:
@@ -220,7 +220,7 @@ class PostgresStore(Store):
             raise
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         """Turn the server's errors into ours."""
         try:
             yield
@@ -234,12 +234,12 @@ class PostgresStore(Store):
         if state in ("42P01", "3F000"):
             return LakeNotFound(f"there is no lake at {self.url} any more: {problem}", url=self.url)
         if state in ("42703", "42804", "42883", "XX001", "XX002"):
-            return self._damaged(str(problem))
+            return self._damaged_error(str(problem))
         if state == _DISK_FULL:
-            return storage_full(f"the database server of {self.url}", str(problem), url=self.url)
+            return storage_full_error(f"the database server of {self.url}", str(problem), url=self.url)
         return Unavailable(f"{self.url} cannot be used: {problem}")
 
-    def _damaged(self, what: str) -> Damaged:
+    def _damaged_error(self, what: str) -> Damaged:
         return Damaged(f"{self.url} is damaged: {what}", url=self.url)
 
     def scrub(self) -> str:
@@ -263,12 +263,12 @@ class PostgresStore(Store):
     # -- objects -----------------------------------------------------------------------------------------
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
-        wanted, found = list(ids), dict[ObjectId, bytes]()
+        wanted_ids, data_by_id = list(ids), dict[ObjectId, bytes]()
         self._check_open()
-        for start in range(0, len(wanted), OBJECTS_MAX):
-            (result,) = self._run(self._sql.fetch(bytes_array(wanted[start : start + OBJECTS_MAX])))
-            found.update((one, data) for one, data in result.rows)
-        return found
+        for start in range(0, len(wanted_ids), OBJECTS_MAX):
+            (result,) = self._run(self._sql.fetch(bytes_array(wanted_ids[start : start + OBJECTS_MAX])))
+            data_by_id.update((object_id, data) for object_id, data in result.rows)
+        return data_by_id
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
         self._check_open()
@@ -283,8 +283,10 @@ class PostgresStore(Store):
             yield statement(bytes_array(ids), bytes_array(data), now)
 
     def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
-        (found,) = self._run(self._sql.scan(after, limit))
-        objects = [Stored(one, integer(time_us), integer(size)) for one, time_us, size in found.rows]
+        (result,) = self._run(self._sql.scan(after, limit))
+        objects = [
+            Stored(object_id, integer(time_us), integer(size)) for object_id, time_us, size in result.rows
+        ]
         return objects, objects[-1].id if len(objects) == limit else b""
 
     def delete(self, objects: Sequence[Stored]) -> int:
@@ -292,34 +294,34 @@ class PostgresStore(Store):
         self._check_open()
         for start in range(0, len(objects), OBJECTS_MAX):
             part = objects[start : start + OBJECTS_MAX]
-            ids = bytes_array([one.id for one in part])
-            times = integer_array([one.referenced_us for one in part])
-            (done,) = self._run(self._sql.delete(ids, times))
-            deleted += done.changed
+            ids = bytes_array([stored_object.id for stored_object in part])
+            times = integer_array([stored_object.referenced_us for stored_object in part])
+            (result,) = self._run(self._sql.delete(ids, times))
+            deleted += result.changed
         return deleted
 
     # -- rows --------------------------------------------------------------------------------------------
 
     @contextmanager
     def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:  # noqa: ARG002 - it locks
-        session, (_, found) = self._start(BEGIN(), self._sql.lock_row(name))
+        session, (_, result) = self._start(BEGIN(), self._sql.lock_row(name))
         outer = getattr(self._in_turn, "session", None)
         self._in_turn.session = session
         try:
-            yield _PostgresTurn(self, session, name, _row(found))
+            yield _PostgresTurn(self, session, name, _row(result))
         finally:
             self._in_turn.session = outer
             self._pool.give_back(session)
 
     def reference(self, name: str) -> Row | None:
-        (found,) = self._run(self._sql.row(name))
-        return _row(found)
+        (result,) = self._run(self._sql.row(name))
+        return _row(result)
 
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
         beyond = self._sql.rows_after if after >= prefix else self._sql.rows_from
         first, behind = max(after, prefix).encode(), prefix.encode() + b"\xff"
-        (found,) = self._run(beyond(kind, first, behind, limit))
-        return [_decoded(*row) for row in found.rows]
+        (result,) = self._run(beyond(kind, first, behind, limit))
+        return [_decode_row(*row) for row in result.rows]
 
 
 class _PostgresTurn(Turn):
@@ -331,7 +333,7 @@ class _PostgresTurn(Turn):
     ) -> Advanced:
         store, sql, new = self._store, self._store._sql, frozenset(fresh)
         steps = [
-            *store._storing(sql.insert, ((one, objects[one]) for one in new)),
+            *store._storing(sql.insert, ((object_id, objects[object_id]) for object_id in new)),
             *store._storing(sql.store, (item for item in objects.items() if item[0] not in new)),
         ]
         replacing = self._replacing(row)
@@ -360,20 +362,20 @@ class _PostgresTurn(Turn):
 
     def _present(self, ids: frozenset[ObjectId]) -> frozenset[ObjectId]:
         """Which are there; none if it was the row that somebody else created."""
-        with self._store._explained():
-            _, found = self._session.run(ROLLBACK(), self._store._sql.present(bytes_array(list(ids))))
-        return frozenset(one for (one,) in found.rows)
+        with self._store._explain_errors():
+            _, result = self._session.run(ROLLBACK(), self._store._sql.present(bytes_array(list(ids))))
+        return frozenset(object_id for (object_id,) in result.rows)
 
     def _doubt(self, problem: StatementRefused | ConnectionLost) -> OutcomeUnknown:
         return OutcomeUnknown(f"{self._store.url} was lost while committing: {problem}")
 
 
 def _row(result: Result) -> Row | None:
-    found = result.rows
-    return _decoded(*found[0]) if found else None
+    rows = result.rows
+    return _decode_row(*rows[0]) if rows else None
 
 
-def _decoded(name: bytes, kind: bytes, data: bytes) -> Row:
+def _decode_row(name: bytes, kind: bytes, data: bytes) -> Row:
     return Row(name.decode(), kind.decode(), data)
 
 
@@ -381,11 +383,11 @@ def _portions(objects: Sequence[tuple[ObjectId, bytes]]) -> Iterator[list[tuple[
     """So many at a time, and so many bytes."""
     portion: list[tuple[ObjectId, bytes]] = []
     size_bytes = 0
-    for one, data in objects:
+    for object_id, data in objects:
         if portion and (len(portion) == OBJECTS_MAX or size_bytes + len(data) > OBJECTS_MAX_BYTES):
             yield portion
             portion, size_bytes = [], 0
-        portion.append((one, data))
+        portion.append((object_id, data))
         size_bytes += len(data)
     if portion:
         yield portion

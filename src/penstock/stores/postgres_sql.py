@@ -19,13 +19,13 @@ class Statement(NamedTuple):
     types: tuple[int, ...] = ()
 
     def __call__(self, *parameters: bytes | str | int) -> Step:
-        return self, tuple(map(_encoded, parameters))
+        return self, tuple(map(_encode, parameters))
 
 
 Step: TypeAlias = tuple[Statement, tuple[bytes, ...]]
 
 
-def _encoded(value: bytes | str | int) -> bytes:
+def _encode(value: bytes | str | int) -> bytes:
     """A value as the protocol carries it."""
     if isinstance(value, int):
         return value.to_bytes(8, "big", signed=True)
@@ -37,7 +37,7 @@ def bytes_array(items: Sequence[bytes]) -> bytes:
 
 
 def integer_array(items: Sequence[int]) -> bytes:
-    return _array(INTEGER, [_encoded(item) for item in items])
+    return _array(INTEGER, [_encode(item) for item in items])
 
 
 def _array(kind: int, items: Sequence[bytes]) -> bytes:

@@ -28,7 +28,8 @@ try:
     from psycopg.pq.abc import PGresult
 except ImportError as missing:
     raise InvalidRequest(
-        f"a lake in PostgreSQL needs a library that is not here ({missing}): pip install 'penstock[postgres]'"
+        f"a lake in PostgreSQL needs a library that is not installed ({missing}): pip install "
+        "'penstock[postgres]'"
     ) from None
 
 POOL_MAX: Final = 16
@@ -98,22 +99,22 @@ class PostgresPlace:
         if parts.netloc.count("@") > 1:
             raise InvalidRequest("the postgresql:// address cannot be read: write '@' in a password as %40")
         self.shown = without_secrets(url)
-        keywords = [each.keyword.decode() for each in pq.Conninfo.get_defaults()]
+        keywords = [option.keyword.decode() for option in pq.Conninfo.get_defaults()]
         chosen = options(url, *_OURS, *keywords)
         self.schema = chosen.get("schema", "penstock")
         if not _SCHEMA_NAME.fullmatch(self.schema):
             raise InvalidRequest(
-                f"'{self.schema}' cannot be the name of a schema: small letters, digits and '_', "
-                "at most 63, not beginning with 'pg_'"
+                f"'{self.schema}' cannot be the name of a schema: use at most 63 lower-case letters, digits "
+                "and '_', not beginning with 'pg_'"
             )
         pool_max = chosen.get("pool_max", str(POOL_MAX))
         if not pool_max.isascii() or not pool_max.isdigit() or not 1 <= int(pool_max) <= 1000:
-            raise InvalidRequest(f"pool_max is '{pool_max}', not a number from 1 to 1000")
+            raise InvalidRequest(f"pool_max must be between 1 and 1000, got '{pool_max}'")
         self.pool_max = int(pool_max)
         if chosen.get("target_session_attrs", "read-write") not in ("read-write", "primary"):
             raise InvalidRequest("a lake cannot be read from a standby, which may be behind")
         address, _, query = url.partition("?")
-        theirs = [each for each in query.split("&") if each.partition("=")[0] not in _OURS]
+        theirs = [part for part in query.split("&") if part.partition("=")[0] not in _OURS]
         self._connect = _connector(f"{address}?{'&'.join(theirs)}")
 
     def connect(self) -> Session:
@@ -130,29 +131,31 @@ class PostgresPlace:
             raise
         return session
 
-    def _explain(self, said: str) -> PenstockError:
+    def _explain(self, text: str) -> PenstockError:
         """By the server's English words: the library does not hand out the code of a refused connection."""
-        if _NO_DATABASE.search(said):
+        if _NO_DATABASE.search(text):
             return LakeNotFound(
                 f"there is no database at {self.shown}: create it, then run penstock init '{self.shown}' "
-                f"({said})",
+                f"({text})",
                 url=self.shown,
             )
-        if _NO_ENTRY.search(said):
-            return Denied(f"{self.shown} refuses: {said}")
-        return Unavailable(f"{self.shown} cannot be reached: {said}")
+        if _NO_ENTRY.search(text):
+            return Denied(f"{self.shown} refuses: {text}")
+        return Unavailable(f"{self.shown} cannot be reached: {text}")
 
 
 def _connector(url: str) -> Callable[[], psycopg.Connection]:
     """What connects to a URL; in a closure, so that the password is in nobody's attributes."""
     address = ""
     with suppress(psycopg.Error, UnicodeDecodeError):  # which quote what they cannot read
-        given = conninfo_to_dict(url)
+        given_settings = conninfo_to_dict(url)
         address = make_conninfo(
-            url, **{name: each for name, each in _CONNECTION.items() if name not in given}
+            url, **{name: value for name, value in _CONNECTION.items() if name not in given_settings}
         )
     if not address:
-        raise InvalidRequest("the postgresql:// address cannot be read; is something in it to be escaped?")
+        raise InvalidRequest(
+            "the postgresql:// address cannot be parsed; special characters in it must be escaped"
+        )
     return lambda: psycopg.connect(address, autocommit=True)
 
 
@@ -191,24 +194,24 @@ class Session:
 
     def _send(self, steps: tuple[Step, ...]) -> list[_Prepared | None]:
         """Send everything, and say what is to be answered: a statement prepared, or (``None``) a result."""
-        wire, names, asked = self._wire, dict(self._prepared), list[_Prepared | None]()
+        wire, names, prepared = self._wire, dict(self._prepared), list[_Prepared | None]()
         wire.enter_pipeline_mode()
         for statement, parameters in steps:
             if statement not in names:
                 self._names += 1
                 names[statement] = f"penstock{self._names}".encode()
                 wire.send_prepare(names[statement], statement.text.encode(), statement.types)
-                asked.append((statement, names[statement]))
+                prepared.append((statement, names[statement]))
             formats = [pq.Format.BINARY] * len(parameters)
             wire.send_query_prepared(names[statement], parameters, formats, pq.Format.BINARY)
-            asked.append(None)
+            prepared.append(None)
         wire.pipeline_sync()
         while wire.flush():
             if self._wait(select.POLLIN | select.POLLOUT) & ~select.POLLOUT:
                 wire.consume_input()
-        return asked
+        return prepared
 
-    def _receive(self, asked: list[_Prepared | None], results: list[Result]) -> StatementRefused | None:
+    def _receive(self, statements: list[_Prepared | None], results: list[Result]) -> StatementRefused | None:
         """Collect the results up to the end of the answer, and the first refusal if there is one."""
         wire, refused, position = self._wire, None, 0
         while True:
@@ -225,7 +228,7 @@ class Session:
             if result.status == pq.ExecStatus.FATAL_ERROR:
                 refused = refused or _refusal(result)
             elif result.status != pq.ExecStatus.PIPELINE_ABORTED:
-                prepared = asked[position]
+                prepared = statements[position]
                 if prepared is None:
                     results.append(_result(result))
                 else:
@@ -372,8 +375,8 @@ def _refusal(result: PGresult) -> StatementRefused:
     """What the server said; ``OperationalError`` if it went away with that."""
     field = pq.DiagnosticField
     severity, state, message = (
-        (result.error_field(each) or b"").decode(errors="replace")
-        for each in (field.SEVERITY_NONLOCALIZED, field.SQLSTATE, field.MESSAGE_PRIMARY)
+        (result.error_field(field_code) or b"").decode(errors="replace")
+        for field_code in (field.SEVERITY_NONLOCALIZED, field.SQLSTATE, field.MESSAGE_PRIMARY)
     )
     if severity != "ERROR":
         raise psycopg.OperationalError(message or _one_line(result.get_error_message()))
@@ -387,5 +390,5 @@ def _one_line(text: str) -> str:
 def _result(result: PGresult) -> Result:
     """There are no empty values in what we ask for."""
     fields = range(result.nfields)
-    rows = [tuple(result.get_value(row, each) or b"" for each in fields) for row in range(result.ntuples)]
+    rows = [tuple(result.get_value(row, column) or b"" for column in fields) for row in range(result.ntuples)]
     return Result(rows, result.command_tuples or 0, result.command_status or b"")

@@ -19,7 +19,7 @@ class ReadOnlyStore(WrappedStore):
         return True
 
     def require_writable(self) -> None:
-        raise Denied(f"{self.url} can only be read here. Nothing was changed.", url=self.url)
+        raise Denied(f"{self.url} is read-only here. Nothing was changed.", url=self.url)
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:  # noqa: ARG002
         self.require_writable()

@@ -23,7 +23,7 @@ import rocksdict
 from penstock.errors import Damaged, Denied, InvalidRequest, OutcomeUnknown, PenstockError, Unavailable
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
-from penstock.storage.room import NO_ROOM, has_room, storage_full
+from penstock.storage.room import NO_ROOM, has_room, storage_full_error
 from penstock.stores.directory import PRIVATE_DIRECTORY
 from penstock.stores.port import Advanced, Row, Store, Stored, Turn
 from penstock.stores.rocksdb_directory import DATA_DIRECTORY, claim
@@ -39,7 +39,7 @@ _TIME = Struct(">QI")
 _LAST = b"\xff" * 33
 """Behind every id and name."""
 
-_ANEW: Final = "then open the lake anew"
+_ANEW: Final = "then open the lake again"
 """Where RocksDB met a disk without room, it writes nothing more until it is opened anew."""
 
 
@@ -67,16 +67,16 @@ class RocksdbStore(Store):
             (self._path / DATA_DIRECTORY).mkdir(PRIVATE_DIRECTORY, exist_ok=True)
         except OSError as problem:
             if problem.errno in NO_ROOM:
-                raise storage_full(str(self._path), problem) from None
+                raise storage_full_error(str(self._path), problem) from None
             raise Denied(f"{self._path} cannot be used: {problem.strerror}") from None
         data = self._path / DATA_DIRECTORY
         if data.exists() and not os.access(data, os.W_OK):
             raise Denied(
-                f"{self._path} cannot be opened with the right to read only: RocksDB keeps a lock and a log "
-                "there. Copy the directory, while nobody writes to it, to where this process may write.",
+                f"{self._path} cannot be opened read-only: RocksDB keeps a lock and a log there. Copy the "
+                "directory, while nobody writes to it, to where this process may write.",
                 path=str(self._path),
             )
-        with self._using():
+        with self._use_database():
             self._db = rocksdict.Rdict(str(self._path / DATA_DIRECTORY), *_options())
             self._objects, self._times, self._rows, self._kinds = self._families = [
                 self._db.get_column_family(name) for name in FAMILIES
@@ -85,13 +85,13 @@ class RocksdbStore(Store):
         _survive_fork(self)
 
     @contextmanager
-    def _using(self) -> Iterator[None]:
+    def _use_database(self) -> Iterator[None]:
         """Use the database, which is not closed meanwhile, and turn its errors into ours."""
         if os.getpid() != self._process:
-            raise InvalidRequest("a lake cannot be used across a fork; open it anew in the child process")
+            raise InvalidRequest("a lake cannot be used across a fork; open it again in the child process")
         with self._unused:
             if self._closed:
-                raise InvalidRequest(f"{self._path} was closed; open the lake anew")
+                raise InvalidRequest(f"{self._path} was closed; open the lake again")
             self._users += 1
         try:
             yield
@@ -107,18 +107,19 @@ class RocksdbStore(Store):
     def _explain(self, problem: Exception) -> PenstockError:
         text = str(problem)
         if "lock hold by current process" in text:
-            return InvalidRequest(f"{self._path} is open in this process already; use that lake, or close it")
+            return InvalidRequest(f"{self._path} is already open in this process; use that lake, or close it")
         if "While lock file" in text:
             return Unavailable(
-                f"{self._path} is in use by another process, and a lake in RocksDB belongs to one at a time. "
-                "Close it there; for several processes, copy the lake to a store that they can share."
+                f"{self._path} is in use by another process, but a lake in RocksDB can be open in one "
+                "process only. Close it there; for several processes, copy the lake to a store that they "
+                "can share."
             )
         if text.startswith("Corruption"):
             return Damaged(f"{self._path} is damaged: {text}", path=str(self._path))
         if "Permission denied" in text:
             return Denied(f"{self._path} cannot be used: {text}")
         if not has_room(self._path):
-            return storage_full(str(self._path), text, _ANEW, path=str(self._path))
+            return storage_full_error(str(self._path), text, _ANEW, path=str(self._path))
         return Unavailable(f"{self._path} cannot be used: {text}")
 
     @property
@@ -126,27 +127,29 @@ class RocksdbStore(Store):
         return has_room(self._path)
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
-        with self._using():
-            return _found(self._objects, ids)
+        with self._use_database():
+            return _find_data(self._objects, ids)
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
-        with self._using():
+        with self._use_database():
             batch = _Batch(self._handles)
             with self._lock:
-                self._add(batch, objects, _found(self._times, objects))
+                self._add(batch, objects, _find_data(self._times, objects))
                 number = self._write(batch)
             self._sync(number)
 
-    def _add(self, batch: _Batch, objects: Mapping[ObjectId, bytes], known: Mapping[ObjectId, bytes]) -> None:
+    def _add(
+        self, batch: _Batch, objects: Mapping[ObjectId, bytes], known_times: Mapping[ObjectId, bytes]
+    ) -> None:
         """Add what is new, and a new time for what is there already; ``known`` are the times as they are."""
         now = self._clock()
-        for one, data in objects.items():
-            if one in known:
-                size = _TIME.unpack(known[one])[1]
+        for object_id, data in objects.items():
+            if object_id in known_times:
+                size = _TIME.unpack(known_times[object_id])[1]
             else:
                 size = len(data)
-                batch.put("objects", one, data)
-            batch.put("times", one, _TIME.pack(now, size))
+                batch.put("objects", object_id, data)
+            batch.put("times", object_id, _TIME.pack(now, size))
 
     def _write(self, batch: _Batch) -> int:
         """Write a batch, visible at once and not yet durable; its number. The lock is held."""
@@ -171,7 +174,7 @@ class RocksdbStore(Store):
             self._db.flush_wal(True)
             is_done = True
         except Exception as problem:
-            self._sync_problem = self._unsynced(problem)
+            self._sync_problem = self._unsynced_error(problem)
             raise
         finally:
             with self._synced:
@@ -180,18 +183,18 @@ class RocksdbStore(Store):
                     self._durable = written
                 self._synced.notify_all()
 
-    def _unsynced(self, problem: Exception) -> PenstockError:
+    def _unsynced_error(self, problem: Exception) -> PenstockError:
         """Why nothing more can be written, after what was written could not be made durable."""
         if not has_room(self._path):
-            return storage_full(str(self._path), f"it could not be synced ({problem})", _ANEW)
-        return Unavailable(f"{self._path} could not be synced: {problem}. Open the lake anew.")
+            return storage_full_error(str(self._path), f"it could not be synced ({problem})", _ANEW)
+        return Unavailable(f"{self._path} could not be synced: {problem}. Open the lake again.")
 
     @contextmanager
     def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:  # noqa: ARG002 - reads are cheap
         yield _RocksdbTurn(self, name, self.reference(name))
 
     def reference(self, name: str) -> Row | None:
-        with self._using():
+        with self._use_database():
             row = self._read(name)
             number = self._pending.get(name)
             if number is not None:
@@ -199,55 +202,59 @@ class RocksdbStore(Store):
             return row
 
     def _read(self, name: str) -> Row | None:
-        found = self._rows.get(name.encode())
-        if found is None:
+        stored = self._rows.get(name.encode())
+        if stored is None:
             return None
-        kind, _, data = found.partition(b"\0")
+        kind, _, data = stored.partition(b"\0")
         return Row(name, kind.decode(), data)
 
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
-        found: list[Row] = []
+        rows: list[Row] = []
         start, within = _kind_key(kind, max(after, prefix)), _kind_key(kind, prefix)
-        with self._using():
+        with self._use_database():
             for key in cast("Iterator[bytes]", self._kinds.keys(from_key=start)):
-                if len(found) == limit or not key.startswith(within):
+                if len(rows) == limit or not key.startswith(within):
                     break
                 name = key[len(kind) + 1 :].decode()
                 # The listing is of one moment, the row of a later one: it may be gone by now.
                 row = self.reference(name) if name > after else None
                 if row is not None and row.kind == kind:
-                    found.append(row)
-        return found
+                    rows.append(row)
+        return rows
 
     def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
-        found: list[Stored] = []
-        with self._using():
-            for one, time in cast("Iterator[tuple[bytes, bytes]]", self._times.items(from_key=after)):
-                if one == after:
+        objects: list[Stored] = []
+        with self._use_database():
+            for object_id, time in cast("Iterator[tuple[bytes, bytes]]", self._times.items(from_key=after)):
+                if object_id == after:
                     continue
                 if len(time) != _TIME.size:
-                    raise Damaged(f"{self._path} is damaged: object {one.hex()} has no time")
-                found.append(Stored(one, *_TIME.unpack(time)))
-                if len(found) == limit:
-                    return found, one
-        return found, b""
+                    raise Damaged(f"{self._path} is damaged: object {object_id.hex()} has no time")
+                objects.append(Stored(object_id, *_TIME.unpack(time)))
+                if len(objects) == limit:
+                    return objects, object_id
+        return objects, b""
 
     def delete(self, objects: Sequence[Stored]) -> int:
-        with self._using():
+        with self._use_database():
             batch = _Batch(self._handles)
             with self._lock:
-                times = _found(self._times, {one.id for one in objects})
-                doomed = {one.id for one in objects if _time_us(times.get(one.id)) == one.referenced_us}
-                for one in doomed:
-                    batch.delete("objects", one)
-                    batch.delete("times", one)
+                times = _find_data(self._times, {stored_object.id for stored_object in objects})
+                doomed = {
+                    stored_object.id
+                    for stored_object in objects
+                    if _time_us(times.get(stored_object.id)) == stored_object.referenced_us
+                }
+                for object_id in doomed:
+                    batch.delete("objects", object_id)
+                    batch.delete("times", object_id)
                 number = self._write(batch)
             self._sync(number)
             return len(doomed)
 
     def scrub(self) -> str:
         """Have all files written anew that hold what was deleted."""
-        with self._using():
+        with self._use_database():
             self._db.flush()
             for family in self._families:
                 family.flush()
@@ -255,7 +262,7 @@ class RocksdbStore(Store):
         return ""
 
     def erase(self) -> None:
-        with self._using():
+        with self._use_database():
             batch = _Batch(self._handles)
             for family in FAMILIES:
                 batch.delete_all(family)
@@ -264,7 +271,7 @@ class RocksdbStore(Store):
             self._sync(number)
 
     def check(self) -> list[str]:
-        with self._using():
+        with self._use_database():
             errors = self._db.property_int_value("rocksdb.background-errors")
         return [f"RocksDB met {errors} errors in the background since it was opened"] if errors else []
 
@@ -275,10 +282,10 @@ class RocksdbStore(Store):
             self._closed = True
             self._unused.wait_for(lambda: not self._users)
             self._handles.clear()
-            for each in (*self._families, self._db):
+            for database in (*self._families, self._db):
                 # Closing flushes, and what cannot be flushed is in the log: the next to open finds it there.
                 with suppress(Exception):
-                    each.close()
+                    database.close()
 
 
 class _RocksdbTurn(Turn):
@@ -289,16 +296,16 @@ class _RocksdbTurn(Turn):
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
     ) -> Advanced:
         store = self._store
-        with store._using():
+        with store._use_database():
             batch = _Batch(store._handles)
             with store._lock:
-                known = _found(store._times, {*objects, *fresh})
-                present = frozenset(one for one in fresh if one in known)
+                known_times = _find_data(store._times, {*objects, *fresh})
+                present = frozenset(object_id for object_id in fresh if object_id in known_times)
                 is_lost = bool(present) or store._read(self._name) != self.row
                 if is_lost:
                     number = store._written
                 else:
-                    store._add(batch, objects, known)
+                    store._add(batch, objects, known_times)
                     self._replace(batch, row)
                     number = self._write(batch)
             if is_lost:
@@ -352,10 +359,14 @@ class _Batch:
         self.inner.delete_range(b"", _LAST, self._families[family])
 
 
-def _found(family: rocksdict.Rdict, ids: Iterable[ObjectId]) -> dict[ObjectId, bytes]:
-    wanted: list[Any] = list(ids)
-    values = family.get(wanted) if wanted else []
-    return {one: value for one, value in zip(wanted, values or (), strict=True) if value is not None}
+def _find_data(family: rocksdict.Rdict, ids: Iterable[ObjectId]) -> dict[ObjectId, bytes]:
+    wanted_ids: list[Any] = list(ids)
+    values = family.get(wanted_ids) if wanted_ids else []
+    return {
+        object_id: value
+        for object_id, value in zip(wanted_ids, values or (), strict=True)
+        if value is not None
+    }
 
 
 def _kind_key(kind: str, name: str) -> bytes:
@@ -390,9 +401,9 @@ def _survive_fork(store: RocksdbStore) -> None:
     inherited = weakref.ref(store)
 
     def keep() -> None:
-        found = inherited()
-        if found is not None:
-            for each in (*found._families, found._db):
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+        store = inherited()
+        if store is not None:
+            for database in (*store._families, store._db):
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(database))
 
     os.register_at_fork(after_in_child=keep)

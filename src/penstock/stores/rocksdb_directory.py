@@ -30,15 +30,15 @@ def claim(path: Path, create: bool) -> None:
     )
     if path.exists() and not path.is_dir():
         raise InvalidRequest(f"{path} is a file; a lake in RocksDB is a directory")
-    found = {entry.name for entry in path.iterdir()} if path.exists() else set()
-    if VERSION_FILE in found:
+    names = {entry.name for entry in path.iterdir()} if path.exists() else set()
+    if VERSION_FILE in names:
         _check_version(path)
         # Before it has written these, RocksDB has nothing to lose.
         data = path / DATA_DIRECTORY
         if not create and not (data / "CURRENT").exists() and not any(data.glob("*.log")):
             raise missing
         return
-    if not all(name.startswith(VERSION_DRAFT) for name in found):
+    if not all(name.startswith(VERSION_DRAFT) for name in names):
         raise InvalidRequest(f"{path} is a directory with other files in it, but not a lake in RocksDB")
     if not create:
         raise missing
@@ -61,12 +61,12 @@ def _check_version(path: Path) -> None:
     text = (path / VERSION_FILE).read_text(errors="replace")
     match = _VERSION.fullmatch(text)
     if match is None:
-        raise Damaged(f"{path / VERSION_FILE} does not say which version the lake has", path=str(path))
+        raise Damaged(f"{path / VERSION_FILE} does not contain the version of the lake", path=str(path))
     version = int(match[1])
     if version > SCHEMA_VERSION:
         raise UnsupportedFormat(
-            f"{path} has schema version {version}; this Penstock knows up to {SCHEMA_VERSION}. "
-            "Use a newer Penstock.",
+            f"{path} has schema version {version}; this Penstock reads versions up to {SCHEMA_VERSION}. Use "
+            "a newer Penstock.",
             found=version,
             known=SCHEMA_VERSION,
         )

@@ -27,10 +27,10 @@ from penstock.errors import (
 )
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
-from penstock.storage.room import NO_ROOM, has_room, storage_full
+from penstock.storage.room import NO_ROOM, has_room, storage_full_error
 from penstock.stores.directory import PRIVATE_FILE
 from penstock.stores.port import Advanced, Row, Store, Stored, Turn
-from penstock.stores.sqlite_reading import ReadOnlyFile, is_read_only
+from penstock.stores.sqlite_reader import ReadOnlyFile, is_read_only
 
 T = TypeVar("T")
 
@@ -67,10 +67,10 @@ _INSERT = {
 def _identity(path: Path) -> tuple[int, int] | None:
     """What tells a file from another one of the same name; ``None`` if there is none."""
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return stat.st_dev, stat.st_ino
 
 
 class SqliteStore(Store):
@@ -92,24 +92,25 @@ class SqliteStore(Store):
         self._readers: list[sqlite3.Connection] = []
         if not self._path.exists():
             if not create:
-                raise self._not_found()
+                raise self._not_found_error()
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 # SQLite gives what it makes beside it the same mode.
                 os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE))
             except OSError as problem:
                 if problem.errno in NO_ROOM:
-                    raise storage_full(str(self._path.parent), problem) from None
-                raise Denied(f"cannot make {problem.filename}: {problem.strerror}") from None
+                    raise storage_full_error(str(self._path.parent), problem) from None
+                raise Denied(f"cannot create {problem.filename}: {problem.strerror}") from None
         elif not os.access(self._path, os.R_OK):
             raise Denied(
-                f"the lake at {self._path.parent} is others': this process may not read it",
+                f"the lake at {self._path.parent} cannot be opened: this process has no permission to read "
+                "it",
                 path=str(self._path),
             )
         self._file = _identity(self._path)
         self._looked_s = time.monotonic()
         self._frozen = ReadOnlyFile(self._path, BUSY_TIMEOUT_S) if self._is_writable_by_others() else None
-        with self._explained():
+        with self._explain_errors():
             if self._frozen is not None:
                 self._require_schema(self._frozen.read(self._check))
                 return
@@ -132,8 +133,8 @@ class SqliteStore(Store):
     def require_writable(self) -> None:
         if self._frozen is not None:
             raise Denied(
-                f"the lake at {self._path.parent} can only be read: this process has no right to write to "
-                f"{self._path.name}, or to its directory. Nothing was changed.",
+                f"the lake at {self._path.parent} is read-only: this process has no permission to write to "
+                f"{self._path.name} or its directory. Nothing was changed.",
                 path=str(self._path),
             )
 
@@ -141,7 +142,7 @@ class SqliteStore(Store):
         """Whether there is a database, and it is for others to write to."""
         return self._file is not None and is_read_only(self._path)
 
-    def _not_found(self) -> LakeNotFound:
+    def _not_found_error(self) -> LakeNotFound:
         return LakeNotFound(f"there is no lake at {self._path.parent}", path=str(self._path))
 
     def _connect(self) -> sqlite3.Connection:
@@ -174,7 +175,7 @@ class SqliteStore(Store):
 
     def _require_schema(self, version: int) -> None:
         if version == 0:  # nothing was written to it yet
-            raise self._not_found()
+            raise self._not_found_error()
 
     def _use_write_ahead_log(self) -> None:
         """Another process that is just making the lake may be in the way, and SQLite does not wait here."""
@@ -198,24 +199,24 @@ class SqliteStore(Store):
             raise InvalidRequest(f"{self._path} is a SQLite database, but not a lake")
         if version > SCHEMA_VERSION:
             raise UnsupportedFormat(
-                f"{self._path} has schema version {version}; this Penstock knows up to {SCHEMA_VERSION}. "
-                "Use a newer Penstock.",
+                f"{self._path} has schema version {version}; this Penstock reads versions up to "
+                f"{SCHEMA_VERSION}. Use a newer Penstock.",
                 found=version,
                 known=SCHEMA_VERSION,
             )
         return version
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         """Turn SQLite's errors into ours."""
         try:
             yield
         except sqlite3.Error as problem:
             raise self._explain(problem) from problem
         except UnicodeDecodeError as problem:  # SQLite's own message, made of a damaged schema
-            raise self._damaged(str(problem)) from problem
+            raise self._damaged_error(str(problem)) from problem
 
-    def _damaged(self, what: str) -> Damaged:
+    def _damaged_error(self, what: str) -> Damaged:
         return Damaged(f"{self._path} is damaged: {what}", path=str(self._path))
 
     def _explain(self, problem: sqlite3.Error) -> PenstockError:
@@ -225,20 +226,20 @@ class SqliteStore(Store):
                 f"{self._path} is in use by another process for more than {BUSY_TIMEOUT_S:g} s"
             )
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return self._damaged(str(problem))
+            return self._damaged_error(str(problem))
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
             return Denied(f"{self._path} cannot be written: {problem}")
         # SQLite makes files beside its own. If it cannot, it does not say that there is no room for them.
         is_about_files = code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR)
         if code == sqlite3.SQLITE_FULL or (is_about_files and not has_room(self._path.parent)):
-            return storage_full(str(self._path), str(problem), path=str(self._path))
+            return storage_full_error(str(self._path), str(problem), path=str(self._path))
         return Unavailable(f"{self._path} cannot be used: {problem}")
 
     def _check_open(self) -> None:
         if self._closed:
-            raise InvalidRequest(f"{self._path} was closed; open the lake anew")
+            raise InvalidRequest(f"{self._path} was closed; open the lake again")
         if os.getpid() != self._process:
-            raise InvalidRequest("a lake cannot be used across a fork; open it anew in the child process")
+            raise InvalidRequest("a lake cannot be used across a fork; open it again in the child process")
 
     def _check_there(self) -> None:
         """Refuse to go on with a file that was removed, or replaced, while it was open.
@@ -249,7 +250,7 @@ class SqliteStore(Store):
         if self._file is None or _identity(self._path) != self._file:
             raise Unavailable(
                 f"{self._path} was removed or replaced while it was open; put it back. If what is there now "
-                "was put there on purpose, open the lake anew: it has what that file has."
+                "was put there on purpose, open the lake again: it has what that file has."
             )
 
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -257,7 +258,7 @@ class SqliteStore(Store):
         self._check_open()
         if time.monotonic() - self._looked_s > LOOK_EVERY_S:
             self._check_there()
-        with self._explained():
+        with self._explain_errors():
             if self._frozen is not None:
                 return self._frozen.read(work)
             try:
@@ -278,7 +279,7 @@ class SqliteStore(Store):
         self._check_open()
         self._check_there()
         self.require_writable()
-        with self._explained():
+        with self._explain_errors():
             self._writer.execute("BEGIN IMMEDIATE")
         try:
             yield self._writer
@@ -288,26 +289,28 @@ class SqliteStore(Store):
                     self._writer.execute("ROLLBACK")
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
-        wanted = list(ids)
+        wanted_ids = list(ids)
 
         def objects(connection: sqlite3.Connection) -> dict[ObjectId, bytes]:
-            found: dict[ObjectId, bytes] = {}
-            for start in range(0, len(wanted), PARAMETERS_MAX):
-                part = wanted[start : start + PARAMETERS_MAX]
+            data_by_id: dict[ObjectId, bytes] = {}
+            for start in range(0, len(wanted_ids), PARAMETERS_MAX):
+                part = wanted_ids[start : start + PARAMETERS_MAX]
                 marks = ",".join("?" * len(part))
-                found.update(connection.execute(f"SELECT id, data FROM objects WHERE id IN ({marks})", part))
-            return found
+                data_by_id.update(
+                    connection.execute(f"SELECT id, data FROM objects WHERE id IN ({marks})", part)
+                )
+            return data_by_id
 
-        found = self._read(objects)
-        self._require_bytes(found)
-        return found
+        data_by_id = self._read(objects)
+        self._require_bytes(data_by_id)
+        return data_by_id
 
-    def _require_bytes(self, found: Mapping[ObjectId, bytes]) -> None:
-        if not all(type(one) is type(data) is bytes for one, data in found.items()):
-            raise self._damaged("an object's record holds no bytes")
+    def _require_bytes(self, data_by_id: Mapping[ObjectId, bytes]) -> None:
+        if not all(type(object_id) is type(data) is bytes for object_id, data in data_by_id.items()):
+            raise self._damaged_error("an object's record holds no bytes")
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
-        with self._write_lock, self._transaction() as connection, self._explained():
+        with self._write_lock, self._transaction() as connection, self._explain_errors():
             self._insert(connection, objects)
             connection.execute("COMMIT")
 
@@ -320,13 +323,15 @@ class SqliteStore(Store):
             while position + width > len(items):
                 width //= 4
             part = items[position : position + width]
-            connection.execute(_INSERT[width], [field for one, data in part for field in (one, now, data)])
+            connection.execute(
+                _INSERT[width], [field for object_id, data in part for field in (object_id, now, data)]
+            )
             position += width
 
     @contextmanager
     def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:  # noqa: ARG002 - it locks
         with self._write_lock, self._transaction() as connection:
-            with self._explained():
+            with self._explain_errors():
                 row = _row(connection, name)
             yield _SqliteTurn(self, connection, name, row)
 
@@ -354,7 +359,7 @@ class SqliteStore(Store):
             ).fetchall()
         )
         if not all(type(row[2]) is int and type(row[3]) is int for row in rows):
-            raise self._damaged("an object's record holds something else than it was given")
+            raise self._damaged_error("an object's record holds something else than it was given")
         token = rows[-1][0].to_bytes(8, "big") if len(rows) == limit else b""
         return [Stored(*row[1:]) for row in rows], token
 
@@ -364,37 +369,37 @@ class SqliteStore(Store):
         """All of them with their bytes: in the order of `seq` they lie side by side, and need no index."""
 
         def objects(connection: sqlite3.Connection) -> tuple[dict[ObjectId, bytes], int]:
-            found: dict[ObjectId, bytes] = {}
+            data_by_id: dict[ObjectId, bytes] = {}
             size, last = 0, 0
             rows = connection.execute(
                 "SELECT seq, id, data FROM objects WHERE seq > ? ORDER BY seq LIMIT ?",
                 (int.from_bytes(after, "big"), limit),
             )
-            for seq, one, data in rows:
-                found[one] = data
+            for seq, object_id, data in rows:
+                data_by_id[object_id] = data
                 size += len(data) if type(data) is bytes else 0
-                if size >= max_bytes or len(found) == limit:
+                if size >= max_bytes or len(data_by_id) == limit:
                     last = seq
                     break
             rows.close()
-            return found, last
+            return data_by_id, last
 
-        found, last = self._read(objects)
-        self._require_bytes(found)
-        return found, [], last.to_bytes(8, "big") if last else b""
+        data_by_id, last = self._read(objects)
+        self._require_bytes(data_by_id)
+        return data_by_id, [], last.to_bytes(8, "big") if last else b""
 
     def delete(self, objects: Sequence[Stored]) -> int:
-        with self._write_lock, self._transaction() as connection, self._explained():
+        with self._write_lock, self._transaction() as connection, self._explain_errors():
             cursor = connection.executemany(
                 "DELETE FROM objects WHERE id = ? AND referenced_us = ?",
-                [(one.id, one.referenced_us) for one in objects],
+                [(stored_object.id, stored_object.referenced_us) for stored_object in objects],
             )
             connection.execute("COMMIT")
             return max(cursor.rowcount, 0)
 
     def scrub(self) -> str:
         """Write the whole database anew: free pages hold what was deleted, and so does its log."""
-        with self._write_lock, self._explained():
+        with self._write_lock, self._explain_errors():
             self._check_open()
             self._check_there()
             self.require_writable()
@@ -405,16 +410,16 @@ class SqliteStore(Store):
         return ""
 
     def erase(self) -> None:
-        with self._write_lock, self._transaction() as connection, self._explained():
+        with self._write_lock, self._transaction() as connection, self._explain_errors():
             connection.execute("DELETE FROM objects")
             connection.execute("DELETE FROM refs")
             connection.execute("COMMIT")
 
     def check(self) -> list[str]:
-        found = self._read(
+        problems = self._read(
             lambda connection: [str(text) for (text,) in connection.execute("PRAGMA quick_check(20)")]
         )
-        return [] if found == ["ok"] else found
+        return [] if problems == ["ok"] else problems
 
     def close(self) -> None:
         self._closed = True
@@ -437,7 +442,7 @@ class _SqliteTurn(Turn):
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
     ) -> Advanced:
         connection = self._connection
-        with self._store._explained():
+        with self._store._explain_errors():
             present = self._present(list(fresh))
             if present:
                 return Advanced(False, present)
@@ -460,15 +465,17 @@ class _SqliteTurn(Turn):
         return Advanced(True)
 
     def _present(self, ids: list[ObjectId]) -> frozenset[ObjectId]:
-        found: set[ObjectId] = set()
+        present_ids: set[ObjectId] = set()
         for start in range(0, len(ids), PARAMETERS_MAX):
             part = ids[start : start + PARAMETERS_MAX]
             marks = ",".join("?" * len(part))
-            found.update(
-                one
-                for (one,) in self._connection.execute(f"SELECT id FROM objects WHERE id IN ({marks})", part)
+            present_ids.update(
+                object_id
+                for (object_id,) in self._connection.execute(
+                    f"SELECT id FROM objects WHERE id IN ({marks})", part
+                )
             )
-        return frozenset(found)
+        return frozenset(present_ids)
 
 
 def _code(problem: sqlite3.Error) -> int:
@@ -482,5 +489,5 @@ def _pragma(connection: sqlite3.Connection, text: str) -> Any:
 
 
 def _row(connection: sqlite3.Connection, name: str) -> Row | None:
-    found = connection.execute("SELECT name, kind, data FROM refs WHERE name = ?", (name,)).fetchone()
-    return Row(*found) if found else None
+    row = connection.execute("SELECT name, kind, data FROM refs WHERE name = ?", (name,)).fetchone()
+    return Row(*row) if row else None

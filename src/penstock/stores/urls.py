@@ -30,15 +30,15 @@ def split_url(url: str) -> SplitResult:
 
 def options(url: str, *known: str) -> dict[str, str]:
     """What stands behind the question mark; options that are not known are refused by name."""
-    found = dict(parse_qsl(split_url(url).query, keep_blank_values=True))
-    for name in found:
+    given = dict(parse_qsl(split_url(url).query, keep_blank_values=True))
+    for name in given:
         if name not in known:
             raise InvalidRequest(
-                f"{without_secrets(url)} has an option '{name}' that is not known; "
-                f"there are: {', '.join(known) or 'none'}",
+                f"{without_secrets(url)} has an unknown option '{name}'; the options are: "
+                f"{', '.join(known) or 'none'}",
                 option=name,
             )
-    return found
+    return given
 
 
 def without_secrets(url: str) -> str:
@@ -46,6 +46,6 @@ def without_secrets(url: str) -> str:
     parts = split_url(url)
     user, at, host = parts.netloc.rpartition("@")
     shown = f"{user.partition(':')[0]}{at}{host}"
-    kept = [(name, value) for name, value in parse_qsl(parts.query, True) if not _SECRET.search(name)]
-    query = urlencode(kept, quote_via=quote, safe="/:")
+    harmless = [(name, value) for name, value in parse_qsl(parts.query, True) if not _SECRET.search(name)]
+    query = urlencode(harmless, quote_via=quote, safe="/:")
     return f"{parts.scheme}://{shown}{parts.path}{'?' + query if query else ''}"

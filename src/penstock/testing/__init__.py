@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.testing.broken import BROKEN
-    from penstock.testing.counting import CountingStore, Counts
+    from penstock.testing.counting_store import CountingStore, Counts
     from penstock.testing.faults import FaultyStore, Gate, Point
     from penstock.testing.format_contract import FormatContract
     from penstock.testing.history import HistoryChecker
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "BROKEN": "penstock.testing.broken",
-    "CountingStore": "penstock.testing.counting",
-    "Counts": "penstock.testing.counting",
+    "CountingStore": "penstock.testing.counting_store",
+    "Counts": "penstock.testing.counting_store",
     "FaultyStore": "penstock.testing.faults",
     "FormatContract": "penstock.testing.format_contract",
     "Gate": "penstock.testing.faults",
@@ -70,9 +70,9 @@ def __getattr__(name: str) -> Any:
 
     if name in _CONTRACTS:
         _explain_assertions(_CONTRACTS[name])
-    found = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = found
-    return found
+    member = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = member
+    return member
 
 
 def _explain_assertions(parts: Sequence[str]) -> None:

@@ -85,7 +85,9 @@ def applies_what_it_refuses() -> Iterator[None]:
         except CommitConflict:
             assert isinstance(request, CommitRequest)
             request._base = None
-            request._operations = tuple(one for one in request._operations if isinstance(one, Put))
+            request._operations = tuple(
+                operation for operation in request._operations if isinstance(operation, Put)
+            )
             submit(kernel, branch, request)
             raise
 

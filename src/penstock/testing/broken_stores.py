@@ -45,7 +45,7 @@ class AcknowledgesFirst(WrappedStore):
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
         waiting = self._pending.objects if self._pending is not None else {}
-        return {one: waiting[one] for one in ids if one in waiting} | self.inner.fetch(ids)
+        return {data: waiting[data] for data in ids if data in waiting} | self.inner.fetch(ids)
 
 
 class SkipsTheCompare(WrappedStore):
@@ -122,15 +122,15 @@ class TruncatesObjects(WrappedStore):
         return wish._replace(objects=self._cut(wish.objects)).on(turn)
 
     def _cut(self, objects: Mapping[ObjectId, bytes]) -> dict[ObjectId, bytes]:
-        return {one: data[: self.most_bytes] for one, data in objects.items()}
+        return {object_id: data[: self.most_bytes] for object_id, data in objects.items()}
 
 
 class SwapsWithoutTheObjects(WrappedStore):
     """Swaps the row and then loses the last of the objects, as a crash between the two does."""
 
     def advance(self, turn: Turn, wish: Advance) -> Advanced:
-        kept = dict(sorted(wish.objects.items())[: len(wish.objects) - 1])
-        return wish._replace(objects=kept if len(kept) > 8 else wish.objects).on(turn)
+        objects = dict(sorted(wish.objects.items())[: len(wish.objects) - 1])
+        return wish._replace(objects=objects if len(objects) > 8 else wish.objects).on(turn)
 
 
 class ForgetsTheLog(WrappedStore):
@@ -149,13 +149,13 @@ class DeletesWhatWasStoredAgain(WrappedStore):
     """Deletes what it is told to, though it was stored again since the scan."""
 
     def delete(self, objects: Sequence[Stored]) -> int:
-        wanted = {one.id for one in objects}
-        token, found = b"", list[Stored]()
+        ids = {stored.id for stored in objects}
+        token, existing = b"", list[Stored]()
         while True:
             page, token = self.inner.scan(token, 1000)
-            found += [one for one in page if one.id in wanted]
+            existing += [stored for stored in page if stored.id in ids]
             if not token:
-                return self.inner.delete(found)
+                return self.inner.delete(existing)
 
 
 class NeverRefreshes(WrappedStore):
@@ -168,8 +168,8 @@ class NeverRefreshes(WrappedStore):
         return wish._replace(objects=self._new(wish.objects)).on(turn)
 
     def _new(self, objects: Mapping[ObjectId, bytes]) -> dict[ObjectId, bytes]:
-        there = self.inner.fetch(list(objects))
-        return {one: data for one, data in objects.items() if one not in there}
+        existing = self.inner.fetch(list(objects))
+        return {object_id: data for object_id, data in objects.items() if object_id not in existing}
 
 
 class ReplacesObjects(WrappedStore):
@@ -186,7 +186,7 @@ class ReplacesObjects(WrappedStore):
 
     def _drop(self, objects: Mapping[ObjectId, bytes]) -> None:
         page, _ = self.inner.scan(b"", 1_000_000)
-        self.inner.delete([one for one in page if one.id in objects])
+        self.inner.delete([stored for stored in page if stored.id in objects])
 
 
 class SkipsInScans(WrappedStore):
@@ -201,6 +201,6 @@ class ListsOtherKinds(WrappedStore):
     """Lists rows by prefix alone."""
 
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
-        kinds = [one.value for one in Kind]
+        kinds = [kind.value for kind in Kind]
         rows = [row for each in kinds for row in self.inner.references(each, prefix, after, limit)]
         return sorted(rows)[:limit] if kind in kinds else []

@@ -54,13 +54,13 @@ def read_chain(
     """Read a branch as it is now. ``value`` tells what of a content is compared."""
     reference = kernel.references.get(branch)
     links = []
-    for one, commit in kernel.walk(reference.head):
+    for data, commit in kernel.walk(reference.head):
         changes = {
             str(Key.decode(stored)): value(content_of(kernel.objects, after))
-            for stored, (_, after) in kernel.diff(commit.parent, one).items()
+            for stored, (_, after) in kernel.diff(commit.parent, data).items()
             if not stored.startswith(RESERVED)
         }
-        links.append(_link(one, commit, changes))
+        links.append(_link(data, commit, changes))
     log = [_entry(entry) for _, entry in kernel.references.log(branch)]
     return BranchChain(head=reference.id, links=tuple(links[::-1]), log=tuple(log[::-1]))
 
@@ -69,15 +69,15 @@ def read_commits(kernel: Kernel, branch: str = "main") -> list[ChainLink]:
     """The commits of a branch that can be read, without their changes: those after a damage, if any."""
     links: list[ChainLink] = []
     with suppress(PenstockError):
-        for one, commit in kernel.walk(kernel.references.get(branch).head):
-            kernel.state(one)
-            links.append(_link(one, commit, {}))
+        for data, commit in kernel.walk(kernel.references.get(branch).head):
+            kernel.state(data)
+            links.append(_link(data, commit, {}))
     return links[::-1]
 
 
-def _link(one: ObjectId, commit: CommitObject, changes: Values) -> ChainLink:
+def _link(data: ObjectId, commit: CommitObject, changes: Values) -> ChainLink:
     return ChainLink(
-        commit=one.hex(),
+        commit=data.hex(),
         parent=commit.parent.hex(),
         depth=commit.depth,
         time_us=commit.time_us,
@@ -92,5 +92,5 @@ def _entry(entry: LogEntry) -> ChainLog:
         kind=entry.kind,
         before=entry.before.hex(),
         after=entry.after.hex(),
-        landed=tuple((one.key, one.commit.hex(), one.count) for one in entry.landed),
+        landed=tuple((landed.key, landed.commit.hex(), landed.count) for landed in entry.landed),
     )

@@ -14,7 +14,7 @@ from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.nessie import table_pointer
 from penstock.model.operations import Delete, Operation, Put, Unchanged
-from penstock.testing.recorder import Call, Recorder, Values
+from penstock.testing.recorder import RecordedCall, Recorder, Values
 
 
 def content_for(value: str) -> AnyContent:
@@ -61,7 +61,7 @@ class Client:
             call.commit = outcome.head.hex()
         return outcome.head.hex()
 
-    def repeat(self, call: Call) -> str:
+    def repeat(self, call: RecordedCall) -> str:
         """Make a request again that was made before, by anyone."""
         base = bytes.fromhex(call.base) if call.base is not None else None
         return self.write(call.writes, key=call.key, base=base, reads=call.reads)
@@ -69,9 +69,9 @@ class Client:
     def look(self, names: Collection[str]) -> tuple[ObjectId, Values]:
         """What keys hold now, and the commit at which they do; not recorded."""
         head = self.kernel.references.get(self.branch).head
-        found = self.kernel.state(head).get_many([Key(name).encode() for name in names])
+        values = self.kernel.state(head).get_many([Key(name).encode() for name in names])
         objects = self.kernel.objects
-        return head, {name: value_of(content_of(objects, found.get(Key(name).encode()))) for name in names}
+        return head, {name: value_of(content_of(objects, values.get(Key(name).encode()))) for name in names}
 
     def read(self, names: Collection[str]) -> Values:
         """What keys hold now."""

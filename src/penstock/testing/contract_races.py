@@ -56,11 +56,11 @@ class RaceContract:
             seen.append((turn.row, advanced, mine))
         thread.join(JOIN_MAX_S)
         assert not thread.is_alive()
-        winners = [(found, after) for found, result, after in seen if result.swapped]
-        assert len({found for found, _ in winners}) == len(winners) > 0, f"one row, two winners: {seen}"
+        winners = [(row, after) for row, result, after in seen if result.swapped]
+        assert len({row for row, _ in winners}) == len(winners) > 0, f"one row, two winners: {seen}"
         state = before
         for _ in winners:
-            state = next(after for found, after in winners if found == state)
+            state = next(after for row, after in winners if row == state)
         assert store.reference("main") == other.reference("main") == state
 
     def test_many_threads_on_one_row_have_one_winner_for_every_row_seen(
@@ -80,7 +80,9 @@ class RaceContract:
             return won
 
         handles = [store if number % 2 else other for number in range(THREADS)]
-        won = [value for part in at_once(*(partial(count_up, one) for one in handles)) for value in part]
+        won = [
+            value for part in at_once(*(partial(count_up, handle) for handle in handles)) for value in part
+        ]
         assert Counter(won) == Counter(range(THREADS * 10))
         assert store.reference("main") == row("main", data=b"%d" % (THREADS * 10))
         for value in range(THREADS * 10):
@@ -118,5 +120,5 @@ class RaceContract:
                 assert handle.fetch([*mine, *sample(5, "shared")]) == mine | sample(5, "shared")
 
         at_once(*(partial(work, store if n % 2 else other, n) for n in range(THREADS)))
-        last = [one for n in range(THREADS) for one in sample(5, f"of {n} at 9")]
+        last = [data for n in range(THREADS) for data in sample(5, f"of {n} at 9")]
         assert len(store.fetch(last)) == 5 * THREADS

@@ -20,7 +20,7 @@ def swap(store: Store, to: Row | None, name: str | None = None) -> Advanced:
 
 
 def names(store: Store, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[str]:
-    return [found.name for found in store.references(kind, prefix, after, limit)]
+    return [reference.name for reference in store.references(kind, prefix, after, limit)]
 
 
 class RowContract:
@@ -85,11 +85,13 @@ class RowContract:
     ) -> None:
         """The next batch is applied to it while the swap is in flight."""
         objects, fresh = sample(count), sample(3, "fresh")
-        found: list[dict[ObjectId, bytes]] = []
+        read_objects: list[dict[ObjectId, bytes]] = []
         with store.turn("main") as turn:
-            turn.written = lambda: found.extend(handle.fetch(list(objects)) for handle in (store, other))
+            turn.written = lambda: read_objects.extend(
+                handle.fetch(list(objects)) for handle in (store, other)
+            )
             assert turn.advance(objects | fresh, row("main"), list(fresh)).swapped
-        assert all(one == objects for one in found)
+        assert all(read == objects for read in read_objects)
 
     def test_an_error_before_the_swap_swaps_nothing(self, store: Store, other: Store) -> None:
         swap(store, row("main", data=b"1"))
@@ -192,9 +194,9 @@ class RowContract:
             swap(store, row(name, data=name.encode()))
         swap(store, row("aa", "tag"))
         swap(store, row("@lake", "lake"))
-        found = store.references("branch")
+        references = store.references("branch")
         expected = sorted(("b", "a", "c", "a.b", "a-b", "a/b", "a_b", "B", "Z", "a0", "ab"))
-        assert found == [row(name, data=name.encode()) for name in expected]
+        assert references == [row(name, data=name.encode()) for name in expected]
         assert names(store, "tag") == ["aa"]
         assert names(store, "lake") == ["@lake"]
         assert names(store, "nothing") == []
@@ -226,11 +228,11 @@ class RowContract:
             swap(store, row(name))
             swap(store, row(f"tag-{name}", "tag"))
         for page in (1, 3, 5, 10, 11):
-            found: list[str] = []
-            while part := names(store, "branch", "b", found[-1] if found else "", page):
+            listed: list[str] = []
+            while part := names(store, "branch", "b", listed[-1] if listed else "", page):
                 assert len(part) <= page
-                found += part
-            assert found == every, f"pages of {page}"
+                listed += part
+            assert listed == every, f"pages of {page}"
 
     def test_rows_that_were_there_are_listed_while_others_come_and_go(
         self, store: Store, other: Store
@@ -239,14 +241,14 @@ class RowContract:
         lasting = [f"b{number}" for number in range(10)]
         for name in lasting:
             swap(store, row(name))
-        found: list[str] = []
-        while part := names(store, "branch", "", found[-1] if found else "", 3):
-            found += part
-            swap(other, row(f"{found[-1]}-new"))
+        listed: list[str] = []
+        while part := names(store, "branch", "", listed[-1] if listed else "", 3):
+            listed += part
+            swap(other, row(f"{listed[-1]}-new"))
             swap(other, row(lasting[0], data=b"moved"))
-            if len(found) > 5:
-                swap(other, None, f"{found[-1]}-new")
-        assert [name for name in found if name in lasting] == lasting
+            if len(listed) > 5:
+                swap(other, None, f"{listed[-1]}-new")
+        assert [name for name in listed if name in lasting] == lasting
 
     def test_a_removed_row_is_not_listed(self, store: Store) -> None:
         swap(store, row("a"))

@@ -64,7 +64,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join([*map(str, self.violations), *self.damages, *self.errors]) or "nothing"
 
 
-class Ticking:
+class TickingClock:
     """A clock that moves by a microsecond whenever it is looked at, and by hours when it is told to.
 
     It starts at the real time: some stores go by a clock of their own.
@@ -108,7 +108,7 @@ class Drill:
         locks: bool = False,
     ) -> None:
         self._wrap, self._chance, self._locks = wrap, random.Random(seed), locks
-        self._clock = Ticking()
+        self._clock = TickingClock()
         if open_data is None:
             memory = MemoryStore(self._clock)
             open_data = lambda _: memory  # noqa: E731
@@ -164,9 +164,9 @@ class Drill:
 
     def _writes(self) -> None:
         """One after the other, by two processes; each is read by the other at once."""
-        (one, _), (other, _) = self._open("one"), self._open("other")
+        (client, _), (other, _) = self._open("one"), self._open("other")
         for number in range(6):
-            for writer, reader in ((one, other), (other, one)):
+            for writer, reader in ((client, other), (other, client)):
                 tables = self._chance.sample(TABLES, 3)
                 with self._noting():
                     writer.write(dict.fromkeys(tables, f"{writer.recorder.client} {number}"))
@@ -174,16 +174,16 @@ class Drill:
                     reader.read(TABLES)
                     writer.read(tables)
         with self._noting():
-            one.write({TABLES[0]: None, TABLES[1]: "instead"})
+            client.write({TABLES[0]: None, TABLES[1]: "instead"})
 
     def _races(self) -> None:
         """Read, modify, write by two processes: the second to come must see that the first was there."""
-        (one, store), (other, _) = self._open("first"), self._open("second")
+        (client, store), (other, _) = self._open("first"), self._open("second")
         for number in range(4):
             tables = self._chance.sample(TABLES, 2)
-            (base, seen), (same, also_seen) = one.look(tables), other.look(tables)
+            (base, seen), (same, also_seen) = client.look(tables), other.look(tables)
             with self._noting():
-                one.write(dict.fromkeys(tables, f"one {number}"), base=base, reads=seen)
+                client.write(dict.fromkeys(tables, f"one {number}"), base=base, reads=seen)
             with self._noting():
                 other.write(dict.fromkeys(tables, f"other {number}"), base=same, reads=also_seen)
             with self._noting():
@@ -192,34 +192,34 @@ class Drill:
             # The other process commits between this one's look at the branch and its swap.
             store.at(Point.BEFORE_OBJECTS, partial(other.write, {TABLES[2]: f"between {number}"}))
             with self._noting():
-                one.write({TABLES[3]: f"around {number}"})
+                client.write({TABLES[3]: f"around {number}"})
             store.at(Point.BEFORE_OBJECTS, partial(other.update, [TABLES[4]], f"between {number}"))
             with self._noting():
-                one.update([TABLES[4]], f"around {number}")
+                client.update([TABLES[4]], f"around {number}")
 
     def _repetitions(self) -> None:
         """The same request again: at once, elsewhere, and under a key that was used for another."""
-        (one, _), (other, _) = self._open("one"), self._open("other")
+        (first, _), (other, _) = self._open("one"), self._open("other")
         for number in range(3):
             key, values = f"again {number}", {TABLES[5]: f"once {number}"}
-            for client in (one, one, other):
+            for client in (first, first, other):
                 with self._noting():
                     client.write(values, key=key)
             with self._noting():
                 other.write({TABLES[6]: "something else"}, key=key)
             with self._noting():
-                one.write({TABLES[5]: f"more {number}"})
+                first.write({TABLES[5]: f"more {number}"})
             with self._noting():
                 other.write(values, key=key)
 
     def _lost_answers(self) -> None:
         """Swaps whose answer is lost: the kernel finds out by itself, or whoever repeats the request does."""
-        (one, store), (hasty, hasty_store) = self._open("patient"), self._open("hasty", HASTY)
+        (client, store), (hasty, hasty_store) = self._open("patient"), self._open("hasty", HASTY)
         other, _ = self._open("other")
         for number in range(4):
             store.lose_answer()
             with self._noting():
-                one.write({TABLES[7]: f"lost {number}"})
+                client.write({TABLES[7]: f"lost {number}"})
             hasty_store.lose_answer()
             key, values = f"lost {number}", {TABLES[8]: f"hasty {number}"}
             with self._noting():
@@ -255,41 +255,41 @@ class Drill:
 
     def _many_keys(self) -> None:
         """Enough keys that trees have several levels."""
-        one, _ = self._open("many")
+        client, _ = self._open("many")
         for start in range(0, 900, 300):
             with self._noting():
-                one.write({f"k{number:04}": f"many {number}" for number in range(start, start + 300)})
+                client.write({f"k{number:04}": f"many {number}" for number in range(start, start + 300)})
         with self._noting():
-            one.write({f"k{number:04}": None for number in range(0, 900, 7)})
+            client.write({f"k{number:04}": None for number in range(0, 900, 7)})
 
     def _sweeps(self) -> None:
         """A sweep whose garbage is used again by a commit just before it is deleted."""
-        (one, _), (keeper, store) = self._open("one"), self._open("keeper")
+        (client, _), (keeper, store) = self._open("one"), self._open("keeper")
         values = {f"s{number:03}": "swept" for number in range(300)}
         with self._noting():
-            one.kernel.references.create("scratch", Kind.BRANCH, one.kernel.references.get("main").head)
-            scratch = Client(one.kernel, Recorder("scratch"), "scratch")
+            client.kernel.references.create("scratch", Kind.BRANCH, client.kernel.references.get("main").head)
+            scratch = Client(client.kernel, Recorder("scratch"), "scratch")
             scratch.write(values)
-            one.kernel.references.delete("scratch", leave_log=False)
+            client.kernel.references.delete("scratch", leave_log=False)
         self._clock.pass_hours(1)
-        one, _ = self._open("again")
-        store.at(Point.DELETE, partial(one.write, values))
+        client, _ = self._open("again")
+        store.at(Point.DELETE, partial(client.write, values))
         with self._noting():
             sweep(keeper.kernel)
         with self._noting():
-            one.read([*values][:20])
+            client.read([*values][:20])
 
     def _restart(self) -> None:
         """Everything closes; a new process reads, repeats an old request and goes on. Twice."""
         for number in range(2):
             self._close_all()
-            one, _ = self._open("restarted")
+            client, _ = self._open("restarted")
             with self._noting():
-                one.read(TABLES)
+                client.read(TABLES)
             with self._noting():
-                one.write({TABLES[5]: "once 0"}, key="again 0")
+                client.write({TABLES[5]: "once 0"}, key="again 0")
             with self._noting():
-                one.write({TABLES[9]: f"restarted {number}"})
+                client.write({TABLES[9]: f"restarted {number}"})
 
     def _check(self) -> Found:
         with closing(self._open_data()) as data:

@@ -68,7 +68,7 @@ class Gate:
         if not self._opened.wait(WAIT_MAX_S):
             raise TimeoutError("nobody opened the gate")
 
-    def reached(self) -> None:
+    def wait_until_reached(self) -> None:
         """Wait until somebody stands at the gate."""
         if not self._reached.wait(WAIT_MAX_S):
             raise TimeoutError("nobody came to the gate")
@@ -225,9 +225,9 @@ class FaultyStore(WrappedStore):
 
     def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
         self._pass(Point.SCAN)
-        found = self.inner.scan(after, limit)
+        page = self.inner.scan(after, limit)
         self._pass(Point.SCANNED)
-        return found
+        return page
 
     def delete(self, objects: Sequence[Stored]) -> int:
         self._pass(Point.DELETE)

@@ -35,7 +35,7 @@ from penstock.kernel.settings import Settings
 from penstock.lake.audits.rows import rows_at
 from penstock.lake.calls import EraseTable
 from penstock.lake.embedded import Embedded
-from penstock.lake.erase import Erase
+from penstock.lake.erase import EraseRun
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 
@@ -86,13 +86,13 @@ class FormatContract:
 
     def remove(self, lake: Lake, key: str, text: str) -> None:
         """Take a row out of a table."""
-        rows = [{self.column: one} for one in self.read(lake, key) if one != text]
+        rows = [{self.column: value} for value in self.read(lake, key) if value != text]
         lake.table(key).write(rows, mode="overwrite")
 
     def read(self, lake: Lake, key: str, ref: str | None = None) -> list[str]:
         """The rows of a table, in order."""
-        found: list[str] = rows_at(lake.table(key, ref)).to_arrow()[self.column].to_pylist()
-        return sorted(found)
+        values: list[str] = rows_at(lake.table(key, ref)).to_arrow()[self.column].to_pylist()
+        return sorted(values)
 
     def read_published(self, lake: Lake, path: Path) -> list[str] | None:
         """The rows of the table at ``KEY`` as programs read them that know nothing of the lake at a path;
@@ -100,11 +100,11 @@ class FormatContract:
 
     def find_text(self, path: Path, text: str) -> list[str]:
         """The files below a folder whose names or bytes have a text."""
-        found = (one for one in path.rglob("*") if one.is_file())
+        paths = (path for path in path.rglob("*") if path.is_file())
         return sorted(
-            str(one.relative_to(path))
-            for one in found
-            if text in one.name or text.encode() in one.read_bytes()
+            str(file.relative_to(path))
+            for file in paths
+            if text in file.name or text.encode() in file.read_bytes()
         )
 
     # -- what every test has -----------------------------------------------------------------------------
@@ -126,20 +126,20 @@ class FormatContract:
             assert lake.fsck().damages == ()
 
     def rules(self, lake: Lake) -> Format:
-        rules = lake.kernel.formats.named(self.name)
+        rules = lake.kernel.formats.by_name(self.name)
         assert rules is not None
         return rules
 
     @contextmanager
     def racing(self, lake: Lake, step: str, path: Path, race: Callable[[Lake], object]) -> Iterator[None]:
         """Once the format has done a step for the first time, another program does something."""
-        rules, done = self.rules(lake), list[bool]()
+        rules, results = self.rules(lake), list[bool]()
         real = getattr(rules, step)
 
         def run(*given: Any, **named: Any) -> Any:
             answer = real(*given, **named)
-            if not done:
-                done.append(True)
+            if not results:
+                results.append(True)
                 with penstock.open(path, author="bob") as other:
                     race(other)
             return answer
@@ -149,7 +149,7 @@ class FormatContract:
             yield
         finally:
             delattr(rules, step)
-        assert done, f"the format was not asked to {step}"
+        assert results, f"the format was not asked to {step}"
 
     # -- prepare and apply -------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class FormatContract:
 
     def test_what_a_process_left_when_it_died_is_published_by_the_next(self, lake: Lake, path: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(self.rules(lake), "landed", lambda *_, **__: None)  # it dies once that is due
+            patch.setattr(self.rules(lake), "after_commit", lambda *_, **__: None)  # it dies once that is due
             self.write(lake, KEY, "second")
         with penstock.open(path) as other:
             assert self.read(other, KEY) == ["first", "second"]
@@ -286,7 +286,9 @@ class FormatContract:
         lake.close()
         with penstock.open(path, settings=ALONE) as lake:
             lake.sweep()
-            assert not [one for one in lake.sweep_tables(remove_data=True) if one.problem]
+            assert not [
+                sweep_table for sweep_table in lake.sweep_tables(remove_data=True) if sweep_table.problem
+            ]
             assert lake.sweep_files(remove_data=True).problem == ""
             assert self.read(lake, KEY) == ["first", "main"]
             assert self.read(lake, KEY, "v1") == ["first"]
@@ -310,7 +312,11 @@ class FormatContract:
         erasure, store = plugin.erasure(EraseTable(key=Key.parse(KEY))), lake.kernel.store
         steps = dict(self.further_erase_steps)
         for step, method in ERASE_STEPS.items():
-            owner = next(one for one in (Erase, type(erasure), type(store)) if hasattr(one, method))
+            owner = next(
+                owner_type
+                for owner_type in (EraseRun, type(erasure), type(store))
+                if hasattr(owner_type, method)
+            )
             steps[step] = owner, method
         return steps
 
@@ -325,7 +331,7 @@ class FormatContract:
         self, lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, erase_step: str, is_done: bool
     ) -> None:
         self.prepare_erase(lake)
-        left = self.read(lake, KEY)
+        remaining = self.read(lake, KEY)
         owner, name = self.erase_steps(lake)[erase_step]
         lake.close()
         real: Callable[..., Any] = getattr(owner, name)
@@ -342,11 +348,11 @@ class FormatContract:
             monkeypatch.setattr(owner, name, crashing)
             with suppress(Crash):
                 assert other.erase(KEY).finished, "an erase without this step"
-            assert self.read(other, KEY) == left
+            assert self.read(other, KEY) == remaining
         with penstock.open(path, settings=ALONE) as other:
             assert other.erase(KEY).finished
             assert self.find_text(path, ERASED) == []
-            assert self.read(other, KEY) == left
+            assert self.read(other, KEY) == remaining
 
     def test_a_revert_that_was_prepared_before_an_erase_is_refused_at_its_turn(
         self, lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch
@@ -356,7 +362,7 @@ class FormatContract:
                 lake.erase(KEY)
             return
         self.prepare_erase(lake)
-        left, removal = self.read(lake, KEY), lake.branch().head
+        remaining, removal = self.read(lake, KEY), lake.branch().head
         prepare = RevertRequest.prepare
 
         def racing(request: RevertRequest, reference: Any) -> None:
@@ -368,4 +374,4 @@ class FormatContract:
         monkeypatch.setattr(RevertRequest, "prepare", racing)
         with pytest.raises((ConflictError, HistoryExpired), match="erased"):
             lake.revert(removal, "main")
-        assert (self.find_text(path, ERASED), self.read(lake, KEY)) == ([], left)
+        assert (self.find_text(path, ERASED), self.read(lake, KEY)) == ([], remaining)

@@ -52,15 +52,15 @@ class HistoryChecker:
 
         Commits up to ``since_depth`` were there before the clients began.
         """
-        known = [link for link in chain.links if link.depth > since_depth]
-        found: list[Violation] = []
-        found += _check_chain(chain)
-        found += _check_log(chain)
-        found += self.check_presence(known)
-        found += self._check_contents(chain.links, since_depth)
-        found += self._check_order(known)
-        found += check_reads(self.reads, self._by_key, chain.links)
-        return found
+        chain_links = [link for link in chain.links if link.depth > since_depth]
+        violations: list[Violation] = []
+        violations += _check_chain(chain)
+        violations += _check_log(chain)
+        violations += self.check_presence(chain_links)
+        violations += self._check_contents(chain.links, since_depth)
+        violations += self._check_order(chain_links)
+        violations += check_reads(self.reads, self._by_key, chain.links)
+        return violations
 
     def check_presence(self, links: list[ChainLink]) -> Iterator[Violation]:
         """Acknowledged: once. Refused: never. Unknown: at most once. Not asked for: never."""
@@ -70,19 +70,21 @@ class HistoryChecker:
             if link.key not in self._by_key:
                 yield StrangeCommit(key=link.key, commit=link.commit)
         for key, made in self._by_key.items():
-            there = commits.get(key, [])
-            if len(there) > 1:
-                yield DoubledCommit(key=key, commits=tuple(link.commit for link in there))
+            chain_links = commits.get(key, [])
+            if len(chain_links) > 1:
+                yield DoubledCommit(key=key, commits=tuple(link.commit for link in chain_links))
             accepted = [attempt for attempt in made if attempt.answer is Answer.OK]
             for attempt in accepted:
-                if not there:
+                if not chain_links:
                     yield LostCommit(key=key, client=attempt.call.client, commit=attempt.commit)
-                elif attempt.commit is not None and attempt.commit not in {link.commit for link in there}:
-                    yield WrongAnswer(key=key, told=attempt.commit, found=there[0].commit)
+                elif attempt.commit is not None and attempt.commit not in {
+                    link.commit for link in chain_links
+                }:
+                    yield WrongAnswer(key=key, told=attempt.commit, found=chain_links[0].commit)
             refusal = _final_refusal(made)
-            if refusal is not None and there:
+            if refusal is not None and chain_links:
                 yield GhostCommit(
-                    key=key, client=refusal.call.client, commit=there[0].commit, why=refusal.why
+                    key=key, client=refusal.call.client, commit=chain_links[0].commit, why=refusal.why
                 )
 
     def _check_contents(self, links: Iterable[ChainLink], since_depth: int) -> Iterator[Violation]:
@@ -120,7 +122,7 @@ class HistoryChecker:
             if earliest < made[0].call.at_ns:
                 yield OutOfOrder(first=whose, second=link.key)
             acknowledged = min(
-                (one.returned_ns or inf for one in made if one.answer is Answer.OK), default=inf
+                (attempt.returned_ns or inf for attempt in made if attempt.answer is Answer.OK), default=inf
             )
             if acknowledged < earliest:
                 earliest, whose = acknowledged, link.key
@@ -147,21 +149,21 @@ def _final_refusal(made: list[Attempt]) -> Attempt | None:
 
 def _differences(attempt: Attempt, link: ChainLink, after: Values) -> dict[str, tuple[str, str]]:
     """Per key what was asked and what is there, where that differs."""
-    asked = attempt.call.writes
+    written = attempt.call.writes
     wrong = {
         table: (repr(value), repr(after.get(table)))
-        for table, value in asked.items()
+        for table, value in written.items()
         if after.get(table) != value
     }
     wrong |= {
-        table: ("what it was", repr(value)) for table, value in link.changes.items() if table not in asked
+        table: ("what it was", repr(value)) for table, value in link.changes.items() if table not in written
     }
     return wrong
 
 
 def _torn(attempt: Attempt, link: ChainLink, after: Values) -> TornCommit:
-    table, (asked, found) = next(iter(_differences(attempt, link, after).items()))
-    return TornCommit(key=link.key, commit=link.commit, table=table, asked=asked, found=found)
+    table, (expected, actual) = next(iter(_differences(attempt, link, after).items()))
+    return TornCommit(key=link.key, commit=link.commit, table=table, asked=expected, found=actual)
 
 
 def _check_chain(chain: BranchChain) -> Iterator[Violation]:
@@ -198,11 +200,13 @@ def _check_log(chain: BranchChain) -> Iterator[Violation]:
             position=chain.log[-1].position, why=f"it ends at {after[:8]}, not at the head {chain.head[:8]}"
         )
     if {entry.kind for entry in chain.log} <= {"create", "commit"} and chain.log[0].before == NO_COMMIT.hex():
-        named = [one for entry in chain.log for one in entry.landed]
+        named = [landed for entry in chain.log for landed in entry.landed]
         made = [(link.key, link.commit, 1) for link in chain.links]
-        for position, (said, is_there) in enumerate(zip(named, made, strict=False), 1):
-            if said != is_there:
-                yield BrokenLog(position=position, why=f"it names {said}, but the commit there is {is_there}")
+        for position, (landed, is_there) in enumerate(zip(named, made, strict=False), 1):
+            if landed != is_there:
+                yield BrokenLog(
+                    position=position, why=f"it names {landed}, but the commit there is {is_there}"
+                )
                 return
         if len(named) != len(made):
             yield BrokenLog(

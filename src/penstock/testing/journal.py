@@ -47,7 +47,7 @@ class Replace(msgspec.Struct, frozen=True, array_like=True, tag="replace"):
     texts: tuple[str, ...]
 
 
-class Edit(msgspec.Struct, frozen=True, array_like=True, tag="edit"):
+class JournalEdit(msgspec.Struct, frozen=True, array_like=True, tag="edit"):
     """Replace a line that was read, at a version of the journal, as ``old``."""
 
     read_version: int
@@ -62,7 +62,7 @@ class Ensure(msgspec.Struct, frozen=True, array_like=True, tag="ensure"):
     text: str
 
 
-Intent = Append | Replace | Edit | Ensure
+Intent = Append | Replace | JournalEdit | Ensure
 _decode_intent = msgpack_decoder(Intent).decode
 
 
@@ -77,8 +77,8 @@ class State(msgspec.Struct, frozen=True, array_like=True):
 _decode_state = msgpack_decoder(State).decode
 
 
-class Published(NamedTuple):
-    """What ``landed`` was told."""
+class LandedJournal(NamedTuple):
+    """What ``after_commit`` was told."""
 
     key: Key
     commit: ObjectId
@@ -87,7 +87,7 @@ class Published(NamedTuple):
     branch: str = "main"
 
 
-class Asked(NamedTuple):
+class FormatCall(NamedTuple):
     """One question to the format."""
 
     what: str
@@ -103,8 +103,8 @@ class JournalFormat(Format):
         self.directory = directory
         self.calls: Counter[str] = Counter()
         """How often each of the protocol's methods was called."""
-        self.published: list[Published] = []
-        self.asked: deque[Asked] = deque(maxlen=ASKED_MAX)
+        self.published: list[LandedJournal] = []
+        self.asked: deque[FormatCall] = deque(maxlen=ASKED_MAX)
         """The last questions."""
         self.refused_texts: set[str] = set()
         """Lines that ``prepare`` refuses: what a format finds wrong in table storage."""
@@ -127,7 +127,7 @@ class JournalFormat(Format):
         return isinstance(content, Unknown) and content.type_name == TYPE_NAME
 
     def prepare(self, table: Table, change: Change) -> State:
-        self._asked("prepare", table)
+        self._record_call("prepare", table)
         self.during_prepare()
         self._read_storage(table)
         for text in _texts(_decode_intent(change.intent)):
@@ -136,7 +136,7 @@ class JournalFormat(Format):
         return state_of(table.content)
 
     def apply(self, table: Table, change: Change, prepared: State | None) -> Applied:
-        self._asked("apply", table)
+        self._record_call("apply", table)
         self.during_apply()
         self._read_storage(table)
         with self._lock:
@@ -149,7 +149,7 @@ class JournalFormat(Format):
                 raise Refused(f"can no longer take the line {text!r}")
         held = table.content.objects if table.content is not None else ()
         version = state.version + 1
-        if isinstance(intent, Ensure) and intent.text in (_text(table.read(one)) for one in held):
+        if isinstance(intent, Ensure) and intent.text in (_text(table.read(data)) for data in held):
             return Applied(table.content)
         if isinstance(intent, Append | Ensure):
             return _journal(table, version, held, state.changed, (intent.text,))
@@ -158,7 +158,7 @@ class JournalFormat(Format):
         _check_edit(table, intent, state, held)
         before, after = slice(0, intent.number), slice(intent.number + 1, None)
         edited = _journal(table, version, held[before], state.changed[before], (intent.new,))
-        return _extended(edited, held[after], state.changed[after])
+        return _with_objects(edited, held[after], state.changed[after])
 
     def merge(
         self,
@@ -167,7 +167,7 @@ class JournalFormat(Format):
         source: AnyContent | None,
         intents: Sequence[bytes] | None,
     ) -> Applied:
-        self._asked("merge", table)
+        self._record_call("merge", table)
         self._read_storage(table)
         try:
             return super().merge(table, base, source, intents)
@@ -175,25 +175,25 @@ class JournalFormat(Format):
             if table.may_read:
                 self.after_merge()
 
-    def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
-        self._asked("restore", table)
+    def restore(self, table: Table, after: AnyContent | None) -> Applied:
+        self._record_call("restore", table)
         self._read_storage(table)
         if table.may_read:
             self.after_merge()
-        return super().restore(table, wanted)
+        return super().restore(table, after)
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
-        self._asked("admit", table)
+        self._record_call("admit", table)
         super().admit(table, content)
 
-    def landed(
+    def after_commit(
         self, key: Key, content: AnyContent | None, commit: ObjectId, *, branch: str, is_default: bool
     ) -> None:
         self._count("landed")
         self.during_landed()
         version = state_of(content).version
         with self._lock:
-            self.published.append(Published(key, commit, version, branch))
+            self.published.append(LandedJournal(key, commit, version, branch))
         if self.directory is not None and is_default:
             self.directory.mkdir(parents=True, exist_ok=True)
             (self.directory / f"{key}.{version}").write_text(commit.hex())
@@ -214,9 +214,9 @@ class JournalFormat(Format):
         self._count("read")
         table.notes[what] = True
 
-    def _asked(self, what: str, table: Table) -> None:
+    def _record_call(self, what: str, table: Table) -> None:
         self._count(what)
-        self.asked.append(Asked(what, table))
+        self.asked.append(FormatCall(what, table))
 
     def _count(self, what: str) -> None:
         with self._lock:
@@ -236,7 +236,7 @@ def ensure(key: str, text: str) -> Change:
 
 
 def edit(key: str, read_version: int, number: int, old: str, new: str) -> Change:
-    return Change(Key.parse(key), NAME, encode(Edit(read_version, number, old, new)))
+    return Change(Key.parse(key), NAME, encode(JournalEdit(read_version, number, old, new)))
 
 
 def empty_journal(version: int = 0) -> Unknown:
@@ -261,7 +261,7 @@ def journal_at(kernel: Kernel, key: str, branch: str = "main") -> AnyContent | N
 def lines_of(kernel: Kernel, key: str, branch: str = "main") -> list[str]:
     """The lines of a journal on a branch now, read from the kernel's objects."""
     content = journal_at(kernel, key, branch)
-    return [_text(kernel.objects.get(one).data) for one in (content.objects if content else ())]
+    return [_text(kernel.objects.get(data).data) for data in (content.objects if content else ())]
 
 
 def _journal(
@@ -270,15 +270,15 @@ def _journal(
     """The journal with these lines, of which the last ones are new."""
     blobs: dict[ObjectId, bytes] = {}
     for text in texts:
-        one, data = blob(f"{version}\t{text}".encode())
-        blobs[one] = data
-        held, changed = (*held, one), (*changed, version)
+        object_id, data = blob(f"{version}\t{text}".encode())
+        blobs[object_id] = data
+        held, changed = (*held, object_id), (*changed, version)
     identity = table.content.id if table.content is not None else None
     payload = encode(State(version, changed))
     return Applied(Unknown(id=identity, type_name=TYPE_NAME, payload=payload, held=held), blobs)
 
 
-def _extended(applied: Applied, held: tuple[ObjectId, ...], changed: tuple[int, ...]) -> Applied:
+def _with_objects(applied: Applied, held: tuple[ObjectId, ...], changed: tuple[int, ...]) -> Applied:
     content = applied.content
     assert isinstance(content, Unknown)
     state = state_of(content)
@@ -288,7 +288,7 @@ def _extended(applied: Applied, held: tuple[ObjectId, ...], changed: tuple[int, 
     )
 
 
-def _check_edit(table: Table, intent: Edit, state: State, held: tuple[ObjectId, ...]) -> None:
+def _check_edit(table: Table, intent: JournalEdit, state: State, held: tuple[ObjectId, ...]) -> None:
     """An edit is refused if its line is gone, or was written after the version that was read."""
     if intent.number >= len(held):
         raise Refused(f"has no line {intent.number}")
@@ -298,9 +298,9 @@ def _check_edit(table: Table, intent: Edit, state: State, held: tuple[ObjectId, 
             expected=f"version {intent.read_version}",
             found=f"version {state.changed[intent.number]}",
         )
-    found = _text(table.read(held[intent.number]))
-    if found != intent.old:
-        raise Refused(f"has another line {intent.number}", expected=intent.old, found=found)
+    text = _text(table.read(held[intent.number]))
+    if text != intent.old:
+        raise Refused(f"has another line {intent.number}", expected=intent.old, found=text)
 
 
 def _text(line: bytes) -> str:

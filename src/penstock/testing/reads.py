@@ -92,18 +92,22 @@ class _Visible:
     def __init__(self, links: Sequence[ChainLink], made: Mapping[str, list[Attempt]]) -> None:
         self._count = len(links)
         acknowledged: list[tuple[int, int]] = []
-        asked: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         for number, link in enumerate(links, 1):
             attempts = made.get(link.key, [])
-            asked += [(attempts[0].call.at_ns, number)] if attempts else []
-            told = [one.returned_ns for one in attempts if one.answer is Answer.OK and one.returned_ns]
-            acknowledged += [(min(told), number)] if told else []
+            ranges += [(attempts[0].call.at_ns, number)] if attempts else []
+            reads_in_order = [
+                attempt.returned_ns
+                for attempt in attempts
+                if attempt.answer is Answer.OK and attempt.returned_ns
+            ]
+            acknowledged += [(min(reads_in_order), number)] if reads_in_order else []
         acknowledged.sort()
-        asked.sort()
+        ranges.sort()
         self._acknowledged_ns = [at_ns for at_ns, _ in acknowledged]
         self._least = [0, *accumulate((number for _, number in acknowledged), max)]
-        self._asked_ns = [at_ns for at_ns, _ in asked]
-        fewest = accumulate((number - 1 for _, number in reversed(asked)), min)
+        self._asked_ns = [at_ns for at_ns, _ in ranges]
+        fewest = accumulate((number - 1 for _, number in reversed(ranges)), min)
         self._most = [*reversed(list(fewest)), self._count]
 
     def least_at(self, at_ns: int) -> int:

@@ -35,7 +35,7 @@ class Answer(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
+class RecordedCall(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
     """A client asks for a commit: the idempotency key, what to write, and what it had read before."""
 
     client: str
@@ -70,7 +70,7 @@ class ReadDone(msgspec.Struct, frozen=True, kw_only=True, tag="read"):
     head: str | None = None
 
 
-Event: TypeAlias = Call | Answered | ReadDone
+Event: TypeAlias = RecordedCall | Answered | ReadDone
 
 _decode = json_decoder(Event).decode
 
@@ -78,7 +78,7 @@ _decode = json_decoder(Event).decode
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """A call together with its answer."""
 
-    call: Call
+    call: RecordedCall
     answer: Answer = Answer.UNKNOWN
     returned_ns: int | None = None
     """When the client knew; ``None`` if it never did."""
@@ -118,7 +118,7 @@ class Recorder:
         number = self._next()
         opened = _OpenAttempt()
         self._write(
-            Call(
+            RecordedCall(
                 client=self.client,
                 number=number,
                 at_ns=time.monotonic_ns(),
@@ -131,9 +131,9 @@ class Recorder:
         try:
             yield opened
         except BaseException as error:
-            self._answered(number, _answer_of(error), None, f"{type(error).__name__}: {error}")
+            self._record_answer(number, _answer_of(error), None, f"{type(error).__name__}: {error}")
             raise
-        self._answered(number, Answer.OK, opened.commit, "")
+        self._record_answer(number, Answer.OK, opened.commit, "")
 
     def read(self, from_ns: int, values: Values, head: str | None = None) -> None:
         """Record a read that began at ``from_ns`` and is done now."""
@@ -158,7 +158,7 @@ class Recorder:
             self._number += 1
             return self._number
 
-    def _answered(self, number: int, answer: Answer, commit: str | None, why: str) -> None:
+    def _record_answer(self, number: int, answer: Answer, commit: str | None, why: str) -> None:
         now_ns = time.monotonic_ns()
         self._write(
             Answered(
@@ -200,10 +200,10 @@ def load(paths: Iterable[str | os.PathLike[str]]) -> list[Event]:
 
 def attempts(events: Iterable[Event]) -> list[Attempt]:
     """The calls with their answers, in the order in which they were made."""
-    calls: dict[tuple[str, int], Call] = {}
+    calls: dict[tuple[str, int], RecordedCall] = {}
     answers: dict[tuple[str, int], Answered] = {}
     for event in events:
-        if isinstance(event, Call):
+        if isinstance(event, RecordedCall):
             calls[event.client, event.number] = event
         elif isinstance(event, Answered):
             answers[event.client, event.number] = event
@@ -213,7 +213,7 @@ def attempts(events: Iterable[Event]) -> list[Attempt]:
     ]
 
 
-def _attempt(call: Call, answered: Answered | None) -> Attempt:
+def _attempt(call: RecordedCall, answered: Answered | None) -> Attempt:
     if answered is None:
         return Attempt(call=call)
     return Attempt(

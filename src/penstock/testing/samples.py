@@ -29,11 +29,11 @@ def row(name: str, kind: str = "branch", data: bytes = b"somewhere") -> Row:
 
 def scan_all(store: Store, page: int = 1000) -> list[Stored]:
     """All objects, page by page."""
-    found, token = store.scan(b"", page)
+    stored, token = store.scan(b"", page)
     while token:
         more, token = store.scan(token, page)
-        found += more
-    return found
+        stored += more
+    return stored
 
 
 def let_time_pass(store: Store) -> None:

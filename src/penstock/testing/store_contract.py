@@ -80,7 +80,7 @@ class StoreContract(ObjectContract, RowContract, RaceContract):
             (lambda: store.fetch(list(objects)), objects),
             (lambda: store.reference("main"), None),
             (lambda: store.references("branch"), []),
-            (lambda: [one.id for one in store.scan(b"", 10)[0]], list(objects)),
+            (lambda: [stored.id for stored in store.scan(b"", 10)[0]], list(objects)),
         ]
         for read, truth in reads:
             with suppress(PenstockError):

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import msgspec
 
 
-def described(components: dict[str, Any], kinds: Any) -> dict[str, Any]:
+def add_descriptions(components: dict[str, Any], kinds: Any) -> dict[str, Any]:
     """Schema components with the docstrings of the structs that they were made of."""
     structs = {kind.__name__: _original(kind) for kind in _structs(kinds)}
     for name, component in components.items():
@@ -65,14 +65,14 @@ def _own_field_docs(struct: type) -> dict[str, str]:
 
 def _structs(kinds: Any) -> set[type[msgspec.Struct]]:
     """All structs that types are made of."""
-    found: set[type[msgspec.Struct]] = set()
-    left = list(kinds)
-    while left:
-        kind = left.pop()
+    structs: set[type[msgspec.Struct]] = set()
+    remaining = list(kinds)
+    while remaining:
+        kind = remaining.pop()
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            if kind not in found:
-                found.add(kind)
-                left += [field.type for field in msgspec.structs.fields(kind)]
+            if kind not in structs:
+                structs.add(kind)
+                remaining += [field.type for field in msgspec.structs.fields(kind)]
         else:
-            left += get_args(kind)
-    return found
+            remaining += get_args(kind)
+    return structs

@@ -28,6 +28,9 @@ from penstock.model.decoders import json_decoder
 from penstock.model.keys import Key
 from penstock.wire import json
 
+ERROR_MARK: Final = "PENSTOCK-ERROR "
+"""Before a whole error in a text that goes through Spark."""
+
 
 class Error(msgspec.Struct, frozen=True, kw_only=True):
     """What went wrong."""
@@ -51,8 +54,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     def of(
         cls, code: str, message: str, details: Mapping[str, Any] | None = None, request_id: str = ""
     ) -> Failure:
-        told = Error(code=code, message=_valid_text(message), details=dict(details or {}))
-        return cls(error=told, request_id=_valid_text(request_id))
+        error = Error(code=code, message=_valid_text(message), details=dict(details or {}))
+        return cls(error=error, request_id=_valid_text(request_id))
 
 
 _BY_STATUS: Final[Mapping[int, type[PenstockError]]] = {
@@ -93,13 +96,13 @@ def decode_error(status: int, body: bytes) -> PenstockError | None:
 
 def rebuild(failure: Failure, status: int) -> PenstockError:
     """An error as it was raised on the other side, with the id of the request that met it."""
-    told = failure.error
-    kind = _kinds().get(told.code) or kind_for(status)
-    details = dict(told.details)
+    sent = failure.error
+    kind = _kinds().get(sent.code) or kind_for(status)
+    details = dict(sent.details)
     if issubclass(kind, CommitConflict):
         details["conflicts"] = _conflicts(details.get("conflicts", ()))
     error = kind.__new__(kind)
-    PenstockError.__init__(error, told.message, **details)
+    PenstockError.__init__(error, sent.message, **details)
     error.request_id = failure.request_id
     return error
 
@@ -125,9 +128,9 @@ def _kinds() -> dict[str, type[PenstockError]]:
 
 
 def _below(kind: type[PenstockError]) -> Iterator[type[PenstockError]]:
-    for one in kind.__subclasses__():
-        yield one
-        yield from _below(one)
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from _below(subclass)
 
 
 def _plain(value: Any) -> Any:
@@ -137,9 +140,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         return json.dump(value, type(value))
     if isinstance(value, Mapping):
-        return {_valid_text(str(name)): _plain(one) for name, one in value.items()}
+        return {_valid_text(str(name)): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value if isinstance(value, int | float | bytes | datetime | None) else _valid_text(str(value))
 
 

@@ -14,11 +14,11 @@ import msgspec
 from penstock.errors import InvalidKey, InvalidRequest, UnsupportedFormat
 from penstock.model import decoders
 from penstock.model.decoders import json_decoder
-from penstock.wire.descriptions import described
-from penstock.wire.twins import Twins, read_leaf
+from penstock.wire.descriptions import add_descriptions
+from penstock.wire.json_types import JsonTypes, read_leaf
 
-_strict: Final = Twins(strict=True)
-_tolerant: Final = Twins(strict=False)
+_strict: Final = JsonTypes(strict=True)
+_tolerant: Final = JsonTypes(strict=False)
 _encoder: Final = msgspec.json.Encoder()
 
 _BUILT_IN: Final = (bytes, datetime, UUID)
@@ -36,7 +36,7 @@ def dump(value: Any, kind: Any) -> Any:
     return value if convert is None else convert(value)
 
 
-def checked(value: Any, kind: Any) -> Any:
+def dump_checked(value: Any, kind: Any) -> Any:
     """As ``dump``, for a value that a program made: one of another type is a ``msgspec.ValidationError``.
 
     JSON has fewer types than Python. Without this, bytes in the place of text would arrive as other text.
@@ -50,15 +50,15 @@ def checked(value: Any, kind: Any) -> Any:
 
 def decode(data: bytes, kind: Any) -> Any:
     """A value of a type that somebody asks with: ``InvalidRequest`` for whatever it cannot be."""
-    with _refusing():
-        return _built(_decoder(kind, True).decode(data), kind, _strict)
+    with _refuse_invalid():
+        return _build(_decoder(kind, True).decode(data), kind, _strict)
 
 
 def convert(values: Mapping[str, Any], kind: Any) -> Any:
     """A struct, from the text of each field, or a list of texts where a field has several."""
-    with _refusing():
-        found = decoders.convert(values, _strict.of(kind).type, strict=False, dec_hook=read_leaf)
-        return _built(found, kind, _strict)
+    with _refuse_invalid():
+        converted = decoders.convert(values, _strict.of(kind).type, strict=False, dec_hook=read_leaf)
+        return _build(converted, kind, _strict)
 
 
 def read(data: bytes, kind: Any) -> Any:
@@ -67,9 +67,9 @@ def read(data: bytes, kind: Any) -> Any:
     What a newer version says in addition is ignored; ``UnsupportedFormat`` if it cannot be understood.
     """
     try:
-        return _built(_decoder(kind, False).decode(data), kind, _tolerant)
+        return _build(_decoder(kind, False).decode(data), kind, _tolerant)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidKey) as problem:
-        raise UnsupportedFormat(f"the answer is not understood: {problem}") from None
+        raise UnsupportedFormat(f"the response cannot be parsed: {problem}") from None
 
 
 def schema(kinds: Sequence[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -82,16 +82,16 @@ def schema(kinds: Sequence[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         schema_hook=_leaf_schema,
         ref_template="#/components/schemas/{name}",
     )
-    whole = [list(schemas), described(components, kinds)]
+    whole = [list(schemas), add_descriptions(components, kinds)]
     pure: list[Any] = msgspec.json.decode(
         msgspec.json.encode(whole)
     )  # defaults such as an empty tuple are gone
     return pure[0], pure[1]
 
 
-def _built(found: Any, kind: Any, twins: Twins) -> Any:
+def _build(twin_value: Any, kind: Any, twins: JsonTypes) -> Any:
     build = twins.of(kind).build
-    return found if build is None else build(found)
+    return twin_value if build is None else build(twin_value)
 
 
 def _decoder(kind: Any, strict: bool) -> msgspec.json.Decoder[Any]:
@@ -100,21 +100,21 @@ def _decoder(kind: Any, strict: bool) -> msgspec.json.Decoder[Any]:
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
+def _refuse_invalid() -> Iterator[None]:
     try:
         yield
     except msgspec.ValidationError as problem:
         raise _refusal(str(problem)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise InvalidRequest(f"the request is not JSON that can be read: {problem}") from None
+        raise InvalidRequest(f"the request is not valid JSON: {problem}") from None
 
 
 def _refusal(problem: str) -> InvalidRequest:
-    found = _PLACE.search(problem)
-    if found is None or not found[2]:
+    match = _PLACE.search(problem)
+    if match is None or not match[2]:
         return InvalidRequest(f"the request cannot be read: {_PLACE.sub('', problem)}")
-    what = problem[: found.start()]
-    return InvalidRequest(f"the request cannot be read, at '{found[2]}': {what}", field=found[2])
+    what = problem[: match.start()]
+    return InvalidRequest(f"the request cannot be read, at '{match[2]}': {what}", field=match[2])
 
 
 def _leaf_schema(_: type) -> dict[str, Any]:

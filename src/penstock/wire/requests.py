@@ -24,7 +24,7 @@ KEY_FIELD: Final = "idempotency_key"
 KEY_HEADER: Final = "Idempotency-Key"
 HASH_FIELD: Final = "asked"
 """Of a call with a key: whoever gets it makes this hash anew."""
-_PRINTABLE: Final = "".join(chr(one) for one in range(0x21, 0x7F) if chr(one) != "%")
+_PRINTABLE: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%")
 
 
 class Travels(Protocol):
@@ -64,9 +64,9 @@ def form_of(kind: type[Travels]) -> Form:
     """Where the fields of a type of call go."""
     in_path = tuple(re.findall(r"{(\w+)}", kind.path))
     every = fields(cast("type[msgspec.Struct]", kind))
-    has_key = any(one.name == KEY_FIELD for one in every)
+    has_key = any(field.name == KEY_FIELD for field in every)
     elsewhere = {*in_path, *((KEY_FIELD, HASH_FIELD) if has_key else ())}
-    others = tuple(one for one in every if one.name not in elsewhere)
+    others = tuple(field for field in every if field.name not in elsewhere)
     return Form(
         in_path=in_path,
         has_key=has_key,
@@ -89,18 +89,18 @@ def call_of(kind: type[C], path: Mapping[str, str], rest: Any, headers: Mapping[
     form = form_of(kind)
     values: dict[str, Any] = {name: path[name] for name in form.in_path}
     if rest is not None:
-        values |= {one.name: getattr(rest, one.name) for one in form.rest_fields}
+        values |= {field.name: getattr(rest, field.name) for field in form.rest_fields}
     key = headers.get(KEY_HEADER.lower())
     if form.has_key and key is not None:
-        values[KEY_FIELD] = _unquoted(key)
+        values[KEY_FIELD] = _unquote(key)
     return kind(**values)
 
 
-def _unquoted(header: str) -> str:
+def _unquote(header: str) -> str:
     try:
         return unquote_to_bytes(header.encode("latin-1")).decode()
     except UnicodeError:
-        raise InvalidRequest(f"{KEY_HEADER}: an idempotency key is percent-encoded UTF-8") from None
+        raise InvalidRequest(f"{KEY_HEADER}: an idempotency key must be percent-encoded UTF-8") from None
 
 
 def _request(call: Any) -> WireRequest:
@@ -108,21 +108,21 @@ def _request(call: Any) -> WireRequest:
     form = form_of(kind)
     key = getattr(call, KEY_FIELD, None)
     headers = {KEY_HEADER: quote(key, safe=_PRINTABLE)} if key is not None else {}
-    path = re.sub(r"{(\w+)}", lambda found: _segment(found[1], getattr(call, found[1])), kind.path)
-    sent = dict(_sent(call, form))
+    path = re.sub(r"{(\w+)}", lambda match: _segment(match[1], getattr(call, match[1])), kind.path)
+    fields = dict(_fields_to_send(call, form))
     if form.is_query:
-        query = urlencode(list(_texts(sent)))
+        query = urlencode(list(_texts(fields)))
         target = f"{path}?{query}" if query else path
         return WireRequest(method=kind.method, target=target, headers=headers, body=None)
     headers["Content-Type"] = "application/json"
-    return WireRequest(method=kind.method, target=path, headers=headers, body=msgspec.json.encode(sent))
+    return WireRequest(method=kind.method, target=path, headers=headers, body=msgspec.json.encode(fields))
 
 
 def _struct(kind: type[Travels], others: tuple[FieldInfo, ...]) -> type[msgspec.Struct]:
     declared = []
-    for one in others:
-        default = {"default": one.default, "default_factory": one.default_factory}
-        declared.append((one.name, one.type, msgspec.field(**default)))
+    for field in others:
+        default = {"default": field.default, "default_factory": field.default_factory}
+        declared.append((field.name, field.type, msgspec.field(**default)))
     return msgspec.defstruct(
         kind.__name__,
         declared,
@@ -133,17 +133,17 @@ def _struct(kind: type[Travels], others: tuple[FieldInfo, ...]) -> type[msgspec.
     )
 
 
-def _sent(call: Any, form: Form) -> Iterator[tuple[str, Any]]:
+def _fields_to_send(call: Any, form: Form) -> Iterator[tuple[str, Any]]:
     """The fields that are not what they are anyway, as JSON has them."""
-    for one in form.rest_fields:
-        value = getattr(call, one.name)
-        if one.required or value != _default(one):
-            yield one.name, _checked(value, one)
+    for field in form.rest_fields:
+        value = getattr(call, field.name)
+        if field.required or value != _default(field):
+            yield field.name, _check_value(value, field)
 
 
-def _checked(value: Any, field: FieldInfo) -> Any:
+def _check_value(value: Any, field: FieldInfo) -> Any:
     try:
-        return json.checked(value, field.type)
+        return json.dump_checked(value, field.type)
     except msgspec.ValidationError as problem:
         raise InvalidRequest(f"'{field.name}' cannot be sent: {problem}", field=field.name) from None
 
@@ -161,8 +161,8 @@ def _segment(name: str, value: str) -> str:
 
 def _texts(sent: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in sent.items():
-        for one in value if isinstance(value, tuple) else (value,):
-            yield name, _text(one)
+        for item in value if isinstance(value, tuple) else (value,):
+            yield name, _text(item)
 
 
 def _text(value: Any) -> str:

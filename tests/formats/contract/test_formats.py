@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from penstock.formats.delta.lake.erase import DeltaErasure
-from penstock.formats.lance.lake.rewriting import Rewriting
+from penstock.formats.lance.lake.table_rewrite import TableRewrite
 from penstock.lake.lake import Lake
 from penstock.storage.places import Place
 from penstock.testing import FormatContract
@@ -53,8 +53,8 @@ class TestLance(FormatContract):
     row_format = "lance"
     is_slow = True
     further_erase_steps: ClassVar = {
-        "fragments are written anew": (Rewriting, "compact"),
-        "an index is made anew": (Rewriting, "make_index"),
+        "fragments are written anew": (TableRewrite, "compact"),
+        "an index is made anew": (TableRewrite, "make_index"),
     }
 
     def prepare_erase(self, lake: Lake) -> None:

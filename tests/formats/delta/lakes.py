@@ -79,14 +79,14 @@ class DeltaLake:
             self.publisher,
             hands,
             self.identity,
-            LogCheck(self.places, self.publisher, self.tables.find_last),
+            LogCheck(self.places, self.publisher, self.tables.find_last, lambda: None),
         )
 
     def _read(self, one: ObjectId) -> bytes:
         return self.tables.read(one)
 
     def content(self, key: str, branch: str = "main") -> DeltaTable:
-        return self.tables.managed(self.tables.head(branch), Key.parse(key))
+        return self.tables.require_managed(self.tables.head(branch), Key.parse(key))
 
     def line(self, key: str, branch: str = "main") -> Line:
         return line_of(self.content(key, branch))

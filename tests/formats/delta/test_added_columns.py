@@ -299,7 +299,11 @@ def test_columns_of_two_sides_unite(
     united = unite(before, one, other)
     assert (None if united is None else parse_schema(united.schema_string).fields[1:]) == expected
     changed = msgspec.structs.replace(other, configuration={"owner": "me"})
-    assert unite(before, one, changed) is None
+    both = unite(before, one, changed)
+    assert (both is None) == (expected is None)
+    assert both is None or both.configuration == {"owner": "me"}
+    ours_too = msgspec.structs.replace(one, configuration={"owner": "you"})
+    assert unite(before, ours_too, changed) is None
 
 
 def test_missing_columns_are_told_by_name() -> None:

@@ -18,10 +18,10 @@ from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
 from penstock.formats.delta.protocol.features import (
-    enabled,
+    enabled_features,
     oldest_protocol,
-    supported,
-    unlisted,
+    supported_features,
+    unlisted_features,
     with_features,
 )
 from penstock.lake.lake import Lake
@@ -57,6 +57,7 @@ WRITTEN = {
     "checkConstraints",
     "columnMapping",
     "deletionVectors",
+    "rowTracking",
     "typeWidening",
     "v2Checkpoint",
 }
@@ -76,7 +77,7 @@ def protocol_of(table: Table) -> Protocol:
 
 def agrees(table: Table) -> bool:
     found = table.snapshot()
-    return not unlisted(found.protocol, found.metadata)
+    return not unlisted_features(found.protocol, found.metadata)
 
 
 def rows(*ids: int) -> pa.Table:
@@ -97,7 +98,7 @@ def test_a_table_with_a_column_that_is_not_null_lists_invariants(lake: Lake, sch
         lake.create_table("a.data", data=schema.empty_table()),
         lake.create_table("a.schema", schema=schema),
     ):
-        assert "invariants" in supported(protocol_of(table))
+        assert "invariants" in supported_features(protocol_of(table))
         assert protocol_of(table).min_reader_version == 1
         assert agrees(table)
 
@@ -109,10 +110,10 @@ def test_what_a_property_enables_is_listed_or_the_table_is_refused_for_it(lake: 
     about = Metadata(
         id="t", schema_string='{"type":"struct","fields":[]}', partition_columns=(), configuration=asked
     )
-    assert feature in enabled(about)
+    assert feature in enabled_features(about)
     if feature in WRITTEN:
         table = lake.create_table(KEY, schema=STRICT, properties=asked)
-        assert feature in supported(protocol_of(table))
+        assert feature in supported_features(protocol_of(table))
         assert agrees(table)
         table.append(rows(1))
     else:

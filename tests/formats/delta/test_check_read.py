@@ -16,12 +16,12 @@ from penstock import Lake
 from penstock.errors import MergeConflict
 from penstock.formats.delta.branch_log.line import Terms
 from penstock.formats.delta.branch_log.net import NetStep
-from penstock.formats.delta.branch_log.seen import _changed
+from penstock.formats.delta.branch_log.read_check import _changed_files
 from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.protocol.actions import Action, Remove
 from penstock.kernel.format import PrepareAgain, Refused, Table
-from penstock.kernel.transactions import Known, Transactions
+from penstock.kernel.transactions import TransactionRecord, Transactions
 from penstock.model.commits import CommitMeta
 from penstock.model.keys import Key
 from penstock.model.nessie import IcebergTable
@@ -46,7 +46,7 @@ def main(lake: Lake) -> Side:
     return create(lake, properties={"delta.enableDeletionVectors": "true"})
 
 
-def begin(lake: Lake, *parts: str | None, target: str = "main") -> Known:
+def begin(lake: Lake, *parts: str | None, target: str = "main") -> TransactionRecord:
     """A serializable transaction that has read parts of the table, and written elsewhere."""
     transactions = Transactions(lake.kernel)
     known = transactions.begin(uuid4().hex, target, isolation=Isolation.SERIALIZABLE)
@@ -56,7 +56,7 @@ def begin(lake: Lake, *parts: str | None, target: str = "main") -> Known:
     return known
 
 
-def why(lake: Lake, known: Known) -> str:
+def why(lake: Lake, known: TransactionRecord) -> str:
     """Why it does not land; nothing if it does."""
     try:
         Transactions(lake.kernel).commit(known.transaction.id, CommitMeta(message="landed"))
@@ -83,7 +83,7 @@ def test_a_change_of_what_was_read_refuses_it(lake: Lake, main: Side, part: str 
     known = begin(lake, part)
     CHANGES[change](main)
     told = why(lake, known)
-    assert told.startswith(f"'{KEY}' was read by this transaction, and changed meanwhile")
+    assert told.startswith(f"'{KEY}' was read by this transaction, but was changed by another writer since")
     assert told.endswith("(expected version 3, found version 4)")
 
 
@@ -196,7 +196,7 @@ def test_a_table_that_was_dropped_and_made_anew_is_another_one(lake: Lake, main:
     known = begin(lake, MONDAY)
     lake.kernel.commit("main", [Delete(Key.parse(KEY))])
     lake.create_table(KEY, data=pa.table({"id": [1]}))
-    assert "was read by this transaction, and changed meanwhile" in why(lake, known)
+    assert "was read by this transaction, but was changed by another writer since" in why(lake, known)
 
 
 def test_a_branch_that_went_over_to_other_versions_is_not_what_was_read(lake: Lake, main: Side) -> None:
@@ -265,5 +265,5 @@ def test_a_file_that_is_told_anew_is_not_one_that_came() -> None:
 
     calm = [msgspec.structs.replace(one, data_change=False) for one in (remove("a"), add("b"))]
     steps = [step(1, add("a")), step(2, *calm), step(3, add("c")), step(4, remove("c")), step(5, remove("b"))]
-    found = {each.version: [one.path for one in files] for each, files in _changed(steps)}
+    found = {each.version: [one.path for one in files] for each, files in _changed_files(steps)}
     assert found == {1: ["a"], 2: [], 3: [], 4: [], 5: ["b"]}

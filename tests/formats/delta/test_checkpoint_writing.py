@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 
 from penstock.errors import InvalidRequest, Unavailable
 from penstock.formats.delta.errors import InvalidLog
-from penstock.formats.delta.log import checkpoint_writing
-from penstock.formats.delta.log.checkpoint_writing import (
+from penstock.formats.delta.log import checkpoint_writer
+from penstock.formats.delta.log.checkpoint_writer import (
     LastCheckpoint,
     Written,
     write_checkpoint,
@@ -136,8 +136,8 @@ def test_a_checkpoint_holds_whatever_the_version_holds(
     places: Places, commits: Sequence[Sequence[Action]], policy: str, rows: int
 ) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(checkpoint_writing, "BATCH_ROWS", rows)
-        patched.setattr(checkpoint_writing, "SIDECAR_ROWS", 2 * rows)
+        patched.setattr(checkpoint_writer, "BATCH_ROWS", rows)
+        patched.setattr(checkpoint_writer, "SIDECAR_ROWS", 2 * rows)
         table = Table(Path(folder), places)
         create(table, policy)
         for version, some in enumerate(commits, 1):
@@ -251,7 +251,7 @@ class Dying:
 def test_a_checkpoint_that_was_not_finished_does_not_count(
     table: Table, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr(checkpoint_writing, "SIDECAR_ROWS", 2)
+    monkeypatch.setattr(checkpoint_writer, "SIDECAR_ROWS", 2)
     create(table, "v2", *(add(f"{number}") for number in range(5)))
     dying: Any = Dying(table.place, count)
     with pytest.raises(Unavailable):
@@ -387,7 +387,7 @@ def test_statistics_are_not_written_as_text_where_the_table_wants_none(
 
 
 def test_a_partition_value_of_another_type_stops_the_checkpoint(table: Table) -> None:
-    with pytest.raises(InvalidLog, match=r"p = 'x' of a is no date.*(.|\n)*writeStatsAsStruct"):
+    with pytest.raises(InvalidLog, match=r"p = 'x' of a is not a valid date.*(.|\n)*writeStatsAsStruct"):
         typed(table, add("a", partition_values={"p": "x"}))
     assert load_snapshot(table.files).segment.checkpoint is None
 

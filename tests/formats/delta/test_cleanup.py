@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog, VersionNotFound
-from penstock.formats.delta.log.checkpoint_writing import write_checkpoint
+from penstock.formats.delta.log.checkpoint_writer import write_checkpoint
 from penstock.formats.delta.log.cleanup import Cleanup, plan_cleanup, remove
 from penstock.formats.delta.log.compaction import compact
 from penstock.formats.delta.log.snapshot import load_snapshot

@@ -16,7 +16,7 @@ from penstock.errors import InvalidContent, InvalidRequest
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Add, DomainMetadata, Protocol
 from penstock.formats.delta.protocol.clustering import CLUSTERING, DOMAIN, parse_clustering
-from penstock.formats.delta.protocol.features import supported
+from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.properties import PROTECTED_BEFORE
 from penstock.formats.delta.rows.writing import write_files
 from penstock.formats.rows.arrow_types import schema_of
@@ -86,7 +86,7 @@ def test_a_clustered_table_is_taken_over_written_merged_undone_and_handed_back(
     assert as_rows(deltalake(table)) == as_rows(duckdb_rows(duckdb, table)) == as_rows(here.to_arrow())
     lake.delta.release(KEY)
     left = load_snapshot(table.files)
-    assert CLUSTERING in supported(left.protocol)
+    assert CLUSTERING in supported_features(left.protocol)
     assert parse_clustering(left.domains[DOMAIN].configuration) == tuple(
         (one,) if isinstance(one, str) else one for one in told
     )
@@ -98,7 +98,7 @@ def test_a_clustered_table_is_created_empty_or_with_rows(lake: Lake, duckdb: Any
     empty.append(ROWS)
     for table, wanted in ((with_rows, {"id", "name", "part"}), (empty, {"id", "name"})):
         snapshot = table.snapshot()
-        assert {CLUSTERING, "domainMetadata"} <= supported(snapshot.protocol)
+        assert {CLUSTERING, "domainMetadata"} <= supported_features(snapshot.protocol)
         assert [counted(one) for one in snapshot.files()] == [wanted]
         table.backfill_to_version()
         sql = f"SELECT id FROM delta_scan('{table.location}') WHERE name = 'b'"
@@ -134,15 +134,6 @@ def test_files_of_other_writers_without_statistics_of_clustering_columns_are_ref
         table.commit(1, [without])
     fitting = msgspec.structs.replace(without, stats='{"numRecords":1,"nullCount":{"id":0,"name":0}}')
     assert table.append_actions([fitting]).version == 1
-
-
-def test_the_columns_that_a_table_is_clustered_by_do_not_change_in_a_lake(lake: Lake) -> None:
-    table = lake.delta.create(KEY, data=ROWS, cluster_by="name")
-    other = DomainMetadata(domain=DOMAIN, configuration='{"clusteringColumns":[["id"]]}')
-    for domain in (other, msgspec.structs.replace(other, removed=True)):
-        with pytest.raises(InvalidContent, match="do not change: release the table"):
-            table.append_actions([domain])
-    assert table.snapshot().clustering == (("name",),)
 
 
 # -- checkpointProtection ----------------------------------------------------------------------------------

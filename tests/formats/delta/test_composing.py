@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from penstock.errors import InvalidContent, InvalidRequest, Unavailable
-from penstock.formats.delta.branch_log.composing import (
+from penstock.formats.delta.branch_log.commit_body import (
     HELD_MAX_BYTES,
     TERMS_MAX_BYTES,
-    Composed,
+    ComposedCommit,
     compose,
     first_line,
     stage,
@@ -52,13 +52,13 @@ def composed(
     line: Line | None = None,
     terms: Terms = Terms(),
     now_ms: int = 0,
-) -> Composed:
+) -> ComposedCommit:
     known = owner.table() if table is None else table
     at = owner.line() if line is None else line
     return compose(known, owner.commits, owner.content(), at, lines, terms, INFO, now_ms)
 
 
-def reading(one: Composed) -> Read:
+def reading(one: ComposedCommit) -> Read:
     def read(wanted: ObjectId) -> bytes:
         found = decode_object(one.blobs[wanted])
         assert isinstance(found, Blob)
@@ -139,7 +139,8 @@ def test_a_body_that_is_there_already_is_the_same_and_one_that_is_not_what_it_sa
     file = Path(content.location) / staged.name
     file.write_bytes(b"something else")
     with pytest.raises(
-        InvalidContent, match=r"does not hold what its name says\n  Move it away, and write again"
+        InvalidContent,
+        match=r"does not have the content that its name stands for\n  Move it away, and write again",
     ):
         stage_body(owner.table(), owner.commits, content.location, LARGE)
     file.rename(file.with_suffix(".damaged"))

@@ -528,10 +528,13 @@ CASES = [
 ]
 OTHERWISE = {
     "was changed on both sides: {} (rule {})": "the rules, above",
-    "{}is being adopted, and it is not known yet whether that came about": "owned/test_format_custody.py",
+    "{}is being adopted, and the outcome is not known yet": "owned/test_format_custody.py",
     "has {}, and the rows that come were not checked against it": "test_constraints.py",
     "was partitioned by a column '{}' then, which is called '{}' now, and keeps that name"
     ": commits name it so": ("test_mapped_columns.py"),
+    "is to track rows ('{ENABLED}'), and {} files that came meanwhile have no ids of rows": (
+        "test_row_tracking.py"
+    ),
     "is not owned by the lake on both sides": "a safeguard: only what the lake owns is asked about",
     "was created by the same request": "a safeguard: no request is known that meets it",
 }
@@ -539,7 +542,7 @@ FOLLOWED = [pytest.param(case, way, id=f"{case.kind[:40]}: {way}") for case in C
 
 
 def test_every_kind_of_conflict_has_a_case() -> None:
-    lines = ("merging", "next_versions", "clash", "standing", "undo")
+    lines = ("merge_rules", "next_versions", "clash", "prepared_table", "undo")
     kinds = {kind for name in lines for kind in refusals(f"delta/branch_log/{name}.py")}
     kinds |= set(refusals("delta/format.py", ("merge", "restore", "revert", "_own")))
     assert kinds == {case.kind for case in CASES} | OTHERWISE.keys()

@@ -15,7 +15,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Metadata, Protocol, Remove
-from penstock.formats.delta.protocol.conflicts import DeltaConflict, Rebased, check_winner, rebase
+from penstock.formats.delta.protocol.conflicts import DeltaConflict, RebasedTransaction, check_winner, rebase
 from penstock.formats.delta.protocol.isolation import DeltaIsolation
 from penstock.formats.delta.protocol.transaction import DeltaReads, DeltaTransaction, Partitions, Winner
 from tests.chance import examples
@@ -126,8 +126,8 @@ def test_serializable_refuses_exactly_those_who_would_have_done_something_else(
     landed = after(files, first.run(files))
     same = second.run(landed) == second.run(files)
     event(f"same: {same}")
-    assert isinstance(outcome, Rebased) is same, outcome
-    if isinstance(outcome, Rebased):
+    assert isinstance(outcome, RebasedTransaction) is same, outcome
+    if isinstance(outcome, RebasedTransaction):
         assert after(landed, outcome.transaction.actions) == after(landed, second.run(landed))
 
 
@@ -161,7 +161,7 @@ def test_what_is_accepted_over_several_winners_equals_the_serial_order(
         winners.append(Winner(version, named.run(landed)))
         landed = after(landed, winners[-1].actions)
     outcome = rebase(winners, second.transaction(files, DeltaIsolation.SERIALIZABLE))
-    if isinstance(outcome, Rebased):
+    if isinstance(outcome, RebasedTransaction):
         event("accepted")
         assert second.run(landed) == second.run(files)
         assert after(landed, outcome.transaction.actions) == after(landed, second.run(landed))
@@ -176,4 +176,4 @@ def test_a_blind_append_never_conflicts_with_changes_of_data(
 ) -> None:
     blind = Program("t", frozenset(), 0, frozenset(), tuple(adds_to), True, False)
     outcome = check_winner(Winner(1, first.run(files)), blind.transaction(files, isolation))
-    assert isinstance(outcome, Rebased)
+    assert isinstance(outcome, RebasedTransaction)

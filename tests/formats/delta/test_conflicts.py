@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from penstock.errors import InvalidContent
-from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -23,11 +22,12 @@ from penstock.formats.delta.protocol.conflicts import (
     HARMLESS_PROPERTIES,
     DeltaConflict,
     DeltaConflictKind,
-    Rebased,
+    RebasedTransaction,
     check_winner,
     rebase,
 )
 from penstock.formats.delta.protocol.isolation import DeltaIsolation, isolation_for, table_isolation
+from penstock.formats.delta.protocol.row_ids import high_water_mark
 from penstock.formats.delta.protocol.transaction import DeltaReads, DeltaTransaction, Partitions, Winner
 from tests.formats.delta.legal_commits import schema_string, vector
 
@@ -176,7 +176,7 @@ MATRIX = [
     Row(4, "one adds less", (ADDED_MORE,), mine(ADDED), M, EVERY),
     Row(4, "both add another column", (ADDED,), mine(ADDED_OTHER), M, EVERY),
     Row(4, "both add another type", (ADDED,), mine(ADDED_TYPE), M, EVERY),
-    Row(4, "one sets a property too", (ADDED,), mine(ADDED_AND_SET), M, EVERY),
+    Row(4, "one sets a property too", (ADDED,), mine(ADDED_AND_SET), M, NEVER),
     Row(5, "a harmless property", (VECTORS,), APPEND, M, NEVER),
     Row(5, "a new column", (ADDED,), APPEND, M, NEVER),
     Row(5, "a new column, beside a delete", (ADDED,), mine(remove("a"), reads=SOME_OF_1), M, NEVER),
@@ -227,7 +227,7 @@ CONFLICTS = [row for row in MATRIX if row.levels]
 def test_a_rule_under_an_isolation_level(row: Row, level: DeltaIsolation) -> None:
     outcome = check_winner(won(*row.winner), msgspec.structs.replace(row.transaction, isolation=level))
     if level not in row.levels:
-        assert isinstance(outcome, Rebased), outcome
+        assert isinstance(outcome, RebasedTransaction), outcome
         assert outcome.onto == 11
     else:
         assert isinstance(outcome, DeltaConflict)
@@ -243,7 +243,7 @@ def test_a_deletion_vector_that_was_written_meanwhile_is_a_delete_of_the_file() 
     deleted = (remove("a"), msgspec.structs.replace(add("a"), deletion_vector=vector(1)))
     for transaction in (mine(reads=SOME_OF_1), mine(remove("a"))):
         assert isinstance(check_winner(won(*deleted), transaction), DeltaConflict)
-    assert isinstance(check_winner(won(*deleted), mine(remove("b"))), Rebased)
+    assert isinstance(check_winner(won(*deleted), mine(remove("b"))), RebasedTransaction)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_a_rebase_is_later_than_the_winner_and_never_earlier_than_it_was() -> No
     for own, winning, expected in ((50, 60, 61), (50, 50, 51), (90, 60, 90)):
         transaction = mine(CommitInfo({"inCommitTimestamp": own, "engineInfo": "x"}), add("x"))
         outcome = check_winner(won(CommitInfo({"inCommitTimestamp": winning})), transaction)
-        assert isinstance(outcome, Rebased)
+        assert isinstance(outcome, RebasedTransaction)
         info, added = outcome.transaction.actions
         assert info == CommitInfo({"inCommitTimestamp": expected, "engineInfo": "x"})
         assert added == add("x")
@@ -319,7 +319,7 @@ def test_a_rebase_is_later_than_the_winner_and_never_earlier_than_it_was() -> No
 
 def test_a_rebase_onto_a_table_that_got_timestamps_gets_one_too() -> None:
     outcome = check_winner(won(CommitInfo({"inCommitTimestamp": 60})), mine(add("x")))
-    assert isinstance(outcome, Rebased)
+    assert isinstance(outcome, RebasedTransaction)
     assert outcome.transaction.actions == (CommitInfo({"inCommitTimestamp": 61}), add("x"))
 
 
@@ -328,7 +328,7 @@ def test_a_rebase_over_several_winners_adopts_what_they_changed_and_stops_at_the
     enabled = configured(**{"delta.enableDeletionVectors": "true"})
     winners = [won(newer, version=11), won(enabled, version=12), won(BLIND, add("b"), version=13)]
     outcome = rebase(winners, mine(add("x")))
-    assert isinstance(outcome, Rebased)
+    assert isinstance(outcome, RebasedTransaction)
     assert outcome.onto == 13
     assert (outcome.transaction.protocol, outcome.transaction.metadata) == (newer, enabled)
     # The second winner gives back the first one's metadata: it does not change what the transaction knows.
@@ -339,21 +339,21 @@ def test_a_rebase_over_several_winners_adopts_what_they_changed_and_stops_at_the
 
 
 def test_without_winners_a_transaction_stays_as_it_is() -> None:
-    assert rebase([], mine(add("x"))) == Rebased(mine(add("x")), 10)
+    assert rebase([], mine(add("x"))) == RebasedTransaction(mine(add("x")), 10)
 
 
 def test_every_harmless_property_may_be_set_but_not_unset() -> None:
     for name in HARMLESS_PROPERTIES:
-        assert isinstance(check_winner(won(configured(**{name: "1"})), mine(add("x"))), Rebased)
+        assert isinstance(check_winner(won(configured(**{name: "1"})), mine(add("x"))), RebasedTransaction)
         had = msgspec.structs.replace(mine(add("x")), metadata=configured(**{name: "1"}))
-        assert isinstance(check_winner(won(configured(**{name: "2"})), had), Rebased)
+        assert isinstance(check_winner(won(configured(**{name: "2"})), had), RebasedTransaction)
         assert isinstance(check_winner(won(METADATA), had), DeltaConflict)
 
 
-def test_a_table_that_tracks_rows_is_not_rebased() -> None:
-    tracked = msgspec.structs.replace(mine(add("x")), protocol=protocol("domainMetadata", "rowTracking"))
-    with pytest.raises(UnsupportedFeature, match="rowTracking"):
-        check_winner(won(BLIND), tracked)
+def test_two_transactions_that_give_ids_to_rows_are_no_conflict_by_that() -> None:
+    features = protocol("domainMetadata", "rowTracking")
+    tracked = msgspec.structs.replace(mine(add("x"), high_water_mark(7)), protocol=features)
+    assert isinstance(check_winner(won(BLIND, add("y"), high_water_mark(9)), tracked), RebasedTransaction)
 
 
 def test_a_blind_append_reads_nothing_and_removes_nothing() -> None:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 import penstock
 from penstock.errors import InvalidRequest, MergeConflict, UnsupportedFeature
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
-from penstock.formats.delta.protocol.features import supported, with_features
+from penstock.formats.delta.protocol.features import supported_features, with_features
 from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table as LakeTable
@@ -85,7 +85,7 @@ def test_a_table_with_a_constraint_lives_in_a_lake_and_goes_back(
     table.backfill_to_version()
     assert duckdb.sql(f"SELECT id FROM delta_scan('{root}')").fetchall() == [(7,)]
     lake.delta.release(KEY)
-    assert "checkConstraints" in supported(lake.delta.read(root).protocol)
+    assert "checkConstraints" in supported_features(lake.delta.read(root).protocol)
     with pytest.raises(Exception, match="failed validation check"):
         write_deltalake(root, rows(-1), mode="append")
     write_deltalake(root, rows(8), mode="append")
@@ -96,7 +96,7 @@ def test_a_table_is_created_with_constraints(lake: Lake) -> None:
     with pytest.raises(InvalidRequest, match="'positive'"):
         lake.create_table(KEY, data=rows(-1), properties=POSITIVE)
     table = lake.create_table(KEY, data=rows(1), properties=POSITIVE)
-    assert "checkConstraints" in supported(table.snapshot().protocol)
+    assert "checkConstraints" in supported_features(table.snapshot().protocol)
     with pytest.raises(InvalidRequest, match="'positive'"):
         table.append(rows(0))
 
@@ -108,6 +108,8 @@ def test_a_table_is_created_with_constraints(lake: Lake) -> None:
         ("name like 'a%'", {"id": 1, "name": "ab"}, {"id": 1, "name": "b"}),
         ("name in ('a', 'b')", {"id": 1, "name": "a"}, {"id": 1, "name": None}),
         ("not (id = 5)", {"id": 1, "name": "a"}, {"id": 5, "name": "a"}),
+        ("length(name) > id", {"id": 1, "name": "ab"}, {"id": 2, "name": "ab"}),
+        ("id > 1.5", {"id": 2, "name": "a"}, {"id": 1, "name": "a"}),
     ],
 )
 def test_conditions_that_are_put_together_are_understood(
@@ -121,9 +123,9 @@ def test_conditions_that_are_put_together_are_understood(
     assert table.to_arrow().to_pylist() == [fits]
 
 
-@pytest.mark.parametrize("condition", ["length(name) > 1", "id > other", "at > '2026-01-01'", 'name = "a"'])
+@pytest.mark.parametrize("condition", ["sqrt(id) > 1", "at > '2026-01-01'", 'name = "a"'])
 def test_a_constraint_that_cannot_be_evaluated_is_refused_by_name(lake: Lake, condition: str) -> None:
-    names = {"id": pa.int64(), "other": pa.int64(), "name": pa.string(), "at": pa.timestamp("us", "UTC")}
+    names = {"id": pa.int64(), "name": pa.string(), "at": pa.timestamp("us", "UTC")}
     table = lake.create_table(KEY, schema=pa.schema(names), properties={"delta.constraints.odd": condition})
     with pytest.raises(UnsupportedFeature, match="against the constraint 'odd'") as caught:
         table.append(pa.table({"id": [1]}))

@@ -116,7 +116,7 @@ def test_adopting_a_table_again_under_its_key_changes_nothing(lake: DeltaLake, r
     again = lake.owner.adopt(str(root))
     assert (again.id, again.key) == (first.id, first.key)
     assert lake.tables.head() == head
-    with pytest.raises(InvalidRequest, match="in the lake already, as 'orders'"):
+    with pytest.raises(InvalidRequest, match="already in the lake, as 'orders'"):
         lake.owner.adopt(str(root), Key("others"))
     assert not lake.has("others")
 
@@ -475,13 +475,13 @@ def test_r31_a_table_of_another_lake_is_refused_until_that_one_hands_it_back(
 
 
 def test_a_table_that_uses_what_cannot_be_written_is_refused_by_name(lake: DeltaLake, tmp_path: Path) -> None:
-    root = tmp_path / "tracked"
+    root = tmp_path / "materialized"
     path = root / str(CommitName(0))
     path.parent.mkdir(parents=True)
-    path.write_bytes(write_commit((protocol("rowTracking", "domainMetadata"), metadata())))
-    with pytest.raises(UnsupportedFeature, match="rowTracking"):
+    path.write_bytes(write_commit((protocol("materializePartitionColumns"), metadata())))
+    with pytest.raises(UnsupportedFeature, match="materializePartitionColumns"):
         lake.owner.adopt(str(root))
-    assert not lake.has("tracked")
+    assert not lake.has("materialized")
 
 
 def test_there_must_be_a_table_to_adopt(lake: DeltaLake, tmp_path: Path) -> None:

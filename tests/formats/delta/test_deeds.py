@@ -14,7 +14,7 @@ from penstock.formats.delta.protocol.actions import (
     Protocol,
     Txn,
 )
-from penstock.formats.delta.protocol.deeds import FileCounts, deed, some
+from penstock.formats.delta.protocol.commit_summary import FileCounts, describe_commit, some
 from tests.formats.delta.managed import SCHEMA, add, remove
 
 METADATA = Metadata(id="1", schema_string=SCHEMA, partition_columns=())
@@ -51,7 +51,7 @@ TOLD: dict[str, Sequence[Action]] = {
 
 @pytest.mark.parametrize("told", TOLD)
 def test_a_commit_is_told_by_what_came_and_went(told: str) -> None:
-    assert deed(TOLD[told]) == told
+    assert describe_commit(TOLD[told]) == told
 
 
 @pytest.mark.parametrize(

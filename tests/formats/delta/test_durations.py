@@ -33,7 +33,7 @@ def test_a_duration_is_the_sum_of_its_parts(text: str, expected_ms: int) -> None
     "text", ["", "interval", "30", "interval 1 month", "-1 days", "1 day ago", "1.5 days"]
 )
 def test_what_is_no_duration_is_refused_by_name(text: str) -> None:
-    with pytest.raises(InvalidRequest, match=r"delta\.logRetentionDuration = .* is no duration"):
+    with pytest.raises(InvalidRequest, match=r"delta\.logRetentionDuration = .* is not a duration"):
         duration_ms({LOG_RETENTION: text}, LOG_RETENTION)
 
 

@@ -17,7 +17,7 @@ from penstock.formats.delta.protocol.features import (
     binds_writers,
     in_use,
     protocol_faults,
-    supported,
+    supported_features,
     unreadable,
     unwritable,
 )
@@ -69,7 +69,7 @@ def configured(**properties: str) -> Metadata:
     ],
 )
 def test_versions_stand_for_features_until_these_are_listed(protocol: Protocol, names: str) -> None:
-    assert sorted(supported(protocol)) == names.split()
+    assert sorted(supported_features(protocol)) == names.split()
 
 
 @pytest.mark.parametrize("writer", range(1, 7))
@@ -81,9 +81,6 @@ def test_an_old_table_that_uses_nothing_special_is_read_and_written(writer: int)
 @pytest.mark.parametrize(
     ("feature", "metadata"),
     [
-        ("generatedColumns", column(**{"delta.generationExpression": "1"})),
-        ("identityColumns", column(**{"delta.identity.start": 1})),
-        ("allowColumnDefaults", column(CURRENT_DEFAULT="1")),
         ("icebergCompatV2", configured(**{"delta.enableIcebergCompatV2": "true"})),
     ],
 )
@@ -128,11 +125,14 @@ def test_what_is_not_known_is_refused_by_its_name() -> None:
 def test_a_feature_of_readers_is_refused_only_once_the_table_makes_use_of_it(
     feature: str, metadata: Metadata
 ) -> None:
-    protocol = listed("rowTracking", reader=(feature,))
+    protocol = listed("materializePartitionColumns", reader=(feature,))
     assert unreadable(protocol, PLAIN) == ()
     assert [one.feature for one in unreadable(protocol, metadata)] == [feature]
     assert [one.feature for one in unreadable(protocol)] == [feature]
-    assert [one.feature for one in unwritable(protocol, metadata)] == [feature, "rowTracking"]
+    assert [one.feature for one in unwritable(protocol, metadata)] == [
+        feature,
+        "materializePartitionColumns",
+    ]
 
 
 def test_every_feature_that_is_ever_refused_says_why_and_what_to_do() -> None:
@@ -169,6 +169,7 @@ def test_features_that_writers_need_not_know_are_few_and_the_unknown_are_not_amo
         "deletionVectors",
         "checkpointProtection",
         "invariants",
+        "rowTracking",
         "typeWidening",
         "typeWidening-preview",
     }
@@ -178,7 +179,7 @@ def test_features_that_writers_need_not_know_are_few_and_the_unknown_are_not_amo
 @pytest.mark.parametrize(
     ("protocol", "words"),
     [
-        (legacy(0, 2), "begin at 1"),
+        (legacy(0, 2), "must be at least 1"),
         (legacy(1, 7), "'writerFeatures'"),
         (Protocol(min_reader_version=1, min_writer_version=2, writer_features=()), "'writerFeatures'"),
         (Protocol(min_reader_version=3, min_writer_version=7, writer_features=()), "'readerFeatures'"),
@@ -228,6 +229,6 @@ def test_the_features_that_deltalake_gives_a_table_are_the_ones_it_uses(
     (protocol,) = (action for action in actions if isinstance(action, Protocol))
     (metadata,) = (action for action in actions if isinstance(action, Metadata))
     assert in_use(metadata) == names
-    assert names <= supported(protocol)
+    assert names <= supported_features(protocol)
     assert list(protocol_faults(protocol)) == []
     assert unwritable(protocol, metadata) == ()

@@ -251,5 +251,5 @@ def test_a_partition_value_that_cannot_be_understood_is_not_taken_for_another(
     log = root / "_delta_log" / f"{0:020}.json"
     log.write_text(log.read_text().replace('"p":"8"', '"p":"eight"'))
     lake.delta.adopt(root, KEY)
-    with pytest.raises(InvalidRequest, match="p=eight, of which it cannot be told"):
+    with pytest.raises(InvalidRequest, match="p=eight, and it cannot be determined"):
         lake.table(KEY).overwrite(pa.table({"id": [9], "p": [7]}), partitions={"p": 7})

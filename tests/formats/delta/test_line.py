@@ -45,7 +45,7 @@ class Store:
 
     def sweep(self, line: Line) -> None:
         kept: Blobs = {}
-        waiting = list(line.held)
+        waiting = list(line.held_objects)
         while waiting:
             one = waiting.pop()
             found = decode_object(self.blobs[one])
@@ -177,8 +177,8 @@ def test_of_versions_before_the_list_began_each_may_have_repeated_files() -> Non
 def test_a_line_of_an_earlier_release_has_no_list_and_one_of_this_is_read_by_it() -> None:
     line, _ = EMPTY.followed_by(entry(0))
     fields = msgspec.msgpack.decode(with_line(DeltaTable(), line).state)
-    earlier = line_of(DeltaTable(state=msgspec.msgpack.encode(fields[:-2])))
-    assert (earlier.changes, earlier.repeats) == (None, None)
+    earlier = line_of(DeltaTable(state=msgspec.msgpack.encode(fields[:-3])))
+    assert (earlier.changes, earlier.repeats, earlier.highest_row_id) == (None, None, None)
     assert line_of(DeltaTable(state=msgspec.msgpack.encode([*fields, "of a later release"]))) == line
 
 

@@ -77,7 +77,7 @@ def test_every_fault_is_told_and_in_the_order_of_the_lines() -> None:
     before = msgspec.structs.replace(TABLE, metadata=untimed("n"), protocol=protocol_of(("appendOnly",)))
     problems = check_commit(numbered(*actions), before)
     assert [one.line for one in problems] == [1, 1, 1, 3]
-    assert str(problems[-1]) == "line 3, txn: the application 'a' stands in line 2 already"
+    assert str(problems[-1]) == "line 3, txn: the application 'a' is already in line 2"
 
 
 def test_lines_that_are_no_actions_are_told_with_the_others() -> None:
@@ -97,7 +97,7 @@ def test_the_timestamp_is_in_the_very_first_line(before: bytes) -> None:
 
 def test_an_empty_commit_is_told() -> None:
     before = msgspec.structs.replace(TABLE, metadata=untimed("n"))
-    assert check_bytes(b"", before) == (Problem(WHOLE_COMMIT, "", "the commit holds no action"),)
+    assert check_bytes(b"", before) == (Problem(WHOLE_COMMIT, "", "the commit contains no action"),)
 
 
 def test_the_first_commit_needs_a_protocol_and_metadata() -> None:

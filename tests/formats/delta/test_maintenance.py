@@ -14,7 +14,7 @@ import pytest
 
 from penstock.errors import LogGap, VersionNotFound
 from penstock.formats.delta.branch_log.line import Declared, Line, OwnershipPhase, keep, with_line
-from penstock.formats.delta.log.checkpoint_writing import Written
+from penstock.formats.delta.log.checkpoint_writer import Written
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import write_action
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, ChecksumName, ClassicName, CommitName

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 import penstock
 from penstock.errors import InvalidContent, InvalidRequest, MergeConflict, UnsupportedFeature
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.features import supported
+from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.mapping import ID, MAX_ID, MODE, PARQUET_ID, PHYSICAL_NAME, stored_name
 from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.lake import Lake
@@ -80,7 +80,7 @@ def test_files_statistics_and_partition_values_have_the_physical_names(
 ) -> None:
     table = create(lake, mode)
     snapshot = table.snapshot()
-    assert "columnMapping" in supported(snapshot.protocol)
+    assert "columnMapping" in supported_features(snapshot.protocol)
     names = {one.name: stored_name(one) for one in snapshot.schema.walk()}
     assert len(set(names.values())) == 7
     assert all(one.startswith("col-") for one in names.values())
@@ -240,7 +240,7 @@ def test_what_cannot_be_renamed_or_dropped_is_told(lake: Lake) -> None:
         (lambda: lake.delta.rename_column(KEY, "id", "number"), "the constraint 'positive'"),
         (lambda: lake.delta.drop_column(KEY, "id"), "the constraint 'positive'"),
         (lambda: lake.delta.drop_column(KEY, "odd name"), "clustered by 'odd name'"),
-        (lambda: lake.delta.rename_column(KEY, "day", "PART"), "there is a column 'part' already"),
+        (lambda: lake.delta.rename_column(KEY, "day", "PART"), "the column 'part' already exists"),
         (lambda: lake.delta.rename_column(KEY, "none", "x"), "there is no column 'none'"),
         (lambda: lake.delta.rename_column("shop.days", "day", "date"), "partitioned by 'day'"),
         (lambda: lake.delta.drop_column("shop.days", "day"), "partitioned by 'day'"),
@@ -417,3 +417,19 @@ def test_random_histories_of_mapped_columns_are_those_of_plain_values(
         found = sorted(table.to_arrow().to_pylist(), key=lambda row: int(row["id"]))
         assert found == model.shown()
     check_readers(table, duckdb)
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_columns_that_rows_bring_along_are_read_by_the_names_that_files_have(
+    tmp_path: Path, mode: str
+) -> None:
+    with penstock.open(tmp_path / "lake") as lake:
+        table = lake.create_table("t", data={"a": [1]}, properties={"delta.columnMapping.mode": mode})
+        table.append({"a": [2], "b": [20]}, merge_schema=True)
+        table.append({"a": [3], "c": ["x"]}, merge_schema=True)
+        rows = sorted(table.to_arrow().to_pylist(), key=lambda row: row["a"])
+    assert rows == [
+        {"a": 1, "b": None, "c": None},
+        {"a": 2, "b": 20, "c": None},
+        {"a": 3, "b": None, "c": "x"},
+    ]

@@ -14,8 +14,8 @@ from penstock.errors import MergeConflict
 from penstock.formats.delta.branch_log.line import Terms, held_of, line_of
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, Remove, Txn
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
-from penstock.kernel.bring import MergeOptions
 from penstock.kernel.format import Refused
+from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key

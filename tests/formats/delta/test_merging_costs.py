@@ -20,7 +20,7 @@ from penstock.storage.places import Place, Places
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Store
 from penstock.testing import CountingStore
-from penstock.testing.counting import Counts
+from penstock.testing.counting_store import Counts
 from tests.formats.delta.managed import Owner, add, days, remove
 
 

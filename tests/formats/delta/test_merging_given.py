@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from penstock.errors import InvalidContent, MergeConflict
-from penstock.kernel.bring import MergeOptions
+from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import ConflictKind
 from penstock.model.content import AnyContent
@@ -65,14 +65,14 @@ def test_a_content_that_the_table_never_was_is_refused(owner: Owner, name: str) 
     if name == "another type":
         assert conflict.kind is ConflictKind.PAYLOAD_DIFFERS
     else:
-        assert "not put but committed" in conflict.why
+        assert "not by put" in conflict.why
     assert owner.content() == before
 
 
 def test_the_state_of_another_table_is_refused(owner: Owner) -> None:
     owner.create(key="other")
     before, other = owner.content(), owner.content("other")
-    with pytest.raises(InvalidContent, match="which it cannot have"):
+    with pytest.raises(InvalidContent, match="which does not belong to it"):
         merge(owner, msgspec.structs.replace(before, state=other.state, held=other.held))
     with pytest.raises(MergeConflict):
         merge(owner, msgspec.structs.replace(before, state=other.state))

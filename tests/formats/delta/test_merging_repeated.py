@@ -11,7 +11,7 @@ import pytest
 from penstock.errors import MergeConflict, Throttled
 from penstock.formats.delta.protocol.actions import Action, CommitInfo, write_commit
 from penstock.formats.delta.protocol.transaction import DeltaReads
-from penstock.kernel.bring import MergeOptions
+from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId
 from penstock.model.merges import MergeMode
@@ -302,7 +302,7 @@ def test_a_merge_that_needs_versions_which_the_log_has_no_more_is_refused_with_a
     owner.close()
     (Path(content.location) / "_delta_log" / f"{1:020}.json").unlink()
     later = Owner(store, tmp_path)
-    with pytest.raises(MergeConflict, match=r"not in its log any more\n +to take the target's"):
+    with pytest.raises(MergeConflict, match=r"is no longer in its log\n +to take the target's"):
         merge(later, "dev")
     later.close()
 

@@ -13,9 +13,9 @@ from penstock.errors import MergeConflict
 from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.protocol.actions import Add, Remove
 from penstock.formats.delta.protocol.transaction import DeltaReads
-from penstock.kernel.bring import MergeOptions
 from penstock.kernel.format import Applied, Since, Table
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import pytest
 
 from penstock.formats.delta.errors import InvalidLog
-from penstock.formats.delta.log.checkpoint_writing import write_checkpoint
-from penstock.formats.delta.log.named import DeltaNamedFiles, LogRead, read_log
+from penstock.formats.delta.log.checkpoint_writer import write_checkpoint
+from penstock.formats.delta.log.referenced_files import DeltaNamedFiles, LogRead, read_log
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Action, Cdc, DeletionVector, FileKey, write_commit
 from penstock.formats.delta.protocol.names import LOG, CommitName

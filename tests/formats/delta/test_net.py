@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from penstock.formats.delta.branch_log.difference import union
 from penstock.formats.delta.branch_log.line import Terms
 from penstock.formats.delta.branch_log.net import Net, NetStep, fold, fold_all, told_by
-from penstock.formats.delta.branch_log.news import but_replacements_of, news
 from penstock.formats.delta.branch_log.replacements import Replacement
 from penstock.formats.delta.branch_log.shifts import files_before
+from penstock.formats.delta.branch_log.unmerged_commits import but_replacements_of, news
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, DomainMetadata, Remove, Txn
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
 from tests.formats.delta.logs import protocol
@@ -87,7 +87,7 @@ def test_a_compaction_alone_stays_one_that_changes_no_rows() -> None:
 def test_a_file_told_once_more_and_then_removed_was_there_before_or_was_not(was_there: bool) -> None:
     net = folded([add("a", data_change=False)], [remove("a", data_change=False)])
     assert (net.adds, net.removes) == ((), ())
-    settled = net.settled({"a": None} if was_there else {})
+    settled = net.settle({"a": None} if was_there else {})
     assert settled.removes == ((remove("a", data_change=False),) if was_there else ())
     assert not settled.doubtful
 
@@ -391,28 +391,28 @@ def test_of_a_file_that_a_commit_may_have_repeated_nobody_knows_either() -> None
 def test_a_file_that_was_only_added_once_more_is_not_brought() -> None:
     (net,) = fold(steps([add("a"), add("b")], may_repeat_files=True), SCHEMA)
     assert net.doubtful_paths == ["a", "b"]
-    settled = net.settled({"a": None})
+    settled = net.settle({"a": None})
     assert settled.adds == (add("b"),)
     assert not settled.doubtful_paths
 
 
 def test_a_file_that_was_added_once_more_and_removed_goes_if_it_was_there() -> None:
     (net,) = fold(steps([add("a")], [remove("a")], may_repeat_files=True), SCHEMA)
-    assert net.settled({"a": None}).removes == (remove("a"),)
-    assert net.settled({}).actions == ()
+    assert net.settle({"a": None}).removes == (remove("a"),)
+    assert net.settle({}).actions == ()
 
 
 def test_a_file_that_was_added_once_more_removed_and_added_is_as_it_was() -> None:
     (net,) = fold(steps([add("a")], [remove("a")], [add("a")], may_repeat_files=True), SCHEMA)
-    assert net.settled({"a": None}).actions == ()
-    assert net.settled({}).actions == (add("a"),)
+    assert net.settle({"a": None}).actions == ()
+    assert net.settle({}).actions == (add("a"),)
 
 
 def test_a_file_is_in_no_doubt_that_the_commits_have_removed_before() -> None:
     anew = NetStep(1, (remove("a"), add("b")), ANEW)
     (net,) = fold([anew, *steps([add("a")], may_repeat_files=True)], SCHEMA)
     assert "a" not in net.doubtful_paths
-    assert add("a") in net.settled({"a": None, "b": None}).adds
+    assert add("a") in net.settle({"a": None, "b": None}).adds
 
 
 def test_a_file_whose_statistics_were_told_later_brings_its_rows_still() -> None:

@@ -28,8 +28,8 @@ from penstock.formats.delta.protocol.actions import (
     parse_commit,
     write_commit,
 )
-from penstock.kernel.bring import MergeOptions
 from penstock.kernel.known_tables import NewId
+from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.keys import Key
 from penstock.model.operations import Delete
@@ -60,7 +60,7 @@ def made(
 
 def first_version(lake: DeltaLake, branch: str = "main") -> list[Action]:
     content = lake.content("t", branch)
-    table = lake.tables.seen(T, content, branch)
+    table = lake.tables.as_format_table(T, content, branch)
     entry = lake.line("t", branch).at(0, lake.tables.read)
     return [one.action for one in parse_commit(lake.commits.data(table, content.location, 0, entry))]
 
@@ -138,7 +138,7 @@ def test_the_actions_may_be_in_a_file_beside_the_table_that_is_to_be(lake: Delta
     body.write_bytes(lines)
     name = "_penstock/bodies/mine.json"
     wrong = FileBody(name, len(lines), bytes(32))
-    with pytest.raises(InvalidRequest, match="does not hold"):
+    with pytest.raises(InvalidRequest, match="does not match"):
         made(lake, tmp_path, new(wrong, identity))
     found = made(lake, tmp_path, new(FileBody(name, len(lines), hashlib.sha256(lines).digest()), identity))
     body.unlink()  # what the lake needs of it, it has put itself

@@ -112,8 +112,8 @@ def test_k12_a_copy_of_a_lake_publishes_nothing(copied: tuple[DeltaLake, Path]) 
     copy, root = copied
     content = copy.content("t")
     assert content.id is not None
-    copy.publisher.told(T, content, is_default=True)
-    copy.publisher.told(T, copy.content("t", "dev"), is_default=False)
+    copy.publisher.table_committed(T, content, is_default=True)
+    copy.publisher.table_committed(T, copy.content("t", "dev"), is_default=False)
     assert copy.owner.catch_up() == 0
     assert copy.publisher.backlog() == ()
     assert not copy.publisher.wait(content.id, 1, 0.0)
@@ -139,7 +139,7 @@ def test_k12_a_table_whose_owner_cannot_be_read_now_is_published_later_if_it_is_
         assert content.id is not None
         publisher = Publisher(lake.places, read, background=False)
         publisher.publish_for(lake.identity)
-        publisher.told(T, content, is_default=True)
+        publisher.table_committed(T, content, is_default=True)
         assert not publisher.wait(content.id, 1, 0.0)
         away[0] = False
         is_published = publisher.wait(content.id, 1, 0.0)

@@ -57,7 +57,7 @@ def test_the_place_of_a_dropped_table_gets_no_successor_and_nothing_is_written_t
 ) -> None:
     drop(store)
     rmtree(root)
-    with opened(store) as lake, pytest.raises(LocationRefused, match="place of another table"):
+    with opened(store) as lake, pytest.raises(LocationRefused, match="was the location of another table"):
         lake.owner.create("main", U, NEW, location=str(root))
     with opened(store) as lake:
         assert lake.owner.catch_up() == 0

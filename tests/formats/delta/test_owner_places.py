@@ -56,7 +56,7 @@ def test_no_table_comes_to_lie_inside_another(lake: DeltaLake, tmp_path: Path, o
     places = [tmp_path / "p", tmp_path / "p" / "x" / "y"]
     first, second = places if outer_first else places[::-1]
     create_at(lake, A, first)
-    with pytest.raises(CommitConflict, match=r"inside the place of another|another table lies below"):
+    with pytest.raises(CommitConflict, match=r"inside the folder of another|another table is inside"):
         create_at(lake, B, second)
     assert not lake.has("b")
     assert log_bytes(second, 0) is None
@@ -86,7 +86,7 @@ def test_a_table_that_left_is_in_nobodys_way(lake: DeltaLake, tmp_path: Path) ->
     drop(lake, A)
     dropped = lake.tables.head()
     create_at(lake, B, tmp_path / "p")
-    with pytest.raises(MergeConflict, match="inside the place of another"):
+    with pytest.raises(MergeConflict, match="inside the folder of another"):
         revert(lake, dropped)
 
 
@@ -99,7 +99,7 @@ def test_a_table_is_counted_once_however_it_comes_goes_and_moves(lake: DeltaLake
     drop(lake, Key("t"))
     create(lake, tmp_path, "other", "dev")
     lake.kernel.merge(lake.tables.head("dev"), "main", CommitMeta())
-    with pytest.raises(CommitConflict, match="another table lies below"):
+    with pytest.raises(CommitConflict, match="another table is inside"):
         create_at(lake, A, tmp_path)
     drop(lake, Key("other"))
     assert root.parent == tmp_path
@@ -133,12 +133,12 @@ def test_the_place_of_a_promise_that_was_kept_is_not_its_predecessors_again(
     dropped = lake.tables.head()
     lake.owner.recover(str(root), B, lost="lake-1")
     for _ in range(2):
-        with pytest.raises(MergeConflict, match=r"become another table's|is already"):
+        with pytest.raises(MergeConflict, match=r"belongs to another table now|is already"):
             revert(lake, dropped)
         drop(lake, B)
         revert(lake)
     drop(lake, B)
-    with pytest.raises(MergeConflict, match="become another table's"):
+    with pytest.raises(MergeConflict, match="belongs to another table now"):
         revert(lake, dropped)
 
 

@@ -17,7 +17,7 @@ from penstock.formats.delta.branch_log.line import OwnershipPhase, with_line
 from penstock.formats.delta.ownership.handover import Handover
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_commit
 from penstock.formats.delta.protocol.names import LOG, CommitName
-from penstock.kernel.bring import MergeOptions
+from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.keys import Key
 from penstock.model.nessie import IcebergTable
@@ -104,7 +104,7 @@ def test_r13_commits_are_those_of_one_moment(tracked: DeltaLake) -> None:
 
 
 def test_a_range_that_ends_before_it_begins_is_refused(tracked: DeltaLake) -> None:
-    with pytest.raises(InvalidRequest, match="from 5 to 4"):
+    with pytest.raises(InvalidRequest, match="5 to 4"):
         tracked.owner.commits(T, tracked.content("t"), 5, 4)
 
 

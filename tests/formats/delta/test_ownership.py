@@ -24,7 +24,7 @@ from penstock.formats.delta.branch_log.ownership import (
     release,
 )
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, Protocol, parse_commit, write_commit
-from penstock.formats.delta.protocol.features import protocol_faults, supported
+from penstock.formats.delta.protocol.features import protocol_faults, supported_features
 from penstock.formats.delta.protocol.lint import OWNER_NAME, LintRules, LintState, check_bytes
 from tests.formats.delta.logs import SCHEMA, metadata, protocol
 
@@ -70,7 +70,7 @@ LEGACY = [
 def test_a_conversion_keeps_every_feature_that_a_version_stood_for(was: Protocol) -> None:
     data = conversion(before(was), LAKE, TABLE, ATTEMPT, NOW_MS)
     _, becomes, about = parts(data)
-    assert supported(becomes) == supported(was) | {"managedCommits", "inCommitTimestamp"}
+    assert supported_features(becomes) == supported_features(was) | {"managedCommits", "inCommitTimestamp"}
     assert becomes.min_reader_version == was.min_reader_version
     assert becomes.min_writer_version == 7
     assert list(protocol_faults(becomes, was)) == []
@@ -123,7 +123,7 @@ def test_a_table_that_is_handed_back_has_what_it_had_before(was: Protocol, about
     data = release(owned, ATTEMPT, NOW_MS)
     info, becomes, after = parts(data)
     assert info.in_commit_timestamp == NOW_MS + 1
-    assert supported(becomes) == supported(was)
+    assert supported_features(becomes) == supported_features(was)
     assert after == about
     assert owner_of(becomes, after) is None
     droppable = frozenset({"managedCommits", "inCommitTimestamp"})
@@ -206,8 +206,10 @@ def test_r31_a_table_of_another_owner_is_refused_and_the_way_out_is_told() -> No
 
 def test_a_table_that_cannot_be_written_is_not_adopted_and_all_reasons_are_told() -> None:
     with pytest.raises(UnsupportedFeature) as caught:
-        check_adoptable(protocol("rowTracking", "materializePartitionColumns"), metadata(), "/data/sales")
-    assert caught.value.details["features"] == ("materializePartitionColumns", "rowTracking")
+        check_adoptable(
+            protocol("icebergWriterCompatV1", "materializePartitionColumns"), metadata(), "/data/sales"
+        )
+    assert caught.value.details["features"] == ("icebergWriterCompatV1", "materializePartitionColumns")
 
 
 def test_r37_only_the_owner_changes_the_properties_that_say_who_it_is() -> None:
@@ -232,7 +234,7 @@ def test_a_new_table_has_the_features_that_every_writer_knows_and_that_it_uses_a
     info, becomes, about = actions
     assert info.in_commit_timestamp == NOW_MS
     used = {"appendOnly", "invariants", "domainMetadata", "timestampNtz"}
-    assert supported(becomes) == used | {"managedCommits", "inCommitTimestamp"}
+    assert supported_features(becomes) == used | {"managedCommits", "inCommitTimestamp"}
     assert becomes.reader_features == ("timestampNtz",)
     assert "delta.feature.domainMetadata" not in about.configuration
     assert owner_of(becomes, about) is not None

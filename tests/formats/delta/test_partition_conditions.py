@@ -16,7 +16,7 @@ from penstock.formats.delta.protocol.partition_conditions import (
     condition_outcomes,
     partition_part,
 )
-from penstock.formats.delta.protocol.predicate_writing import write_predicate
+from penstock.formats.delta.protocol.predicate_sql import write_predicate
 from penstock.formats.delta.protocol.transaction import Partitions, Region
 from penstock.formats.rows.predicate_text import parse_predicate
 from penstock.formats.rows.predicates import And, Column, ComparedValues, Like, Not, Or, Predicate
@@ -112,8 +112,8 @@ def test_values_and_a_condition_must_both_fit() -> None:
 @pytest.mark.parametrize(
     ("where", "told"),
     [
-        ("id = 1", "'id', which is no partition column"),
-        ("day = '2026-11-01' or id = 1", "'id', which is no partition column"),
+        ("id = 1", "'id', which is not a partition column"),
+        ("day = '2026-11-01' or id = 1", "'id', which is not a partition column"),
         ("nothing = 1", "no column 'nothing'"),
         ("day = 5", "cannot be compared"),
         ("day =", "the end"),
@@ -130,7 +130,7 @@ def test_a_part_of_a_struct_is_no_partition_column_whatever_that_is_called() -> 
     odd = write_schema(StructType(both))
     check_condition("`a.b` = 1", odd, ["a.b"])
     assert condition_outcomes("`a.b` = 1", odd, {"a.b": "1"}) == {True}
-    with pytest.raises(InvalidRequest, match="no partition column"):
+    with pytest.raises(InvalidRequest, match="not a partition column"):
         check_condition("a.b = 1", odd, ["a.b"])
 
 

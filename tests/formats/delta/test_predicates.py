@@ -113,7 +113,7 @@ def test_a_text_means_its_condition(text: str, meant: Predicate) -> None:
     ("text", "told"),
     [
         ("", "has the end, where the name of a column should be"),
-        ("idd = 1", "the table has no column 'idd'; there are id, small, name"),
+        ("idd = 1", "the table has no column 'idd'; did you mean 'id'? There are id, small, name"),
         ("address.town = 'x'", "the column 'address' has no part 'town'; there are City"),
         ("id.x = 1", "the column 'id' has no parts"),
         (

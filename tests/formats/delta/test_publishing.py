@@ -41,7 +41,7 @@ def places() -> Iterator[Places]:
     opened.close()
 
 
-@pytest.fixture(params=["disk", "bucket"])
+@pytest.fixture(params=["disk", pytest.param("bucket", marks=pytest.mark.verify)])
 def table(
     request: pytest.FixtureRequest, places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Ratified:
@@ -62,12 +62,12 @@ def on_disk(places: Places, tmp_path: Path) -> Ratified:
 def test_r19_what_was_ratified_is_published_byte_for_byte(table: Ratified, places: Places) -> None:
     publisher = publishing(table, places)
     content = ratify(table, 7)
-    assert publisher.published(ID) == -1
+    assert publisher.published_version(ID) == -1
     assert publisher.publish(content, 2) == 2
     assert table.log() == table.ratified(0, 2)
     assert publisher.publish(content, 1) == 2
     assert publisher.publish(content) == 6
-    assert publisher.published(ID) == 6
+    assert publisher.published_version(ID) == 6
     assert table.log() == table.ratified(0, 6)
     assert publisher.publish(content) == 6
     assert publisher.publish(content, 100) == 6
@@ -76,7 +76,7 @@ def test_r19_what_was_ratified_is_published_byte_for_byte(table: Ratified, place
 def test_who_is_told_publishes_in_the_background(table: Ratified, places: Places) -> None:
     publisher = publishing(table, places, background=True)
     for _ in range(3):
-        publisher.told(KEY, ratify(table, 2), is_default=True)
+        publisher.table_committed(KEY, ratify(table, 2), is_default=True)
     assert publisher.wait(ID, 5, WAIT_S)
     assert table.log() == table.ratified(0, 5)
     assert not publisher.wait(ID, 6, 0.0)
@@ -88,7 +88,7 @@ def test_how_far_a_log_is_published_is_found_by_looking(table: Ratified, places:
     publishing(table, places).publish(ratify(table, 5), 3)
     anew = publishing(table, places)
     assert anew.look(table.content) == 3
-    assert anew.published(ID) == 3
+    assert anew.published_version(ID) == 3
     assert anew.publish(table.content) == 4
     table.place.create(str(CommitName(5)), b"what another lake may know")
     assert publishing(table, places).look(table.content) == 4, "what the line does not have says nothing"
@@ -97,7 +97,7 @@ def test_how_far_a_log_is_published_is_found_by_looking(table: Ratified, places:
 def test_what_is_published_may_be_forgotten(table: Ratified, places: Places) -> None:
     publisher = publishing(table, places)
     publisher.publish(ratify(table, 3))
-    table.forget(publisher.published(ID))
+    table.forget(publisher.published_version(ID))
     content = ratify(table, 2)
     assert publisher.publish(content) == 4
     table.forget(4)
@@ -140,7 +140,7 @@ def test_r19_a_foreign_file_stops_its_table_and_stays(
     if version:
         assert publisher.publish(content, version - 1) == version - 1
     table.place.create(str(CommitName(version)), theirs)
-    publisher.told(KEY, content, is_default=True)
+    publisher.table_committed(KEY, content, is_default=True)
     for who in (publisher, publisher, publishing(table, places, meter=meter)):
         with pytest.raises(ForeignCommit, match=f"version {version} of the table") as alarm:
             who.publish(content)
@@ -172,14 +172,14 @@ def test_an_alarm_ends_for_later_versions_when_another_process_has_published(
     content = ratify(on_disk, 3)
     publisher = publishing(on_disk, places, background=True)
     on_disk.place.create(str(CommitName(1)), b'{"commitInfo":{}}\n')
-    publisher.told(KEY, content, is_default=True)
+    publisher.table_committed(KEY, content, is_default=True)
     assert not publisher.wait(ID, 2, WAIT_S)
     assert isinstance(publisher.problem(ID), ForeignCommit)
     on_disk.place.delete([str(CommitName(1))])
     assert publishing(on_disk, places).publish(content) == 2
     assert publisher.look(content) == 2
     assert publisher.problem(ID) is None
-    publisher.told(KEY, on_disk.held(), is_default=True)
+    publisher.table_committed(KEY, on_disk.held(), is_default=True)
     assert publisher.wait(ID, 3, WAIT_S)
     assert on_disk.log() == on_disk.ratified(0, 3)
     publisher.close(WAIT_S)
@@ -191,12 +191,12 @@ def test_a_foreign_file_keeps_no_other_table_waiting(tmp_path: Path, places: Pla
     bad.place.create(str(CommitName(0)), b"theirs")
     objects, meter = bad.objects, Metrics()
     publisher = Publisher(places, lambda one: (bad if one in objects else good).read(one), meter=meter)
-    publisher.told(KEY, ratify(bad, 2), is_default=True)
+    publisher.table_committed(KEY, ratify(bad, 2), is_default=True)
     assert not publisher.wait(ID, 1, WAIT_S)
-    publisher.told(Key.parse("sales.good"), ratify(good, 2), is_default=True)
+    publisher.table_committed(Key.parse("sales.good"), ratify(good, 2), is_default=True)
     assert publisher.wait(other, 1, WAIT_S)
-    publisher.told(KEY, last := ratify(bad, 1), is_default=True)
-    publisher.told(Key.parse("sales.good"), ratify(good, 1), is_default=True)
+    publisher.table_committed(KEY, last := ratify(bad, 1), is_default=True)
+    publisher.table_committed(Key.parse("sales.good"), ratify(good, 1), is_default=True)
     assert publisher.wait(other, 2, WAIT_S)
     assert meter.snapshot().count(metrics.DELTA_PUBLISH_ERRORS) == 1, "nothing is tried in vain"
     assert [one.key for one in publisher.backlog()] == [KEY]
@@ -266,7 +266,7 @@ def test_a_branch_is_not_published_and_its_files_are_written(table: Ratified, pl
     table.held(line=BRANCH)
     table.staged(line=BRANCH)
     content = table.held("{}", "{}", body=True, line=BRANCH)
-    publisher.told(KEY, content, is_default=False)
+    publisher.table_committed(KEY, content, is_default=False)
     publisher.close(WAIT_S)
     names = [table.name(version) for version in (2, 3, 4)]
     assert list(table.place.read(names)) == [table.bytes[version] for version in (2, 3, 4)]
@@ -281,9 +281,9 @@ def test_a_branch_is_not_published_and_its_files_are_written(table: Ratified, pl
 def test_the_background_leaves_the_default_branch_to_itself(on_disk: Ratified, places: Places) -> None:
     publisher = publishing(on_disk, places, background=True)
     for _ in range(3):
-        publisher.told(KEY, on_disk.held(), is_default=False)
+        publisher.table_committed(KEY, on_disk.held(), is_default=False)
     names = [on_disk.name(version) for version in range(3)]
-    publisher.told(KEY, on_disk.held(line=BRANCH), is_default=False)
+    publisher.table_committed(KEY, on_disk.held(line=BRANCH), is_default=False)
     publisher.close(WAIT_S)
     assert list(on_disk.place.read([*names, on_disk.name(3)])) == [None] * 3 + [on_disk.bytes[3]]
     assert on_disk.log() == {}
@@ -318,7 +318,7 @@ def test_a_table_that_is_being_adopted_is_published_by_its_adopter_alone(
     on_disk.held()
     content = on_disk.become(OwnershipPhase.ADOPTING)
     publisher = publishing(on_disk, places, background=True)
-    publisher.told(KEY, content, is_default=True)
+    publisher.table_committed(KEY, content, is_default=True)
     publisher.close(WAIT_S)
     assert on_disk.log() == {}
     on_disk.place.create(str(CommitName(0)), b"somebody was faster")
@@ -330,7 +330,7 @@ def test_a_table_that_is_being_adopted_is_published_by_its_adopter_alone(
 def test_a_table_that_is_released_is_published_to_its_end(on_disk: Ratified, places: Places) -> None:
     ratify(on_disk, 3)
     publisher = publishing(on_disk, places, background=True)
-    publisher.told(KEY, released := on_disk.become(OwnershipPhase.RELEASED), is_default=True)
+    publisher.table_committed(KEY, released := on_disk.become(OwnershipPhase.RELEASED), is_default=True)
     assert publisher.wait(ID, 2, WAIT_S)
     on_disk.place.create(str(CommitName(3)), b"of its next owner")
     publisher.publish(released)
@@ -342,8 +342,8 @@ def test_of_lines_told_in_any_order_the_newest_is_published(on_disk: Ratified, p
     older = ratify(on_disk, 2)
     newer = ratify(on_disk, 2)
     publisher = publishing(on_disk, places)
-    publisher.told(KEY, newer, is_default=True)
-    publisher.told(KEY, older, is_default=True)
+    publisher.table_committed(KEY, newer, is_default=True)
+    publisher.table_committed(KEY, older, is_default=True)
     assert publisher.wait(ID, 3, WAIT_S)
 
 
@@ -358,7 +358,7 @@ def test_what_follows_is_told_outside_of_all_locks_and_cannot_fail(
         raise ValueError("nobody minds")
 
     publisher = publishing(on_disk, places, background=True, after_publish=follow)
-    publisher.told(KEY, ratify(on_disk, 3), is_default=True)
+    publisher.table_committed(KEY, ratify(on_disk, 3), is_default=True)
     publisher.close(WAIT_S)
     assert told == [(KEY, 2, 2)]
     assert "nobody minds" in caplog.text
@@ -367,7 +367,7 @@ def test_what_follows_is_told_outside_of_all_locks_and_cannot_fail(
 def test_figures_tell_how_much_is_not_published_and_for_how_long(on_disk: Ratified, places: Places) -> None:
     meter = Metrics()
     publisher = publishing(on_disk, places, meter=meter, clock=lambda: (TIME_MS + 12_000) * 1000)
-    publisher.told(KEY, ratify(on_disk, 40), is_default=True)
+    publisher.table_committed(KEY, ratify(on_disk, 40), is_default=True)
     publisher.measure()
     assert meter.snapshot().gauge(metrics.DELTA_UNPUBLISHED) == 40
     assert meter.snapshot().gauge(metrics.DELTA_UNPUBLISHED_SECONDS) == 12.0

@@ -48,12 +48,12 @@ def cleaned_up(table: Ratified, first: int) -> None:
 
 def test_a_job_that_is_done_is_forgotten_but_for_how_far_it_came(table: Ratified, places: Places) -> None:
     working = publishing(table, places, background=True)
-    working.told(KEY, ratify(table, 3), is_default=True)
+    working.table_committed(KEY, ratify(table, 3), is_default=True)
     table.held(line=BRANCH)
-    working.told(KEY, table.held(line=BRANCH), is_default=False)
+    working.table_committed(KEY, table.held(line=BRANCH), is_default=False)
     working.close(WAIT_S)
     assert working.jobs == {}
-    assert working.published(ID) == 2
+    assert working.published_version(ID) == 2
     assert table.place.size(table.name(4)) is not None
 
 
@@ -61,7 +61,7 @@ def test_a_line_that_is_published_already_makes_no_work(table: Ratified, places:
     idle = publishing(table, places)
     content = ratify(table, 3)
     idle.publish(content)
-    idle.told(KEY, content, is_default=True)
+    idle.table_committed(KEY, content, is_default=True)
     assert idle.jobs == {}
 
 
@@ -79,8 +79,8 @@ def test_of_jobs_that_are_done_only_so_many_are_remembered(
         assert working.publish(one.content) == 0
     assert first.content.id is not None
     assert second.content.id is not None
-    assert working.published(first.content.id) == -1, "it is looked up when it is needed again"
-    assert working.published(second.content.id) == 0
+    assert working.published_version(first.content.id) == -1, "it is looked up when it is needed again"
+    assert working.published_version(second.content.id) == 0
 
 
 def test_who_waits_for_a_version_sees_it_though_an_earlier_job_was_forgotten(
@@ -96,9 +96,9 @@ def test_who_waits_for_a_version_sees_it_though_an_earlier_job_was_forgotten(
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(wait)
         assert begun.wait(WAIT_S)
-        working.told(KEY, ratify(table, 3), is_default=True)
+        working.table_committed(KEY, ratify(table, 3), is_default=True)
         assert working.wait(ID, 2, WAIT_S)
-        working.told(KEY, ratify(table, 3), is_default=True)
+        working.table_committed(KEY, ratify(table, 3), is_default=True)
         assert waiting.result(WAIT_S)
     working.close(WAIT_S)
 
@@ -119,7 +119,7 @@ def test_storage_that_is_away_for_long_is_tried_until_it_is_back(
     places = Disks(Away)
     table = Ratified(str(tmp_path), places)
     working = publishing(table, places, background=True)
-    working.told(KEY, table.held(), is_default=True)
+    working.table_committed(KEY, table.held(), is_default=True)
     assert working.wait(ID, 0, WAIT_S), "though nothing more was told"
     working.close(WAIT_S)
     assert next(left, None) is None
@@ -176,7 +176,7 @@ def test_a_body_that_changed_is_not_published(table: Ratified, places: Places) -
     assert good is not None
     table.place.put(body, good.replace(b'"a"', b'"b"'))
     careful = publishing(table, places)
-    careful.told(KEY, content, is_default=True)
+    careful.table_committed(KEY, content, is_default=True)
     with pytest.raises(InvalidLog, match="has other bytes than those that were ratified") as problem:
         careful.publish(content)
     assert (problem.value.details["version"], problem.value.details["name"]) == (1, body)
@@ -298,7 +298,7 @@ def test_who_asks_for_files_does_not_wait_for_what_is_being_published(tmp_path: 
     table = Ratified(str(tmp_path), places)
     working = publishing(table, places, background=True)
     content = ratify(table, 4)
-    working.told(KEY, content, is_default=True)
+    working.table_committed(KEY, content, is_default=True)
     assert stopped.wait(WAIT_S)
     with ThreadPoolExecutor(1) as threads:
         asked = threads.submit(working.materialise, content, 1, 3)

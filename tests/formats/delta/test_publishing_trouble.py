@@ -136,7 +136,7 @@ def test_storage_that_never_answers_is_said_to_be_unavailable(tmp_path: Path) ->
     with pytest.raises(Unavailable, match="it is not known whether"):
         publisher.publish(table.held())
     assert asked == FRUITLESS_MAX
-    assert publisher.published(ID) == -1
+    assert publisher.published_version(ID) == -1
     places.close()
 
 
@@ -164,9 +164,9 @@ def test_a_line_that_is_told_while_its_table_is_worked_on_is_published_too(tmp_p
     places = Disks(Slow)
     table = Ratified(str(tmp_path), places)
     publisher = publishing(table, places, background=True)
-    publisher.told(KEY, table.held(), is_default=True)
+    publisher.table_committed(KEY, table.held(), is_default=True)
     assert stopped.wait(WAIT_S)
-    publisher.told(KEY, table.held(), is_default=True)
+    publisher.table_committed(KEY, table.held(), is_default=True)
     go_on.set()
     assert publisher.wait(ID, 1, WAIT_S)
     assert table.log() == table.ratified(0, 1)
@@ -178,7 +178,7 @@ def test_a_line_that_is_told_while_somebody_publishes_by_hand_is_published_too(t
     class Telling(Disk):
         def at(self, step: str) -> None:
             if step == f"link {CommitName(1)}":
-                publisher.told(KEY, newest, is_default=True)
+                publisher.table_committed(KEY, newest, is_default=True)
 
     places = Disks(Telling)
     table = Ratified(str(tmp_path), places)
@@ -212,7 +212,7 @@ def test_in_one_process_a_table_is_published_by_one_thread_at_a_time(tmp_path: P
 
     def publish(content: DeltaTable) -> int:
         start.wait()
-        publisher.told(KEY, content, is_default=True)
+        publisher.table_committed(KEY, content, is_default=True)
         return publisher.publish(content)
 
     with ThreadPoolExecutor(8) as threads:
@@ -236,7 +236,7 @@ def test_of_many_tables_told_by_many_threads_none_is_forgotten(tmp_path: Path) -
             for table in tables[first::6]:
                 content = table.held(f'{{"of":"{table.place.url}"}}')
                 objects.update(dict.fromkeys(table.objects, table))
-                publisher.told(KEY, content, is_default=True)
+                publisher.table_committed(KEY, content, is_default=True)
 
     with ThreadPoolExecutor(6) as threads:
         list(threads.map(tell, range(6)))
@@ -260,7 +260,7 @@ def test_storage_that_is_in_trouble_is_tried_again(tmp_path: Path, caplog: pytes
     table = Ratified(str(tmp_path), places)
     meter = Metrics()
     publisher = publishing(table, places, background=True, meter=meter)
-    publisher.told(KEY, table.held(), is_default=True)
+    publisher.table_committed(KEY, table.held(), is_default=True)
     assert publisher.wait(ID, 0, WAIT_S)
     publisher.close(WAIT_S)
     assert publisher.backlog() == ()
@@ -283,11 +283,11 @@ def test_what_cannot_be_published_in_time_is_left_for_the_next(tmp_path: Path) -
     places = Disks(Slow)
     table = Ratified(str(tmp_path), places)
     publisher = publishing(table, places, background=True)
-    publisher.told(KEY, ratify(table, 5), is_default=True)
+    publisher.table_committed(KEY, ratify(table, 5), is_default=True)
     assert stopped.wait(WAIT_S)
     publisher.close(0.01)
     assert not publisher.wait(ID, 4, WAIT_S)
-    publisher.told(KEY, ratify(table, 1), is_default=True)
+    publisher.table_committed(KEY, ratify(table, 1), is_default=True)
     go_on.set()
     anew = publishing(table, places)
     assert anew.publish(table.content) == 5
@@ -329,7 +329,7 @@ def test_on_careless_storage_one_process_publishes_at_a_time(careless: Places) -
 
     def publish(_: int) -> None:
         publisher = Publisher(careless, table.read, leases=Leases(store))
-        publisher.told(KEY, content, is_default=True)
+        publisher.table_committed(KEY, content, is_default=True)
         start.wait()
         assert publisher.wait(ID, 11, WAIT_S)
         publisher.close(WAIT_S)

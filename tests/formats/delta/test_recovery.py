@@ -125,7 +125,7 @@ def test_a_lake_that_was_not_lost_after_all_stops_at_the_version_that_is_not_its
 def test_the_lost_lake_must_be_named_unless_any_counts(lost: DeltaLake, lake: DeltaLake, root: Path) -> None:
     for said in ({}, {"lost": "lost", "any_lake": True}):
         with pytest.raises(
-            InvalidRequest, match=r"belongs to lake lost .*: say which lake was lost"
+            InvalidRequest, match=r"belongs to lake lost .*: give the lake that was lost"
         ) as refused:
             lake.owner.recover(str(root), **said)  # type: ignore[arg-type]
         assert refused.value.details["lake"] == "lost"

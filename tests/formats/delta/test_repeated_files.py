@@ -13,7 +13,7 @@ import penstock
 from penstock import Lake
 from penstock.errors import InvalidContent
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.ratifying import check
+from penstock.formats.delta.branch_log.ratification import check
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.lint_files import Lookup
 from tests.formats.delta.sides import KEY, Side, create, foreign_ids, rows

@@ -140,14 +140,14 @@ def test_a_commit_without_its_time_is_named(table: Table, data: bytes) -> None:
     by_commits(table, 1000, 2000, 3000, 4000)
     tip = load_snapshot(table.files)
     table.write(str(CommitName(2)), data)
-    with pytest.raises(InvalidLog, match=r"0002\.json .* gives no time"):
+    with pytest.raises(InvalidLog, match=r"0002\.json .* has no timestamp"):
         version_at(table.files, tip, 2500)
 
 
 def test_an_enablement_that_is_no_number_is_refused(table: Table) -> None:
     properties = {**enabled_at(0, 0), "delta_inCommitTimestampEnablementVersion": "one"}
     commit(table, 0, 0, commit_info(1000), protocol("inCommitTimestamp"), metadata(**properties))
-    with pytest.raises(InvalidLog, match="are no numbers"):
+    with pytest.raises(InvalidLog, match="are not numbers"):
         at(table, 1000)
 
 

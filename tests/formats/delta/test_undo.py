@@ -16,7 +16,7 @@ from deltalake import DeltaTable as ForeignTable
 import penstock
 from penstock import Delete, Key, Lake, Put
 from penstock.errors import MergeConflict
-from penstock.formats.delta.branch_log import standing
+from penstock.formats.delta.branch_log import prepared_table
 from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.rows.writing import write_files
@@ -692,7 +692,7 @@ def test_a_revert_of_the_newest_compaction_tells_readers_of_changes_that_no_row_
 def test_rows_that_a_restore_brings_back_in_a_compacted_file_are_new_rows_to_readers_of_changes(
     lake: Lake, near: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing, "NEAR_VERSIONS", near)
+    monkeypatch.setattr(prepared_table, "NEAR_VERSIONS", near)
     main = create(lake)
     main.compact("mon")
     (status,) = lake.delta.status(KEY)

@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from penstock import Lake
-from penstock.formats.delta.branch_log import standing
+from penstock.formats.delta.branch_log import prepared_table
 from penstock.formats.delta.lake.calls import Looked
 from penstock.lake.answers import Ratified
 from tests.formats.delta.sides import KEY, Side, create, foreign_ids
@@ -42,7 +42,7 @@ def change(side: Side, how: str) -> Ratified:
 def test_a_restore_brings_a_file_back_that_was_added_again_and_then_changed(
     lake: Lake, near: int, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing, "NEAR_VERSIONS", near)
+    monkeypatch.setattr(prepared_table, "NEAR_VERSIONS", near)
     main = create(lake, properties=VECTORS)
     before = main.now().version
     add_again(main, 1)

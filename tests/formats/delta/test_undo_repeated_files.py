@@ -16,7 +16,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 import penstock
 from penstock import Lake, errors
-from penstock.formats.delta.branch_log import standing, undo
+from penstock.formats.delta.branch_log import prepared_table, undo
 from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.protocol.actions import Add
 from tests.formats.delta.sides import KEY, Side, create, foreign_ids, rows
@@ -166,7 +166,7 @@ def test_both_commits_are_reverted_in_the_other_order(
 def test_a_restore_to_the_first_commit_keeps_the_file(
     lake: Lake, main: Side, write: Write, holds: Holds, near: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing, "NEAR_VERSIONS", near)
+    monkeypatch.setattr(prepared_table, "NEAR_VERSIONS", near)
     before = main.now().version
     write(main, files_with(main, 1))
     between = main.now().version

@@ -13,10 +13,10 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from penstock.formats.files import trees
-from penstock.formats.files.changing import carry_out
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import File, FilesState, state_of, with_state
-from penstock.formats.files.intents import When, WriteIntent, encode_write, shortened
+from penstock.formats.files.intents import When, WriteIntent, encode_write, for_merges
+from penstock.formats.files.table_changes import apply_write
 from penstock.kernel.format import Applied, Crossed, Refused, Table
 from penstock.kernel.objects import Objects
 from penstock.model.keys import Key
@@ -119,7 +119,7 @@ class Shelf:
 
     def write(self, state: FilesState, write: WriteIntent) -> tuple[FilesState, bool]:
         """A table after a write, and whether anything happened."""
-        done = carry_out(self.objects, state, write)
+        done = apply_write(self.objects, state, write)
         if done is None:
             return state, False
         self.objects.store.store(done[1])
@@ -144,7 +144,7 @@ class Shelf:
 
     def files(self, state: FilesState) -> Files:
         """What a table has, read from its tree; what it says of itself must be so."""
-        found = dict(trees.below(Objects(self.objects.store), state.root))
+        found = dict(trees.list_below(Objects(self.objects.store), state.root))
         assert (state.files, state.size) == (len(found), sum(one.size for one in found.values()))
         return found
 
@@ -168,7 +168,7 @@ class Shelf:
 
 def intents(writes: Sequence[WriteIntent]) -> list[bytes]:
     """What commits keep of some writes."""
-    return [encode_write(shortened(write)) for write in writes]
+    return [encode_write(for_merges(write)) for write in writes]
 
 
 class Clashed(NamedTuple):

@@ -8,11 +8,11 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.formats.files import merging, trees
-from penstock.formats.files.changing import carry_out
+from penstock.formats.files import merge_rules, trees
 from penstock.formats.files.files import FilesState
 from penstock.formats.files.format import FilesFormat
 from penstock.formats.files.intents import When, WriteIntent
+from penstock.formats.files.table_changes import apply_write
 from penstock.kernel.format import Applied, Since
 from penstock.kernel.objects import Objects
 from penstock.model.merges import MergeMode
@@ -47,16 +47,16 @@ def test_a_tree_reads_like_the_dictionary(files: Files, others: list[str], prefi
     cold = Objects(shelf.objects.store)
     assert trees.find(cold, root, [*files, *others]) == files
     below = {path: one for path, one in files.items() if path.startswith(prefix)}
-    assert list(trees.below(cold, root, prefix)) == sorted(below.items())
+    assert list(trees.list_below(cold, root, prefix)) == sorted(below.items())
     later = [(path, one) for path, one in sorted(below.items()) if path > after]
-    assert list(trees.below(cold, root, prefix, after)) == later
+    assert list(trees.list_below(cold, root, prefix, after)) == later
 
 
 @quick
 @given(tables, tables, prefixes)
 def test_two_trees_differ_where_the_dictionaries_do(one: Files, other: Files, prefix: str) -> None:
     shelf = Shelf()
-    found = trees.differing(shelf.objects, shelf.state(one).root, shelf.state(other).root, prefix)
+    found = trees.find_differences(shelf.objects, shelf.state(one).root, shelf.state(other).root, prefix)
     assert list(found) == [
         (path, one.get(path), other.get(path))
         for path in sorted({*one, *other})
@@ -80,7 +80,7 @@ def test_writes_do_what_they_do_to_a_dictionary(requests: list[WriteIntent]) -> 
 
 
 def _written(shelf: Shelf, state: FilesState, write: WriteIntent) -> Applied:
-    done = carry_out(shelf.objects, state, write)
+    done = apply_write(shelf.objects, state, write)
     assert done is not None
     return Applied(shelf.content(done[0]), done[1])
 
@@ -164,7 +164,7 @@ def _after(files: Files, requests: list[WriteIntent]) -> tuple[Files, list[Write
 def test_undoing_a_write_puts_back_its_paths_and_no_others(before: Files, after: Files, now: Files) -> None:
     shelf = Shelf()
     was, wanted, target = (shelf.content(shelf.state(one)) for one in (after, before, now))
-    undone = partial(merging.revert, shelf.table(target), shelf.objects, target, was, wanted, Since(()))
+    undone = partial(merge_rules.revert, shelf.table(target), shelf.objects, target, was, wanted, Since(()))
     assert shelf.asked(lambda: undone().applied) == asked(lambda: merged(after, before, now))
 
 

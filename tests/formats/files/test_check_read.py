@@ -13,7 +13,7 @@ from penstock import Lake
 from penstock.errors import MergeConflict
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import FilesState, Layout, state_of
-from penstock.formats.files.seen import TOLD_MAX, check_seen
+from penstock.formats.files.read_check import TOLD_MAX, check_seen
 from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Refused
 from penstock.kernel.transactions import Transactions
@@ -62,7 +62,9 @@ def test_a_file_that_was_read_must_be_as_it_was(lake: Lake, part: str | None, ch
     else:
         lake.table(KEY).files.put("a/1", b"new")
     (conflict,) = why(lake, known)
-    assert str(conflict).startswith("'raw' was read by this transaction, and changed meanwhile at 'a/1'")
+    assert str(conflict).startswith(
+        "'raw' was read by this transaction, but was changed by another writer since at 'a/1'"
+    )
     assert ", 3 bytes, found " in str(conflict)
 
 
@@ -107,7 +109,7 @@ def test_a_table_that_is_gone_is_not_what_was_read(lake: Lake) -> None:
     known = begin(lake, "a/1")
     lake.kernel.commit("main", [Delete(Key(KEY))])
     (conflict,) = why(lake, known)
-    assert "is gone since" in str(conflict)
+    assert "was deleted since" in str(conflict)
 
 
 def test_a_table_that_was_made_anew_is_another_one_whatever_it_holds(lake: Lake) -> None:
@@ -115,7 +117,7 @@ def test_a_table_that_was_made_anew_is_another_one_whatever_it_holds(lake: Lake)
     lake.kernel.commit("main", [Delete(Key(KEY))])
     lake.table(KEY).files.put("a/1", b"old")
     (conflict,) = why(lake, known)
-    assert "was read by this transaction, and changed meanwhile" in str(conflict)
+    assert "was read by this transaction, but was changed by another writer since" in str(conflict)
 
 
 @pytest.mark.parametrize(

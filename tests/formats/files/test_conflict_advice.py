@@ -194,7 +194,7 @@ CASES = [
         {"drop": ["m"], "force": ["d"]},
     ),
     Case(
-        "{BOTH}, and holds files {} here, but {} on the other side",
+        "{BOTH}, and holds files {} here, but the other side has {}",
         two_formats,
         {"drop": [*BASE, "m.orc"], "force": ["d.csv", *BASE]},
     ),
@@ -204,7 +204,7 @@ CASES = [
         {"drop": None, "force": [*BASE, "day=1/d"]},
     ),
     Case(
-        "is something else, and no table whose files the lake keeps",
+        "is not a file table on the other side",
         something_else,
         {"drop": None, "rename": [*BASE, "day=1/d"]},
     ),
@@ -217,7 +217,7 @@ FOLLOWED = [
 
 
 def test_every_kind_of_conflict_has_a_case() -> None:
-    kinds = {*refusals("files/merging.py"), *refusals("files/format.py", ("merge", "_own"))}
+    kinds = {*refusals("files/merge_rules.py"), *refusals("files/format.py", ("merge", "_require_managed"))}
     assert kinds == {case.kind for case in CASES}
 
 

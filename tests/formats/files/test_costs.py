@@ -14,10 +14,10 @@ import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict
 from penstock.formats.files import format as files_format
-from penstock.formats.files import merging
+from penstock.formats.files import merge_rules
 from penstock.stores.port import Store
 from penstock.testing import CountingStore
-from penstock.testing.counting import Counts
+from penstock.testing.counting_store import Counts
 from penstock.testing.threads import at_once
 from tests.formats.files.lakes import new_store, overwrite, paths, write
 
@@ -175,7 +175,7 @@ def busy(lake: Lake, elsewhere: Lake, monkeypatch: pytest.MonkeyPatch) -> list[b
     its turn each time that it was worked out."""
     turns: list[bool] = []
     others = iter(range(100))
-    plain = merging.merge
+    plain = merge_rules.merge
 
     def and_another_lands(*asked: Any) -> Any:
         is_turn = not asked[0].may_read
@@ -187,7 +187,7 @@ def busy(lake: Lake, elsewhere: Lake, monkeypatch: pytest.MonkeyPatch) -> list[b
                 write(elsewhere, f"other-{next(others)}")
 
     monkeypatch.setattr(files_format, "AT_TURN_MAX_PATHS", 5)
-    monkeypatch.setattr(merging, "merge", and_another_lands)
+    monkeypatch.setattr(merge_rules, "merge", and_another_lands)
     write(lake, "first")
     lake.branch("dev").create()
     write(lake, "here")
@@ -232,13 +232,13 @@ def test_a_merge_that_finds_the_table_as_it_was_prepared_does_no_work_at_its_tur
     write(lake, "b", branch="dev")
     write(lake, "c")
     asked = []
-    plain = merging.merge
+    plain = merge_rules.merge
 
     def counted(*args: Any) -> Any:
         asked.append(args)
         return plain(*args)
 
-    monkeypatch.setattr(merging, "merge", counted)
+    monkeypatch.setattr(merge_rules, "merge", counted)
     lake.merge("dev")
     assert len(asked) == 1
     assert paths(lake) == ["a", "b", "c"]
@@ -252,7 +252,7 @@ def test_a_merge_whose_target_moved_since_it_was_prepared_looks_again(
     write(lake, "b", branch="dev")
     write(lake, "c")
     arrived, go = Event(), Event()
-    plain = merging.merge
+    plain = merge_rules.merge
 
     def held(*asked: Any) -> Any:
         done = plain(*asked)
@@ -261,7 +261,7 @@ def test_a_merge_whose_target_moved_since_it_was_prepared_looks_again(
             assert go.wait(30)
         return done
 
-    monkeypatch.setattr(merging, "merge", held)
+    monkeypatch.setattr(merge_rules, "merge", held)
     bringing = Thread(target=lake.merge, args=("dev",))
     bringing.start()
     assert arrived.wait(30)

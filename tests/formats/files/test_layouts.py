@@ -40,15 +40,15 @@ def test_of_two_first_jobs_with_other_partition_columns_one_lands(
     monkeypatch.setattr(FilesFormat, "prepare", together)
     at_once(partial(first, by_day, "day=1/a"), partial(first, by_hour, "hour=1/a"))
     assert len(paths(lake)) == len(refused) == 1
-    assert "and the job writes files partitioned by" in str(refused[0])
+    assert "but the job writes files partitioned by" in str(refused[0])
 
 
 @pytest.mark.parametrize("job", [by_hour, unpartitioned], ids=["others", "none"])
 def test_a_job_with_other_partition_columns_is_refused_beside_files(lake: Lake, job: partial[Any]) -> None:
     by_day(lake, "day=1/a", "day=2/a")
-    with pytest.raises(CommitConflict, match="holds files partitioned by day, and the job writes files"):
+    with pytest.raises(CommitConflict, match="has files partitioned by day, but the job writes files"):
         job(lake, "b")
-    with pytest.raises(CommitConflict, match="holds files partitioned by day"):
+    with pytest.raises(CommitConflict, match="has files partitioned by day"):
         job(lake, "b", replaced=["day=1/"])
     assert paths(lake) == ["day=1/a", "day=2/a"]
 

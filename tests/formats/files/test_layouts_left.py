@@ -14,7 +14,7 @@ from penstock.errors import MergeConflict
 from penstock.formats.files.files import Layout, new_folder
 from penstock.formats.files.lake.answers import TableLayout
 from penstock.formats.files.lake.calls import GetFilesTable, NewFile, WriteFiles
-from penstock.formats.files.layouts import mixes
+from penstock.formats.files.layouts import find_difference
 from penstock.model.clock import now_us
 from penstock.model.keys import Key
 from penstock.storage.hadoop import hadoop_path
@@ -109,7 +109,9 @@ def test_columns_of_both_sides_come_together_and_one_of_two_types_is_a_conflict(
     lake.merge("dev")
     assert [*columns(lake)] == ["id", "price", "note", "size"]
     write(lake, "4", layout("parquet", "note", kind="string"), branch="fix")
-    with pytest.raises(MergeConflict, match="'note' is of the type long here, but it as one of string"):
+    with pytest.raises(
+        MergeConflict, match="'note' is of the type long here, but the other side has it as one of string"
+    ):
         lake.merge("fix")
 
 
@@ -146,8 +148,8 @@ def test_a_marker_is_no_file_that_others_have_to_fit(lake: Lake) -> None:
 
 def test_an_option_that_is_the_word_false_is_an_option() -> None:
     plain = Layout(format="csv")
-    assert mixes(plain, msgspec.structs.replace(plain, options={"header": "false"})) is None
-    assert mixes(plain, msgspec.structs.replace(plain, options={"nullValue": "false"})) is not None
+    assert find_difference(plain, msgspec.structs.replace(plain, options={"header": "false"})) is None
+    assert find_difference(plain, msgspec.structs.replace(plain, options={"nullValue": "false"})) is not None
 
 
 def test_a_path_without_a_host_is_in_the_file_system_that_is_home() -> None:

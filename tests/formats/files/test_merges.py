@@ -150,7 +150,7 @@ def test_files_of_two_formats_do_not_come_together(lake: Lake) -> None:
     write(lake, "b", branch="dev")
     write(lake, "c", replaced=[""], written_as="csv")
     (told,) = conflicts(lake)
-    assert "holds files of the format 'csv' here, but 'parquet' on the other side" in told
+    assert "holds files of the format 'csv' here, but the other side has 'parquet'" in told
 
 
 @pytest.mark.parametrize("columns", [("hour",), ()], ids=["others", "none"])
@@ -160,7 +160,7 @@ def test_files_of_two_kinds_of_partitions_do_not_come_together(lake: Lake, colum
     write(lake, "b", written_as="parquet", partition_by=columns)
     (told,) = conflicts(lake)
     kind = "partitioned by hour" if columns else "without partitions"
-    assert f"holds files {kind} here, but files partitioned by day on the other side" in told
+    assert f"holds files {kind} here, but the other side has files partitioned by day" in told
 
 
 # -- settling them -----------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def test_what_is_no_folder_cannot_be_settled(forked: Lake, prefix: str) -> None:
 def test_a_table_is_settled_as_a_whole_or_by_its_folders(forked: Lake) -> None:
     write(forked, "day=1/b", branch="dev")
     both = KeyMerge(mode=MergeMode.DROP, paths={"day=1/": MergeMode.FORCE})
-    with pytest.raises(InvalidRequest, match="one of both"):
+    with pytest.raises(InvalidRequest, match="give one or the other"):
         forked.merge("dev", keys={EVENTS: both})
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.formats.files.files import Layout
-from penstock.formats.files.layouts import mixes, united
+from penstock.formats.files.layouts import find_difference, unite_layouts
 
 A_B = {"a": "long", "b": "string"}
 
@@ -56,19 +56,23 @@ TOGETHER = {
 def test_files_that_would_be_read_otherwise_than_they_were_written_do_not_meet(
     one: Layout, other: Layout
 ) -> None:
-    assert mixes(one, other) is not None
-    assert mixes(other, one) is not None
+    assert find_difference(one, other) is not None
+    assert find_difference(other, one) is not None
 
 
 @pytest.mark.parametrize(("one", "other"), TOGETHER.values(), ids=TOGETHER)
 def test_others_do(one: Layout, other: Layout) -> None:
-    assert mixes(one, other) is None
-    assert mixes(other, one) is None
+    assert find_difference(one, other) is None
+    assert find_difference(other, one) is None
 
 
 def test_together_they_have_the_columns_of_both_those_that_were_there_first() -> None:
     first, second = layout(columns=A_B), layout(columns={"c": "date", "b": "string"})
-    assert [one["name"] for one in json.loads(united(first, second).schema)["fields"]] == ["a", "b", "c"]
-    assert united(first, layout(columns={"b": "string"})) == first
-    assert united(first, layout()) == first
-    assert united(Layout(), second) == second
+    assert [one["name"] for one in json.loads(unite_layouts(first, second).schema)["fields"]] == [
+        "a",
+        "b",
+        "c",
+    ]
+    assert unite_layouts(first, layout(columns={"b": "string"})) == first
+    assert unite_layouts(first, layout()) == first
+    assert unite_layouts(Layout(), second) == second

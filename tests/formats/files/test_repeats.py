@@ -8,7 +8,7 @@ import pytest
 
 from penstock import Lake
 from penstock.errors import MergeConflict
-from penstock.formats.files import merging
+from penstock.formats.files import merge_rules
 from tests.formats.files.lakes import EVENTS, address, overwrite, paths, write
 
 # -- one commit at a time ----------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ def test_an_overwrite_that_lands_while_another_one_is_undone_counts(
     overwrite(lake, "first")
     overwrite(lake, "second")
     write(lake, "more")
-    plain, once = merging.revert, iter([True])
+    plain, once = merge_rules.revert, iter([True])
 
     def and_another_lands(*asked: Any) -> Any:
         done = plain(*asked)
@@ -366,6 +366,6 @@ def test_an_overwrite_that_lands_while_another_one_is_undone_counts(
             overwrite(lake, "third")
         return done
 
-    monkeypatch.setattr(merging, "revert", and_another_lands)
+    monkeypatch.setattr(merge_rules, "revert", and_another_lands)
     lake.revert("main~1")
     assert paths(lake) == ["third"]

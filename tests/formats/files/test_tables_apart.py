@@ -56,7 +56,7 @@ def test_nothing_is_settled_where_there_is_nothing_to_merge(forked: Lake) -> Non
     assert not forked.merge("dev", keys={EVENTS: {"": "force"}}).applied
     assert paths(forked) == ["day=1/a", "day=1/c", "day=2/a"]
     write(forked, "x", key="raw.other", branch="dev")
-    with pytest.raises(InvalidRequest, match=r"nothing to merge at raw\.events"):
+    with pytest.raises(InvalidRequest, match=r"given for raw\.events, which this merge does not change"):
         forked.merge("dev", keys={EVENTS: {"": "force"}})
 
 

@@ -9,9 +9,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from penstock import Lake
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.calls import PromoteLance
+from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.plugin import LancePlugin
-from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.state import LanceState, Version, Versions, state_of
 from penstock.lake.embedded import Embedded
 from penstock.model.keys import Key

@@ -32,7 +32,8 @@ def test_a_table_that_was_read_and_appended_to_must_be_as_it_was(
     delete(forked, "main", 1)
     if reads:
         with pytest.raises(
-            MergeConflict, match="'items' was read by this transaction, and changed meanwhile"
+            MergeConflict,
+            match="'items' was read by this transaction, but was changed by another writer since",
         ):
             transactions.commit(known.transaction.id, CommitMeta())
     else:

@@ -61,14 +61,14 @@ def test_a_manifest_that_is_what_was_said_becomes_a_version(lake: Lake, table: P
     ("name", "version", "size", "why"),
     [
         (STAGED, 3, None, "is the manifest of version 2, not of 3"),
-        (STAGED, 2, 7, "bytes, and not 7"),
-        (STAGED, 2, 0, "cannot be"),
+        (STAGED, 2, 7, "bytes, not 7"),
+        (STAGED, 2, 0, "invalid size"),
         ("_versions/none.manifest-1", 2, None, "there is no manifest"),
         ("data/x.manifest", 2, None, "is not where versions of 'items' are written"),
-        ("_versions/x.txt", 2, None, "no name of a manifest"),
-        (manifest_name("", "", 1), 2, None, "no name of a manifest"),
-        ("_versions/d9223372036854775809.manifest", 2, None, "no name of a manifest"),
-        ("_penstock/abc/_versions/x.manifest-1", 2, None, "does not go on in"),
+        ("_versions/x.txt", 2, None, "not a name of a manifest"),
+        (manifest_name("", "", 1), 2, None, "not a name of a manifest"),
+        ("_versions/d9223372036854775809.manifest", 2, None, "not a name of a manifest"),
+        ("_penstock/abc/_versions/x.manifest-1", 2, None, "is no longer written in"),
     ],
     ids=["number", "size", "nothing", "absent", "elsewhere", "name", "another", "detached", "line"],
 )
@@ -87,7 +87,7 @@ def test_a_manifest_that_is_not_what_was_said_is_refused(
 @pytest.mark.parametrize("cut", [0, 3, 40], ids=["empty", "short", "half"])
 def test_a_file_that_is_no_manifest_is_refused(lake: Lake, table: Path, tmp_path: Path, cut: int) -> None:
     data = next_manifest(table, tmp_path)
-    with pytest.raises(InvalidManifest, match="is no manifest"):
+    with pytest.raises(InvalidManifest, match="is not a manifest"):
         create(lake, table, put(table, STAGED, data[:cut]))
 
 
@@ -102,7 +102,7 @@ def test_a_version_that_is_not_the_next_one_is_refused(lake: Lake, table: Path, 
     data = next_manifest(table, tmp_path)
     put(table, STAGED, data)
     write(lake, "main", 9)
-    with pytest.raises(VersionTaken, match="that is 3"):
+    with pytest.raises(VersionTaken, match="not the next version, which is 3"):
         create(lake, table, STAGED)
     assert keys_of(lake) == [1, 9]
 
@@ -134,7 +134,7 @@ def test_a_version_asked_for_again_when_what_was_staged_is_gone_is_the_same_one(
     done = lake.do(CommitLance(operations=(asked,))).done
     assert (newest(lake)[0], done[0].version and done[0].version.version) == (2, 2)
     other = CreateLanceVersion(key=ITEMS, version=2, manifest=str(table / f"{STAGED}0"))
-    with pytest.raises(VersionTaken, match="has a version 2 already"):
+    with pytest.raises(VersionTaken, match="already has a version 2"):
         lake.do(CommitLance(operations=(other,)))
 
 

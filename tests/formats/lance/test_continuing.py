@@ -11,7 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock import Lake
-from penstock.formats.lance.continuing import gap
+from penstock.formats.lance.continuity import find_gap
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.names import MANIFEST, VERSIONS
 from penstock.formats.lance.wire import Message
@@ -148,9 +148,9 @@ def test_whatever_lance_does_to_a_table_goes_on_from_it(
     WORK[work](lance.dataset(str(table)))
     found = manifests(table)
     assert len(found) > 2
-    assert [gap(before, after) for before, after in pairwise(found)] == [None] * (len(found) - 1)
+    assert [find_gap(before, after) for before, after in pairwise(found)] == [None] * (len(found) - 1)
     again = [_rewritten(one) for one in found]
-    assert [gap(before, after) for before, after in zip(again, found[1:], strict=False)] == [None] * (
+    assert [find_gap(before, after) for before, after in zip(again, found[1:], strict=False)] == [None] * (
         len(found) - 1
     )
 
@@ -178,7 +178,7 @@ def test_what_missed_the_version_before_it_is_seen(tmp_path: Path, work: str) ->
         made.append(table)
     WORK[work](lance.dataset(str(made[1])))
     before, after = manifests(made[0])[1], manifests(made[1])[2]
-    assert gap(before, after) is not None
+    assert find_gap(before, after) is not None
 
 
 # -- in a lake ---------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from penstock import Lake
 from penstock.errors import MergeConflict
-from penstock.formats.lance.standing import LanceStanding, chain_for, chains, free_chain
+from penstock.formats.lance.branch_chains import WriteTarget, chain_for, chains, free_chain
 from tests.formats.lance.tables import (
     content,
     delete,
@@ -156,7 +156,7 @@ def test_a_branch_that_was_moved_back_writes_to_another_line(forked: Lake) -> No
     given_up = state(forked, "dev").chain
     forked.branch("dev").assign(start)
     incarnation = forked.kernel.branch("dev").incarnation
-    asked = LanceStanding(incarnation), content(forked, "dev"), state(forked, "dev"), versions(forked, "dev")
+    asked = WriteTarget(incarnation), content(forked, "dev"), state(forked, "dev"), versions(forked, "dev")
     place = embedded(forked).places.at(content(forked).location)
     free = free_chain(place, *asked)
     assert free.folder != given_up

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.formats.lance import reading
+from penstock.formats.lance import manifest_reader
+from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
-from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.state import Version
 from penstock.formats.lance.wire import Message
 from penstock.storage.places import Places
@@ -44,7 +44,7 @@ def test_what_was_parsed_before_is_what_would_be_read(tmp_path: Path, places: Pl
 
 
 def test_a_large_manifest_is_remembered_as_bytes_only(places: Places) -> None:
-    data = manifest(1, b"x" * reading.PARSED_MAX_BYTES).pack()
+    data = manifest(1, b"x" * manifest_reader.PARSED_MAX_BYTES).pack()
     manifests, version, parsed = Manifests(places), version_of(data), Manifest.read(data)
     manifests.keep(version, data, parsed)
     found = manifests.manifest("/nowhere", "", 1, version)
@@ -56,15 +56,17 @@ def test_the_oldest_are_forgotten_when_they_take_too_much(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed = [manifest(number, b"x" * 1000).pack() for number in range(1, 11)]
-    monkeypatch.setattr(reading, "KEPT_MAX_BYTES", 8 * (len(packed[0]) + len(packed[1]) + len(packed[2])))
+    monkeypatch.setattr(
+        manifest_reader, "KEPT_MAX_BYTES", 8 * (len(packed[0]) + len(packed[1]) + len(packed[2]))
+    )
     manifests = Manifests(places)
     for data in packed:
         manifests.keep(version_of(data), data, Manifest.read(data))
-    known = [manifests.known(version_of(data)) for data in packed]
+    known = [manifests.find_cached(version_of(data)) for data in packed]
     assert [one is not None for one in known] == [False] * 7 + [True] * 3
 
 
 def test_a_version_that_is_known_by_its_place_alone_is_not_remembered(places: Places) -> None:
     registered, manifests = Version(size=3), Manifests(places)
     manifests.keep(registered, b"abc")
-    assert manifests.known(registered) is None
+    assert manifests.find_cached(registered) is None

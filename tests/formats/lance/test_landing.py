@@ -12,12 +12,12 @@ import pytest
 import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict, Unavailable
-from penstock.formats.lance import landing
-from penstock.formats.lance.chains import Waiting
+from penstock.formats.lance import version_writer
+from penstock.formats.lance.chains import WaitingVersion
 from penstock.formats.lance.names import STAGING
 from penstock.formats.lance.plugin import LancePlugin
 from penstock.formats.lance.promoter import Promoter
-from penstock.formats.lance.rehoming import BASE_OF_INDEX
+from penstock.formats.lance.relocation import BASE_OF_INDEX
 from penstock.model.keys import Key
 from penstock.testing.faults import Gate
 from tests.formats.lance.tables import (
@@ -55,8 +55,8 @@ class Meddling:
     """Does something when a merge has put its first manifests into storage, before its turn."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *work: Any) -> None:
-        self._create, self._work, self.seen = landing._create, list(work), 0
-        monkeypatch.setattr(landing, "_create", self)
+        self._create, self._work, self.seen = version_writer._create, list(work), 0
+        monkeypatch.setattr(version_writer, "_create", self)
 
     def __call__(self, place: Any, name: str, data: bytes) -> None:
         self._create(place, name, data)
@@ -158,7 +158,7 @@ def test_indexes_beyond_the_limit_are_refused_with_a_way_out(
     forked: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened(forked, "dev").create_scalar_index("k", "BTREE")
-    monkeypatch.setattr(landing, "INDEXES_MAX_BYTES", 100)
+    monkeypatch.setattr(version_writer, "INDEXES_MAX_BYTES", 100)
     with pytest.raises(MergeConflict, match=r"k_idx.*drop them on the other side"):
         forked.merge("dev", "main")
     opened(forked, "dev").drop_index("k_idx")
@@ -193,7 +193,7 @@ def test_a_reader_that_was_sent_to_a_merged_version_still_finds_it_once_it_is_pr
     write(forked, "dev", 10)
     write(forked, "main", 20)
     forked.merge("dev", "main")
-    waiting = Waiting("", *newest(forked))
+    waiting = WaitingVersion("", *newest(forked))
     name = plugin_of(embedded(forked), LancePlugin).parts.promoter.apart(content(forked), waiting)
     forked.finish_background()
     assert keys_seen(forked) == [1, 2, 3, 4, 5, 10, 20]
@@ -222,9 +222,9 @@ def test_a_reader_that_was_sent_to_a_version_of_a_transaction_still_finds_it_onc
     assert newest(forked) == (number, version), "it landed as it was written"
     outside = opening.table("main", Key(ITEMS))
     sent_to = [
-        opening.landed(outside, "", number, version).name,
+        opening.place_after_commit(outside, "", number, version).name,
         plugin_of(embedded(forked), LancePlugin).parts.promoter.apart(
-            outside.content, Waiting("", number, version)
+            outside.content, WaitingVersion("", number, version)
         ),
     ]
     gate.open()

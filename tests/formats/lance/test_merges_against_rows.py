@@ -20,7 +20,7 @@ import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict
 from penstock.model.content import content_bytes
-from tests.chance import share
+from tests.chance import share, times
 from tests.formats.lance.tables import ITEMS, content, opened
 
 lance = pytest.importorskip("lance")
@@ -379,7 +379,7 @@ def test_merges_land_and_have_the_rows_of_a_three_way_merge(tmp_path: Path) -> N
 @pytest.mark.reliability
 @pytest.mark.parametrize("start", share(range(100, 160, 10)))
 def test_nine_of_ten_merges_land_in_long_histories(tmp_path: Path, start: int) -> None:
-    seeds, counters = range(start, start + 10), Counters(Counter(), Counter(), Counter())
+    seeds, counters = range(start, start + times(10)), Counters(Counter(), Counter(), Counter())
     for seed in seeds:
         counters.add(run(tmp_path / str(seed), seed, 120))
     assert report(counters, seeds) >= LANDED_MIN

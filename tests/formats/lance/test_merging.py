@@ -286,7 +286,7 @@ def test_a_column_that_became_another_one_is_told(forked: Lake) -> None:
 def test_nothing_is_grafted_onto_a_table_that_was_overwritten(forked: Lake) -> None:
     write(forked, "dev", 10)
     write(forked, "main", 1, mode="overwrite")
-    assert "by overwrite" in refusal(forked)
+    assert "on top of overwrite" in refusal(forked)
 
 
 def test_deletions_in_one_fragment_are_united(forked: Lake) -> None:
@@ -383,7 +383,7 @@ def test_columns_that_were_written_anew_in_place_clash_with_deletions_there(
     if is_compacted:
         opened(forked, branch).optimize.compact_files()
     delete(forked, "main" if branch == "dev" else "dev", 2)
-    assert "had columns written anew" in refusal(forked, source, target)
+    assert "one rewrote columns of data files" in refusal(forked, source, target)
 
 
 def test_appends_go_with_an_update_that_the_target_has(forked: Lake) -> None:
@@ -410,7 +410,7 @@ def test_tables_whose_rows_have_numbers_are_not_grafted_and_land_as_they_are(lak
     ids = opened(lake).to_table(columns=["k"], with_row_id=True)["_rowid"].to_pylist()
     assert len(set(ids)) == 3
     write(lake, "dev", 5)
-    assert "numbers of their own" in refusal(lake)
+    assert "stable row ids" in refusal(lake)
 
 
 def test_a_state_at_which_the_sides_parted_and_which_is_gone_is_told(forked: Lake) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import lance_namespace as spec
 
 from penstock import Key, Lake
+from penstock.formats.lance.branch_chains import WriteTarget, new_line
 from penstock.formats.lance.lake.calls import CommitLance, PutLanceBranch
 from penstock.formats.lance.names import manifest_name
-from penstock.formats.lance.standing import LanceStanding, new_line
 from tests.formats.lance.tables import (
     content,
     embedded,
@@ -51,7 +51,7 @@ def test_lances_own_branch_is_that_of_the_branch_that_another_was_set_to(forked:
 
 
 def test_a_line_without_lances_own_branches_has_the_name_that_it_always_had(forked: Lake) -> None:
-    standing = LanceStanding(forked.kernel.branch("dev").incarnation)
+    standing = WriteTarget(forked.kernel.branch("dev").incarnation)
     before = new_line(standing, content(forked, "dev"), versions(forked, "dev"))
     write(forked, "dev", 10)
     assert (state(forked, "dev").chain, state(forked, "dev").owner) == before
@@ -61,7 +61,7 @@ def test_another_manifest_under_the_name_of_a_version_is_not_taken_for_it(forked
     """Whatever left it there: what is read is the version that the branch has."""
     number, version = newest(forked)
     place = embedded(forked).places.at(content(forked).location)
-    standing = LanceStanding(forked.kernel.branch("dev").incarnation)
+    standing = WriteTarget(forked.kernel.branch("dev").incarnation)
     line = new_line(standing, content(forked, "dev"), versions(forked, "dev")).folder
     (older,) = place.read([manifest_name("", "", number - 1)])
     assert older is not None

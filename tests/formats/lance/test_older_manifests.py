@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.formats.lance.lake.named import ManifestNames, Unclear
+from penstock.formats.lance.lake.manifest_files import ManifestFiles, Unclear
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
-from penstock.formats.lance.rehoming import Immovable, check_movable
+from penstock.formats.lance.relocation import Immovable, check_movable
 from penstock.formats.lance.wire import Message
 
 OLDER = Path(__file__).parent / "older"
@@ -83,4 +83,4 @@ def test_a_field_that_may_tell_a_place_is_neither_moved_nor_swept_by(field: int)
     with pytest.raises(Immovable, match=rf"fields \[{field}\]"):
         check_movable(found)
     with pytest.raises(Unclear, match=rf"\[{field}\]"):
-        list(ManifestNames().of(found, "/somewhere"))
+        list(ManifestFiles().of(found, "/somewhere"))

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from penstock import Lake
-from penstock.formats.lance.pinning import WHY
+from penstock.formats.lance.version_pins import WHY
 from tests.formats.lance.tables import keys_of, keys_seen, opened, write
 
 START = [1, 2, 3, 4, 5]

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.lake.soundness import LanceCheck
+from penstock.formats.lance.lake.table_check import LanceCheck
 from penstock.formats.lance.state import (
     Entry,
     LanceState,
@@ -18,8 +18,8 @@ from penstock.formats.lance.state import (
     Recent,
     Version,
     Versions,
+    apply_changes,
     branch_key,
-    changed,
     keys_differing,
     state_of,
     tag_key,
@@ -72,7 +72,7 @@ class Table:
         self.entries[version_key(branch, number)] = one.version
 
     def change(self, changes: dict[bytes, Entry | None]) -> None:
-        state, blobs = changed(self.objects, self.state, changes)
+        state, blobs = apply_changes(self.objects, self.state, changes)
         self.content = with_state(self.content, state)
         self._keep(blobs)
         for key, one in changes.items():
@@ -99,7 +99,7 @@ class Table:
         tags = {key[1:].decode(): one for key, one in self.entries.items() if isinstance(one, OwnTag)}
         assert versions.tags() == tags
         assert self.state.newest == max(self.numbers(""), default=0)
-        assert list(LanceCheck(self.objects).flaws("t", self.content)) == []
+        assert list(LanceCheck(self.objects).find_flaws("t", self.content)) == []
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -172,4 +172,4 @@ def test_versions_beside_the_tree_that_cannot_be_are_told(recent: tuple[Recent, 
         table.add()
     table.change({tag_key("t"): OwnTag(version=3)})
     wrong = with_state(table.content, msgspec.structs.replace(table.state, recent=recent))
-    assert [what for _, what in LanceCheck(table.objects).flaws("t", wrong) if said in what]
+    assert [what for _, what in LanceCheck(table.objects).find_flaws("t", wrong) if said in what]

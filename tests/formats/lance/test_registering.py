@@ -9,7 +9,7 @@ import pytest
 from penstock import Key, Lake
 from penstock.errors import InvalidTable, TableNotFound, UnsupportedFeature
 from penstock.formats.lance.lake.calls import CommitLance, RegisterLance
-from penstock.formats.lance.registering import look_at
+from penstock.formats.lance.registration import look_at
 from penstock.formats.lance.state import OwnBranch, OwnTag, Version, branch_key, tag_key, version_key
 from penstock.storage.places import Place
 from tests.formats.lance.tables import (
@@ -100,7 +100,7 @@ def test_a_folder_without_a_table_is_told(lake: Lake, folder: Path) -> None:
 def test_a_newest_version_that_is_no_manifest_is_told(lake: Lake, folder: Path, data: bytes) -> None:
     lance.write_dataset(rows(1), str(folder))
     (folder / "_versions" / f"{2**64 - 1 - 2:020d}.manifest").write_bytes(data)
-    with pytest.raises(InvalidTable, match="is no manifest"):
+    with pytest.raises(InvalidTable, match="is not a manifest"):
         look_at(place(lake, folder), ITEMS)
 
 

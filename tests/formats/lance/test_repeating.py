@@ -8,11 +8,11 @@ import pytest
 
 from penstock import Lake
 from penstock.errors import MergeConflict
-from penstock.formats.lance import landing
+from penstock.formats.lance import version_writer
 from tests.formats.lance.tables import delete, keys_of, keys_seen, opened, write
 
 START = [1, 2, 3, 4, 5]
-REPEATED = "came to one side by a repeated commit"
+REPEATED = "one side got by a repeated commit"
 ONCE = [*START, 10, 20]
 
 
@@ -123,7 +123,7 @@ def test_a_deletion_of_rows_that_never_came_is_told(forked: Lake) -> None:
     opened(forked, "dev").update({"v": "0.5"}, where="k = 1")
     delete(forked, "dev", 1)
     write(forked, "main", 20)
-    with pytest.raises(MergeConflict, match="does not have rows that the commit removes"):
+    with pytest.raises(MergeConflict, match="lacks rows that the commit removes"):
         forked.transplant("dev~1..dev", "main")
     assert 1 in keys_seen(forked)
 
@@ -159,7 +159,7 @@ def test_other_branches_merge_although_a_transplant_was_compacted(forked: Lake) 
 def test_a_transplant_of_more_fragments_than_are_remembered_is_refused(
     forked: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(landing, "TAKEN_MAX", 0)
+    monkeypatch.setattr(version_writer, "TAKEN_MAX", 0)
     write(forked, "dev", 10)
     write(forked, "main", 20)
     with pytest.raises(MergeConflict, match="1 fragments from repeated commits"):

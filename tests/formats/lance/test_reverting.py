@@ -14,8 +14,8 @@ from penstock import Delete, Key, Lake
 from penstock.errors import MergeConflict
 from penstock.formats.lance import lineage
 from penstock.formats.lance.fragments import Side, fragments_of
-from penstock.formats.lance.joining import TableMerge
-from penstock.formats.lance.reversal import _covered as covered
+from penstock.formats.lance.reversal import _covered_fragments as covered
+from penstock.formats.lance.table_merge import TableMerge
 from tests.formats.lance.tables import (
     content,
     delete,
@@ -180,7 +180,7 @@ def test_rows_that_were_deleted_since_do_not_come_back_by_a_transplant(forked: L
     bad = append(forked, 6, 7)
     remove(forked, 6)
     forked.revert(bad, "main")
-    with pytest.raises(MergeConflict, match="had rows of the commit deleted or updated"):
+    with pytest.raises(MergeConflict, match="has deleted or updated rows of the commit"):
         forked.transplant([bad], "main")
     assert keys_seen(forked) == [1, 2, 3, 4, 5]
 
@@ -193,7 +193,7 @@ def test_a_reverted_commit_comes_back_by_a_revert_where_too_much_was_done_for_a_
     update(forked, 2, 0.5)
     undone = commit(forked, lambda: forked.revert(bad, "main"))
     monkeypatch.setattr(lineage, "TRACED_MAX", 1)
-    with pytest.raises(MergeConflict, match="more was done since than is remembered"):
+    with pytest.raises(MergeConflict, match="its history since then is no longer complete"):
         forked.transplant([bad], "main")
     append(forked, 7)
     forked.revert(undone, "main")
@@ -219,11 +219,11 @@ def test_a_revert_is_not_repeated_where_its_rows_never_were(
     append(forked, 6)
     undone = commit(forked, lambda: forked.revert(bad, "main"))
     append(forked, 10, branch="dev")
-    with pytest.raises(MergeConflict, match="never had rows that the revert brings back"):
+    with pytest.raises(MergeConflict, match="has never had rows that the revert restores"):
         forked.transplant([undone], "dev")
     gone = remove(forked, 10, branch="dev")
     monkeypatch.setattr(lineage, "TRACED_MAX", 1)
-    with pytest.raises(MergeConflict, match="revert here what is to be undone"):
+    with pytest.raises(MergeConflict, match="revert the commit here"):
         forked.transplant([undone], "dev")
     forked.revert(gone, "dev")
     assert keys_of(forked, "dev") == [1, 2, 3, 4, 5, 10]
@@ -236,7 +236,9 @@ def test_rows_whose_files_were_cleaned_up_are_not_promised(forked: Lake) -> None
     data = Path(content(forked).location) / "data"
     (gone,) = (file for file in data.iterdir() if f"/data/{file.name}" not in there)
     gone.rename(data.parent / gone.name)
-    with pytest.raises(MergeConflict, match=r"was cleaned up: .* is gone, whose rows would come back"):
+    with pytest.raises(
+        MergeConflict, match=r"were cleaned up: .*, whose rows would be restored, no longer exists"
+    ):
         forked.revert(bad, "main")
     forked.revert(bad, "main", keys={"items": "drop"})
     assert keys_seen(forked) == [4, 5, 6]

@@ -18,7 +18,7 @@ from lance_namespace import (
 
 from penstock.formats.lance.manifests import Base, Manifest, ManifestOperation, transaction
 from penstock.formats.lance.names import manifest_name
-from penstock.formats.lance.rehoming import (
+from penstock.formats.lance.relocation import (
     BASE_OF_FILE,
     BASE_OF_INDEX,
     DELETION_FILE,

@@ -16,7 +16,7 @@ from threading import Event
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, DeclareLance, LanceOperation
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.model.clock import now_us
 from penstock.model.keys import Key
 from penstock.storage.local import LocalBucket

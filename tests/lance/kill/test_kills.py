@@ -15,7 +15,7 @@ from penstock import Settings
 from penstock.errors import KeyNotFound
 from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, DeclareLance, GetLanceTable
 from penstock.lake.lake import Lake
-from penstock.lake.opening import init_lake
+from penstock.lake.opener import init_lake
 from penstock.model.keys import Key
 from tests.chance import share
 from tests.lance.kill.points import NEW, OLD, UNLANDED, At, location_of

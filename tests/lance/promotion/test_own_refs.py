@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from penstock.formats.lance.chains import Waiting
+from penstock.formats.lance.chains import WaitingVersion
 from penstock.formats.lance.intents import Create, DropBranch, DropTag, PutBranch, PutTag
 from penstock.formats.lance.names import PINS
 from penstock.formats.lance.tasks import PromoteTask
@@ -86,7 +86,7 @@ def test_a_branch_that_is_looked_at_before_its_version_is_there_is_seen_afterwar
     assert ref_files is not None
     put = chains.put
 
-    def put_later(told: PromoteTask, one: Waiting) -> bool:
+    def put_later(told: PromoteTask, one: WaitingVersion) -> bool:
         ref_files.have(told)  # as the job does that follows from the branch before
         return put(told, one)
 

@@ -11,8 +11,8 @@ from time import monotonic
 import pytest
 
 from penstock.errors import ForeignCommit, ManagedElsewhere, Unavailable
+from penstock.formats.lance.branch_chains import WriteTarget, new_line
 from penstock.formats.lance.intents import Create
-from penstock.formats.lance.standing import LanceStanding, new_line
 from penstock.formats.lance.state import Versions, state_of
 from penstock.formats.lance.tasks import PENDING_MAX
 from penstock.metrics import table as metrics
@@ -101,10 +101,10 @@ def test_whoever_helps_has_it_done_when_told_so(make: Callable[..., Tables]) -> 
     location = tables.declare()
     tables.create(1, 2)
     assert manifests(location) == []
-    assert [one.number for one in tables.promoter.unpromoted(tables.content())] == [1, 2]
+    assert [one.number for one in tables.promoter.find_unpromoted(tables.content())] == [1, 2]
     assert tables.promoter.promote(tables.content(), monotonic() + LATER_S)
     assert rows(location) == [0, 1]
-    assert tables.promoter.unpromoted(tables.content()) == ()
+    assert tables.promoter.find_unpromoted(tables.content()) == ()
 
 
 def test_those_who_land_one_after_the_other_may_be_told_in_any_order(make: Callable[..., Tables]) -> None:
@@ -310,7 +310,7 @@ def test_a_version_that_cannot_be_promoted_has_a_name_that_clients_leave_as_it_i
     foreign_at(location, 1)
     tables.create(1)
     assert not tables.settle()
-    (waiting,) = tables.promoter.unpromoted(tables.content())
+    (waiting,) = tables.promoter.find_unpromoted(tables.content())
     for _ in range(2):
         name = tables.promoter.apart(tables.content(), waiting)
         assert name.endswith(f"/{file_name(1)}")
@@ -345,7 +345,7 @@ def test_what_is_told_of_a_table_that_cannot_go_on_does_not_pile_up(make: Callab
     tables.create(1)
     content = tables.content()
     for _ in range(3 * PENDING_MAX):
-        tables.promoter.told(Key("t"), content, is_default=True, branch="main")
+        tables.promoter.table_committed(Key("t"), content, is_default=True, branch="main")
     assert not tables.settle()
     (job,) = tables.promoter.jobs.values()
     assert len(job.pending) <= PENDING_MAX
@@ -394,7 +394,9 @@ def test_what_is_in_a_transaction_is_not_promoted(tables: Tables) -> None:
     tables.create(1)
     other = Tables(tables.directory, tables.template, store=tables.store)
     for is_default in (True, False):
-        other.parts.format.landed(Key("t"), tables.content(), NO_COMMIT, branch="tx/1", is_default=is_default)
+        other.parts.format.after_commit(
+            Key("t"), tables.content(), NO_COMMIT, branch="tx/1", is_default=is_default
+        )
     other.parts.close(LATER_S)
     assert manifests(location) == []
 
@@ -404,7 +406,7 @@ def test_a_branch_that_has_only_what_the_default_branch_has_promotes_nothing(tab
     tables.promoter.close(0)
     tables.create(1)
     other = Tables(tables.directory, tables.template, store=tables.store)
-    other.promoter.told(Key("t"), tables.content(), is_default=False, branch="dev")
+    other.promoter.table_committed(Key("t"), tables.content(), is_default=False, branch="dev")
     other.parts.close(LATER_S)
     assert manifests(location) == []
 
@@ -412,7 +414,7 @@ def test_a_branch_that_has_only_what_the_default_branch_has_promotes_nothing(tab
 def line_of(tables: Tables, branch: str) -> Path:
     """The folder that a branch goes on in, with what a writer puts there."""
     state = state_of(tables.content(branch=branch))
-    standing = LanceStanding(tables.kernel.branch(branch).incarnation)
+    standing = WriteTarget(tables.kernel.branch(branch).incarnation)
     versions = Versions(tables.kernel.objects, state)
     folder = tables.location() / new_line(standing, tables.content(branch=branch), versions).folder
     put_data(tables.template, folder)
@@ -469,7 +471,7 @@ def test_what_a_branch_was_set_back_behind_is_not_promoted_any_more(make: Callab
     left = tables.content(branch="dev")
     tables.kernel.references.assign("dev", before)
     later = make(store=tables.store)
-    later.promoter.told(Key("t"), left, is_default=False, branch="dev")
+    later.promoter.table_committed(Key("t"), left, is_default=False, branch="dev")
     assert later.settle()
     assert manifests(line) == []
 
@@ -486,7 +488,7 @@ def test_a_copy_of_a_lake_neither_promotes_nor_writes_to_tables_that_are_not_its
     fork = make(store=first.store, lake="another lake")
     catch_up(fork)
     assert not fork.promoter.promote(fork.content(), monotonic() + LATER_S)
-    with pytest.raises(ManagedElsewhere, match="belongs to lake this lake, and can only be read here"):
+    with pytest.raises(ManagedElsewhere, match="belongs to lake this lake, and is read-only here"):
         fork.create(3)
     fork.parts.close(LATER_S)
     assert manifests(location) == names(1)

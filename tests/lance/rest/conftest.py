@@ -11,7 +11,7 @@ from lance_namespace import CreateNamespaceRequest
 
 from penstock.formats.lance.rest.api import LANCE
 from penstock.lake.lake import Lake
-from penstock.lake.opening import init_lake
+from penstock.lake.opener import init_lake
 from penstock.server.access import OpenGate
 from tests.lance.rest.talking import Talk, lance_at
 from tests.server.running import Local, local

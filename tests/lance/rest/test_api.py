@@ -199,7 +199,7 @@ WITHOUT_LANCE = """
 import sys
 for name in ("lance", "lance_namespace", "lance_namespace_urllib3_client", "pydantic", "pyarrow"):
     sys.modules[name] = None
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.server.openapi import describe
 from penstock.server.run import all_apis
 from tests.server.running import local

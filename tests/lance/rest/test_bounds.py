@@ -22,7 +22,7 @@ from penstock.kernel.reachable import Progress, silent
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.server.access import OpenGate
 from tests.lance.rest.talking import STREAM, Talk, some_rows
 from tests.processes.ends import Ending
@@ -97,8 +97,8 @@ def test_rows_that_are_packed_small_are_counted_before_they_are_unpacked(small: 
     assert len(body) < 100_000
     said = talk("/table/ws$packed/create", body, content_type=STREAM)
     assert (said.status, said.body["detail"]) == (413, "too_large")
-    assert "64,000,000 bytes once they are unpacked" in said.error
-    assert "(--body-max-bytes)" in said.error
+    assert "64,000,000 bytes uncompressed" in said.error
+    assert "--body-max-bytes)" in said.error
     assert peak_bytes(small) - before < GROWTH_MAX_BYTES
     assert talk("/table/ws$packed/exists", {}).status == 404
     assert talk("/table/ws$packed/create", packed(some_rows(1, 2)), content_type=STREAM).status == 200

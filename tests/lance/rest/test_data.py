@@ -21,7 +21,7 @@ from penstock.formats.lance.lake.data_types import arrow_type, json_type
 from penstock.formats.lance.lake.namespace import PenstockNamespace
 from penstock.formats.lance.rest.api import LANCE
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.server.access import OpenGate, TokenGate
 from penstock.server.native import NATIVE
 from tests.lance.rest.talking import Talk, some_rows, stream_of
@@ -123,7 +123,7 @@ def test_what_cannot_be_read_says_which_field_is_wrong(either: Lake) -> None:
         namespace.query_table({"id": TABLE, "vector": {}})
     with pytest.raises(InvalidInputError, match=r"'updates\[0\]\[0\]' takes text"):
         namespace.update_table({"id": TABLE, "updates": [[1, "1"]]})
-    with pytest.raises(InvalidInputError, match="no Arrow IPC stream"):
+    with pytest.raises(InvalidInputError, match="not an Arrow IPC stream"):
         namespace.create_table({"id": TABLE}, b"junk")
 
 

@@ -18,7 +18,7 @@ from penstock.formats.lance.lake.calls import ListLanceVersions
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.rest.api import LANCE
 from penstock.lake.lake import Lake
-from penstock.lake.opening import init_lake, open_lake
+from penstock.lake.opener import init_lake, open_lake
 from penstock.model.keys import Key
 from penstock.server.access import OpenGate
 from tests.lance.rest.talking import lance_at, some_rows

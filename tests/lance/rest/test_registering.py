@@ -12,7 +12,7 @@ from lance_namespace import DeregisterTableRequest, DescribeTableRequest, Regist
 
 from penstock.formats.lance.rest.api import LANCE
 from penstock.lake.lake import Lake
-from penstock.lake.opening import init_lake
+from penstock.lake.opener import init_lake
 from penstock.server.access import OpenGate, TokenGate
 from tests.lance.rest.talking import Talk, lance_at, some_rows
 from tests.server.running import Local, local
@@ -112,4 +112,4 @@ def test_a_lake_without_a_warehouse_takes_whole_paths_only() -> None:
     ):
         said = Talk(server, "/lance")("/table/t/register", {"location": "near"})
         assert (said.status, said.code) == (400, 13)
-        assert said.error == "the lake has no warehouse that 'near' could be below; name a whole path or URL"
+        assert said.error == "the lake has no warehouse, so the location 'near' must be a full path or URL"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.server.access import OpenGate
 from penstock.server.limits import Limits
 from penstock.server.nessie.v1 import V1

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.server.access import OpenGate
 from penstock.server.limits import Limits
 from penstock.server.nessie.v2 import V2

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from penstock.lake.lake import Lake
-from penstock.server.access import Caller, Gate
+from penstock.server.access import AccessGate, Caller
 from penstock.server.nessie.v2 import V2
 from tests.nessie.v2.talking import Talk, put, table
 from tests.server.access import caller, new_lake
@@ -21,7 +21,7 @@ def lake() -> Iterator[Lake]:
         yield made
 
 
-class Granted(Gate):
+class Granted(AccessGate):
     """Everybody has the same grants."""
 
     def __init__(self, grants: tuple[str, ...]) -> None:

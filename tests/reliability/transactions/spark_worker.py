@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.model.clock import now_us
 from penstock.model.transactions import Isolation, Policy
 from penstock.spark.sessions import session

@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.kernel.settings import Settings
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.model.clock import now_us
 from penstock.model.transactions import Isolation, Policy
 from penstock.stores import open_store

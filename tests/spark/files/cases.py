@@ -15,7 +15,7 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.formats.files.lake.answers import FileEntry, FilesAbout, JobInfo
 from penstock.formats.files.lake.calls import GetFilesTable, ListFiles, ListJobs
-from penstock.formats.files.lake.saving import Output
+from penstock.formats.files.lake.save_job import Output
 from penstock.formats.files.spark import output
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key

@@ -96,7 +96,7 @@ def test_property_39_error_is_refused_at_the_commit_where_another_job_was_first(
     if other == "error" or refused:
         (problem,) = refused
         assert isinstance(problem, CommitConflict)
-        assert "has files already: 1; nothing was written" in problem.message
+        assert "already has files: 1; nothing was written" in problem.message
         assert len(won) == 1
         assert ids(lake, "raw.events") == ([0, 1, 2] if won[0] is done[0] else [10, 11, 12])
     else:
@@ -181,7 +181,7 @@ def test_property_45_files_that_are_put_meanwhile_are_met_by_the_same_rules(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     after_writing(monkeypatch, lambda: lake.table("raw.events").files.put("by/hand", b"1"))
-    with pytest.raises(CommitConflict, match="has files already: 1"):
+    with pytest.raises(CommitConflict, match="already has files: 1"):
         save(rows(spark, 0), mode="error")
     assert save(rows(spark, 0), mode="ignore") is None
     save(rows(spark, 0), mode="overwrite")
@@ -233,5 +233,5 @@ def test_formats_that_race_to_create_a_table_do_not_mix(
         monkeypatch, *(partial(write, rows(spark, 0), "raw.events", format=name) for name in ("csv", "json"))
     )
     (problem,) = [one for one in done if isinstance(one, PenstockError)]
-    assert "and the job writes" in problem.message
+    assert "but the job writes" in problem.message
     assert len(entries(lake, "raw.events")) == 1

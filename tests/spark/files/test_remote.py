@@ -9,7 +9,7 @@ import pytest
 
 import penstock
 from penstock.errors import CommitConflict
-from penstock.formats.files.lake import beside as files_beside
+from penstock.formats.files.lake import job_markers as files_beside
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from tests.remote.serving import serving

@@ -13,7 +13,7 @@ import pytest
 from penstock.errors import InvalidRequest
 from penstock.formats.files.lake.answers import TableLayout
 from penstock.lake.lake import Lake
-from penstock.spark.reading import read
+from penstock.spark.reader import read
 from tests.spark.files_read.file_tables import keep, put
 from tests.spark.reading_tables import in_each_engine, shown, using
 

@@ -12,8 +12,9 @@ import penstock
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, PenstockError
 from penstock.lake.lake import Lake
 from penstock.spark import driver, read, session, write
-from penstock.spark.failures import MARK, unwrap
+from penstock.spark.failures import unwrap
 from penstock.spark.jar import is_loaded
+from penstock.wire.errors import ERROR_MARK
 from tests.spark.files.cases import ids, jobs, rows
 from tests.transactions.pipelines import reads
 
@@ -45,7 +46,7 @@ def refused(run: Callable[[], Any]) -> PenstockError:
     found = unwrap(caught.value)
     assert found is not None, caught.value
     assert str(caught.value).startswith(found.message)
-    assert MARK not in str(caught.value)
+    assert ERROR_MARK not in str(caught.value)
     return found
 
 
@@ -207,7 +208,7 @@ def test_files_that_lie_at_a_path_are_never_taken_for_the_tables(
     assert found(mapped, "select id from old") == [(0,), (1,), (2,)]
     mapped.sql(f"create temporary view v using parquet options (path '{place}')")
     assert found(mapped, "select id from v") == [(0,), (1,), (2,)]
-    assert "which no stream reads" in refused(lambda: mapped.readStream.table("old")).message
+    assert "which cannot be read as a stream" in refused(lambda: mapped.readStream.table("old")).message
 
 
 def test_folders_of_a_table_are_read_as_those_of_a_directory(mapped: SparkSession, place: str) -> None:
@@ -229,7 +230,7 @@ def test_folders_of_a_table_are_read_as_those_of_a_directory(mapped: SparkSessio
         ("{place}/day=wed", "neither a file nor a folder 'day=wed'"),
         ("{place}/day=*", "the pattern"),
         ("{above}/*", "the pattern"),
-        ("{above}", "Read the two apart"),
+        ("{above}", "and the other files separately"),
     ],
 )
 def test_paths_that_cannot_be_answered_are_refused(
@@ -267,12 +268,12 @@ def test_a_branch_a_tag_and_an_open_transaction_are_read(
 def test_streams_and_other_tables_are_refused_as_such(mapped: SparkSession, lake: Lake, place: str) -> None:
     rows(mapped, 0).write.mode("append").parquet(place)
     stream = mapped.readStream.schema("id long")
-    assert "which no stream reads" in refused(lambda: stream.parquet(place)).message
+    assert "which cannot be read as a stream" in refused(lambda: stream.parquet(place)).message
     write(rows(mapped, 0), "raw.sums")
     assert isinstance(refused(lambda: mapped.read.parquet(f"{place}-sums")), NotManaged)
     assert "as 'json'" in refused(lambda: mapped.read.json(place)).message
     wild = mapped.read.option("pathGlobFilter", "*.x")
-    assert "pathGlobFilter cannot be chosen" in refused(lambda: wild.parquet(place)).message
+    assert "pathGlobFilter cannot be used" in refused(lambda: wild.parquet(place)).message
 
 
 # -- names that there are not ------------------------------------------------------------------------------
@@ -314,9 +315,9 @@ def test_an_option_that_there_is_not_is_refused_wherever_it_stands(
 
 
 def test_a_setting_that_there_is_not_is_refused(mapped: SparkSession, lake: Lake, place: str) -> None:
-    with pytest.raises(InvalidRequest, match=r"no setting 'spark\.penstock\.tabels'"):
+    with pytest.raises(InvalidRequest, match=r"unknown setting 'spark\.penstock\.tabels'"):
         session(lake, conf={"spark.penstock.tabels": "{}"})
     beside = mapped.newSession()
     beside.conf.set("spark.penstock.tabels", "{}")
     for use in (lambda: beside.read.parquet(place), lambda: rows(beside, 0).write.parquet(f"{place}-own")):
-        assert "no setting 'spark.penstock.tabels'" in refused(use).message
+        assert "unknown setting 'spark.penstock.tabels'" in refused(use).message

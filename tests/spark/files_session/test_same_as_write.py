@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from penstock.errors import NotManaged
-from penstock.formats.files.lake import beside as files_beside
+from penstock.formats.files.lake import job_markers as files_beside
 from penstock.formats.files.lake import sessions as files_sessions
 from penstock.formats.files.lake.calls import BeginJob, ListOfFiles, WriteFiles
-from penstock.formats.files.lake.sessions import STEPS, Deciding, SessionWrite
+from penstock.formats.files.lake.sessions import STEPS, SessionCaller, SessionWrite
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
@@ -113,7 +113,7 @@ def test_the_marker_tells_when_the_job_began_and_its_rows(
 def test_a_table_of_rows_takes_no_files(spark: SparkSession, lake: Lake, save: Save) -> None:
     write(rows(spark, 0), KEY)
     before = head(lake)
-    with pytest.raises(Exception, match="is no table whose files the lake keeps") as caught:
+    with pytest.raises(Exception, match="not a file table") as caught:
         save(rows(spark, 0), "parquet")
     assert isinstance(unwrap(caught.value), NotManaged)
     assert (head(lake), in_pool(lake)) == (before, set())
@@ -162,7 +162,7 @@ class WithoutPlaces(driver.Driver):
         self.sent: list[Any] = []
 
     def answer(self, step: str, request: str) -> str:
-        told = STEPS[step](Deciding(self.do), decode(request.encode(), SessionWrite))
+        told = STEPS[step](SessionCaller(self.do), decode(request.encode(), SessionWrite))
         return msgspec.json.encode(told).decode()
 
     def do(self, call: Any) -> Any:

@@ -124,7 +124,7 @@ def test_the_lakes_mode_is_decided_when_the_job_commits(
     if has_files and mode == "error":
         problem = refused(lambda: write.parquet(place))
         assert isinstance(problem, CommitConflict)
-        assert "has files already: 1; nothing was written" in problem.message
+        assert "already has files: 1; nothing was written" in problem.message
     else:
         write.parquet(place)
     if has_files and mode in ("error", "ignore"):
@@ -191,7 +191,7 @@ def test_files_below_a_mapped_path_are_as_those_of_the_table(
 
     problem = refused(other)
     assert isinstance(problem, InvalidRequest)
-    assert problem.message.startswith(f"'{KEY}' holds files ")
+    assert problem.message.startswith(f"'{KEY}' has files ")
     assert (head(lake), len(in_pool(lake))) == (before, 1)
     data.write.mode("append").csv(f"{place}/day=2")
     assert sorted(read(mapped, KEY).select("id", "day").collect()) == [
@@ -233,13 +233,13 @@ def test_paths_are_not_mapped_where_writes_would_go_there(
         hide_classes(spark)
     else:
         spark.conf.set(COMMIT_PROTOCOL_SETTING, "org.apache.spark.internal.io.HadoopMapReduceCommitProtocol")
-    with pytest.raises(InvalidRequest, match="'tables' would mean nothing"):
+    with pytest.raises(InvalidRequest, match="'tables' would have no effect"):
         session(lake, tables={place: KEY})
     assert not spark.conf.get(TABLES, "")
     builder = type(spark).builder.config(
         COMMIT_PROTOCOL_SETTING, str(spark.conf.get(COMMIT_PROTOCOL_SETTING))
     )
-    with pytest.raises(InvalidRequest, match="'tables' would mean nothing"):
+    with pytest.raises(InvalidRequest, match="'tables' would have no effect"):
         configure(builder, lake, tables={place: KEY})
 
 

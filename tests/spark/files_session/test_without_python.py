@@ -43,7 +43,7 @@ def test_its_jobs_commit_once_are_refused_and_survive_lost_answers(tmp_path: Pat
         assert way.asked[:7] == ["check", "check", "begin", "begin", "commit", "commit", "check"]
     assert told[:2] == ["append,append,one: done"] * 2
     assert told[2].startswith(
-        "append,error,two: JobRefused cannot commit: 1 conflict|  'raw.events' has files"
+        "append,error,two: JobRefused cannot commit: 1 conflict|  'raw.events' already has files"
     )
     assert told[3:] == ["errorifexists,ignore,three: done", "read: 3"]
     with penstock.open(lake) as opened:

@@ -167,15 +167,15 @@ def test_values_of_every_type_come_back_as_they_were(spark: SparkSession, lake: 
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"partition_by": "id"}, "'partition_by' does not go with format='lance'"),
-        ({"merge_schema": True}, "'merge_schema' does not go with"),
-        ({"job_branch": True}, "'job_branch' does not go with"),
-        ({"overwrite_schema": True}, "'overwrite_schema' goes with mode='overwrite'"),
-        ({"options": {"compression": "zstd"}}, "'compression' is no option of a write to a Lance table"),
+        ({"partition_by": "id"}, "'partition_by' cannot be used with format='lance'"),
+        ({"merge_schema": True}, "'merge_schema' cannot be used with"),
+        ({"job_branch": True}, "'job_branch' cannot be used with"),
+        ({"overwrite_schema": True}, "'overwrite_schema' can only be used with mode='overwrite'"),
+        ({"options": {"compression": "zstd"}}, "'compression' is not an option of a write to a Lance table"),
         ({"options": {"vector.v": "two"}}, "'vector.v' is a whole number above zero"),
         ({"options": {"vector.w": 2}}, "there is no column 'w' of vectors"),
         ({"options": {"vector.id": 2}}, "'id' cannot be a column of vectors"),
-        ({"properties": {"penstock.job": "x"}}, "told by the job itself"),
+        ({"properties": {"penstock.job": "x"}}, "reserved for the job itself"),
     ],
 )
 def test_what_means_nothing_is_refused(
@@ -239,7 +239,7 @@ def test_tables_of_another_kind_are_not_written_to(spark: SparkSession, lake: La
     write(rows(spark, 0), "delta.items")
     save(rows(spark, 0))
     before = head(lake)
-    with pytest.raises(NotManaged, match=r"'delta\.items' is no Lance table"):
+    with pytest.raises(NotManaged, match=r"'delta\.items' is a Delta table, not a Lance table"):
         save(rows(spark, 0), "delta.items")
     with pytest.raises(NotManaged, match="is a Lance table: write to it by format='lance'"):
         write(rows(spark, 0), ITEMS)

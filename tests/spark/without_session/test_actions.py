@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.lake.file_actions import file_actions
+from penstock.formats.delta.lake.job_outputs import ParquetOutput
 from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
 from penstock.formats.delta.protocol.paths import path_fault
 from penstock.formats.delta.rows.stats import indexed_leaves
-from penstock.formats.delta.spark.job.actions import file_actions
-from penstock.formats.delta.spark.job.outputs import ParquetOutput
 from penstock.formats.rows.schema import Field, StructType, write_schema
 
 

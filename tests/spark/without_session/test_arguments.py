@@ -48,7 +48,7 @@ def test_what_is_said_of_a_long_argument_is_short() -> None:
 
 @pytest.mark.parametrize("version", ["0", 1.0, True], ids=["text", "real", "boolean"])
 def test_a_version_is_a_whole_number(version: Any) -> None:
-    with pytest.raises(InvalidRequest, match=f"'version' is to be a whole number.* is {version!r}"):
+    with pytest.raises(InvalidRequest, match=f"'version' must be an integer.* got {version!r}"):
         check_version(version)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.spark.auditing import tables_in
+from penstock.spark.audit_queries import tables_in
 
 
 @pytest.mark.parametrize(

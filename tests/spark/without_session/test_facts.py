@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.lake.facts import Facts, job_of
+from penstock.formats.files.lake.session_facts import Facts, job_of
 from penstock.lake.write_jobs import SaveMode
 from penstock.spark.settings import of_tables
 from penstock.storage.hadoop import ACCOUNT
@@ -111,8 +111,8 @@ def test_another_place_is_another(monkeypatch: pytest.MonkeyPatch, mapped: str, 
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
-        ({"/data/x/../y": "raw.y"}, r"'/data/x/\.\./y' cannot stand for 'raw.y'"),
-        ({"s3://b/x": "raw.x", "s3a://b/x/": "raw.y"}, "stands for 'raw.x' and for 'raw.y'"),
+        ({"/data/x/../y": "raw.y"}, r"'/data/x/\.\./y' cannot be mapped to 'raw.y'"),
+        ({"s3://b/x": "raw.x", "s3a://b/x/": "raw.y"}, "is mapped to both 'raw.x' and 'raw.y'"),
         ({"az://raw/x": "raw.x"}, ACCOUNT),
     ],
 )
@@ -153,12 +153,12 @@ def test_a_write_that_spark_would_skip_is_refused_even_if_its_mode_is_given() ->
         ({"if_not_exists": True}, "IF NOT EXISTS"),
         ({"statement": "SaveAsV1TableCommand"}, "saveAsTable and CREATE TABLE AS"),
         ({"statement": "CreateDataSourceTableAsSelectCommand"}, "saveAsTable and CREATE TABLE AS"),
-        ({"options": {"penstock.mode": "upsert"}}, "'upsert' is no penstock.mode; there are append,"),
-        ({"options": {"penstock.moed": "append"}}, "no option 'penstock.moed'"),
-        ({"options": {"penstock.job_branch": "yes"}}, "penstock.job_branch is true or false, not 'yes'"),
-        ({"options": {"penstock.timeout_s": "1h"}}, "penstock.timeout_s is a number of seconds"),
-        ({"mode": "Overwrite", "partition_overwrite": "both"}, "'both' is no way to overwrite partitions"),
-        ({"tables": "raw"}, "spark.penstock.tables is an object of JSON"),
+        ({"options": {"penstock.mode": "upsert"}}, "unknown penstock.mode 'upsert'; the modes are append,"),
+        ({"options": {"penstock.moed": "append"}}, "unknown option 'penstock.moed'"),
+        ({"options": {"penstock.job_branch": "yes"}}, "penstock.job_branch must be true or false, got 'yes'"),
+        ({"options": {"penstock.timeout_s": "1h"}}, "penstock.timeout_s must be a number of seconds"),
+        ({"mode": "Overwrite", "partition_overwrite": "both"}, "unknown partition overwrite mode 'both'"),
+        ({"tables": "raw"}, "spark.penstock.tables must be a JSON object"),
     ],
 )
 def test_what_cannot_be_done_is_refused_by_name(more: dict[str, Any], message: str) -> None:
@@ -203,11 +203,11 @@ def test_columns_in_the_path_are_partition_columns_of_the_table() -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"options": {"penstock.tabel": "raw.x"}}, "no option 'penstock.tabel' of a write"),
-        ({"options": {"penstock.branch": "dev"}}, "and no table: the path stands for none"),
+        ({"options": {"penstock.tabel": "raw.x"}}, "unknown option 'penstock.tabel' for a write"),
+        ({"options": {"penstock.branch": "dev"}}, "but no table: the path is not mapped to one"),
         (
             {"settings": ("spark.penstock.lake", "spark.penstock.tabels")},
-            "no setting 'spark.penstock.tabels'",
+            "unknown setting 'spark.penstock.tabels'",
         ),
     ],
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
+from penstock.formats.delta.lake.footer_stats import stats_of
+from penstock.formats.delta.lake.job_outputs import BOUND_MAX_BYTES, FooterColumn, ParquetOutput
 from penstock.formats.delta.rows.stats import StatsLeaf
-from penstock.formats.delta.spark.job.footers import stats_of
-from penstock.formats.delta.spark.job.outputs import BOUND_MAX_BYTES, FooterColumn, ParquetOutput
 
 
 def test_a_long_text_is_cut_as_if_all_of_it_were_known() -> None:

@@ -150,6 +150,7 @@ def test_the_same_sources_are_compiled_once_and_always_to_the_same_bytes(worksho
     assert list(workshop.jar.parent.iterdir()) == [workshop.jar]
 
 
+@pytest.mark.verify
 @needs_javac
 def test_a_jar_of_other_sources_goes_as_soon_as_there_is_no_way_to_make_it_anew(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
@@ -171,7 +172,7 @@ def test_the_reason_for_no_jar_is_noted_until_there_is_one(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(package, "_PLACE", workshop.jar.parent)
-    assert "nothing was noted" in package.lack_of_package().reason
+    assert "was not recorded" in package.lack_of_package().reason
     workshop.write("int one;")
     monkeypatch.setenv("PENSTOCK_WITHOUT_JAR", "1")
     assert workshop.refresh() is None

@@ -48,7 +48,7 @@ def test_tasks_need_nothing_of_penstock(tmp_path: Path) -> None:
 
 
 def test_a_value_that_cannot_be_is_told_in_words_that_the_driver_reads() -> None:
-    assert json.loads(tasks._told('{"message":"{}","details":{}}', 'a "b"')) == {
+    assert json.loads(tasks._refusal_text('{"message":"{}","details":{}}', 'a "b"')) == {
         "message": 'a "b"',
         "details": {},
     }

@@ -12,11 +12,11 @@ import pytest
 import penstock
 from penstock.errors import JobOver, KeyNotFound, OutcomeUnknown, TransactionOver, Unavailable
 from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, GetLanceTable
-from penstock.formats.lance.lake.jobs import Committed
-from penstock.formats.lance.spark import committing, creating, writing
-from penstock.formats.lance.spark.earlier import earlier
+from penstock.formats.lance.lake.jobs import CommittedJob
+from penstock.formats.lance.spark import table_creation, version_commit, writer
 from penstock.formats.lance.spark.orders import LanceOrder
 from penstock.formats.lance.spark.output import LanceOutput
+from penstock.formats.lance.spark.repeated_job import find_earlier_result
 from penstock.lake.call import Call, Said
 from penstock.lake.calls import CommitOperations, GetOutcome
 from penstock.lake.lake import Lake
@@ -55,19 +55,19 @@ def lake(tmp_path: Path, clock: LateClock) -> Iterator[Lake]:
         yield opened
 
 
-def run(lake: Lake, branch: str, fails: BaseException | None = None) -> WriteResult | Committed:
+def run(lake: Lake, branch: str, fails: BaseException | None = None) -> WriteResult | CommittedJob:
     """What a driver does for a job that creates a table; its tasks are one file. It may fail after them."""
     from lance.fragment import write_fragments
 
-    if (known := earlier(lake, ITEMS, branch, ORDER)) is not None:
+    if (known := find_earlier_result(lake, ITEMS, branch, ORDER)) is not None:
         return known
-    with creating.declared(lake, ITEMS, branch, ORDER) as new:
+    with table_creation.declare_table(lake, ITEMS, branch, ORDER) as new:
         fragments = write_fragments(rows([1, 2, 3]), new.about.folder, mode="create")
         files = tuple(f"data/{file.path}" for one in fragments for file in one.files)
         done = LanceOutput(fragments=tuple(one.to_json() for one in fragments), rows=3, files=files)
         if fails is not None:
             raise fails
-        proposal = committing.LanceProposal(
+        proposal = version_commit.LanceProposal(
             key=ITEMS,
             branch=new.branch,
             job=new.job,
@@ -76,7 +76,7 @@ def run(lake: Lake, branch: str, fails: BaseException | None = None) -> WriteRes
             schema=rows([]).schema,
             properties={},
         )
-        committed = writing._committed(lake, new.about, new.about.folder, proposal)
+        committed = writer._commit_with_retries(lake, new.about, new.about.folder, proposal)
         new.land(Said(message="create"))
     return committed
 
@@ -128,7 +128,7 @@ def test_a_table_stays_in_a_transaction_whose_driver_heard_nothing_of_its_versio
     meddling.at(_is_version, _lost(OutcomeUnknown("the answer was lost")))
     meddling.at(lambda call: isinstance(call, GetOutcome), lambda do: do())  # before it begins
     meddling.at(lambda call: isinstance(call, GetOutcome), _away)
-    with pytest.raises(OutcomeUnknown, match="does nothing twice"):
+    with pytest.raises(OutcomeUnknown, match="it is applied once"):
         run(lake, transaction.branch)
     assert run(lake, transaction.branch).version == 1
     transaction.land()
@@ -138,14 +138,14 @@ def test_a_table_stays_in_a_transaction_whose_driver_heard_nothing_of_its_versio
 def test_a_table_stays_in_a_transaction_whose_driver_is_interrupted_after_its_commit(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    transaction, original = lake.transaction(), committing.commit
+    transaction, original = lake.transaction(), version_commit.commit
 
     def commit(*given: Any) -> Any:
         original(*given)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as now:
-        now.setattr(committing, "commit", commit)
+        now.setattr(version_commit, "commit", commit)
         with pytest.raises(KeyboardInterrupt):
             run(lake, transaction.branch)
     assert run(lake, transaction.branch).version == 1
@@ -218,7 +218,7 @@ def test_files_stay_for_as_long_as_somebody_else_may_land_their_transaction(
 
         monkeypatch.setattr(lake.kernel, "merge", merge)
         try:
-            with pytest.raises(TransactionOver, match="has the check 'quality'"):
+            with pytest.raises(TransactionOver, match="by a program with the check 'quality'"):
                 created(lake)
         finally:
             go.set()
@@ -229,10 +229,10 @@ def test_files_stay_for_as_long_as_somebody_else_may_land_their_transaction(
 
 def created(lake: Lake) -> None:
     """What ``writing`` does around the landing of a new table, which removes its files if it is refused."""
-    with creating.declared(lake, ITEMS, "main", ORDER) as new:
+    with table_creation.declare_table(lake, ITEMS, "main", ORDER) as new:
         written(lake.lance(new.branch), "items", ids=[1, 2, 3])
         files = tuple(f"data/{one.name}" for one in Path(new.about.folder, "data").iterdir())
-        with writing._removed_if_refused(lake, new.about, LanceOutput(fragments=(), rows=3, files=files)):
+        with writer._removed_if_refused(lake, new.about, LanceOutput(fragments=(), rows=3, files=files)):
             new.land(Said(message="create"))
 
 

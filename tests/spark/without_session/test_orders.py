@@ -97,5 +97,5 @@ def test_what_is_no_text_is_refused_as_any_other_name_that_is_none(ask: Callable
 
 
 def test_columns_to_partition_by_are_named() -> None:
-    with pytest.raises(InvalidRequest, match="'partition_by' names columns"):
+    with pytest.raises(InvalidRequest, match="'partition_by' must be names of columns"):
         check_partition_columns((3,))  # type: ignore[arg-type]

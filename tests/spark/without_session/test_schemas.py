@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.spark.writes.schemas import check_names, merge_schemas
+from penstock.formats.delta.rows.merged_schemas import check_names, merge_schemas
 from penstock.formats.rows.schema import ArrayType, Field, StructType, Type, write_schema
 
 

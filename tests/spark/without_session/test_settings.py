@@ -53,7 +53,8 @@ def test_a_protocol_is_named_only_where_its_classes_are() -> None:
 
 def test_the_users_own_protocol_and_codec_stay() -> None:
     own = dict.fromkeys(settings.PROTOCOLS, "org.example.Own")
-    given = {**own, "spark.sql.parquet.compression.codec": "snappy"}
+    catalog = {settings.CATALOG + settings.CATALOG_NAME: "org.example.Catalog"}
+    given = {**own, **catalog, "spark.sql.parquet.compression.codec": "snappy"}
     assert settings.of_writes(given, True) == {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 
 

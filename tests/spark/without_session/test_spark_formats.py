@@ -11,7 +11,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.registry import table_formats
 from penstock.spark.format import SparkFormat, default_format, files_format, named_format, spark_formats
 from penstock.spark.requests import ReadOptions, WriteOptions
-from penstock.spark.writing import check_write_options
+from penstock.spark.writer import check_write_options
 
 OF_ALL = {"create", "options", "properties"}
 

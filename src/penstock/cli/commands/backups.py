@@ -15,7 +15,7 @@ from penstock.cli.declaration import at_least, command, group
 from penstock.cli.progress import Bar
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.times import ago, counted, size
+from penstock.cli.rendering.times import ago, format_count, size
 from penstock.errors import Damaged
 from penstock.kernel.backup import BackedUp
 from penstock.kernel.backup_data import BackupData
@@ -47,8 +47,8 @@ keep_days_option = click.option(
 def _source(call: Call) -> str:
     if call.is_behind_server:
         raise click.UsageError(
-            "backups are made and listed by whoever can open the lake's store, not through a server: give "
-            "--lake the address that 'penstock serve' was given"
+            "backups need direct access to the lake's store, not a server: give --lake the address that "
+            "'penstock serve' was started with"
         )
     return call.target
 
@@ -188,6 +188,8 @@ class RestoredBackup(msgspec.Struct, frozen=True, kw_only=True):
     """Their size."""
     moved_roots: tuple[MovedRoot, ...]
     """Roots whose files lie elsewhere than where they were stored at first."""
+    unregistered: tuple[str, ...]
+    """Backups at other places that the former lake kept files for, and that this one keeps none for."""
     copied: Copied
     """What was copied."""
 
@@ -201,6 +203,7 @@ class RestoredBackup(msgspec.Struct, frozen=True, kw_only=True):
             put_back_files=0 if made.put_back is None else made.put_back.files,
             put_back_bytes=0 if made.put_back is None else made.put_back.size_bytes,
             moved_roots=made.moved_roots,
+            unregistered=made.unregistered,
             copied=made.copied,
         )
 
@@ -263,29 +266,31 @@ def backup(
             author=call.who,
             progress=bar,
         )
-    call.answer(lambda: Backup.of(made), lambda screen: _made(screen, made))
+    call.answer(lambda: Backup.of(made), lambda screen: _render_backup(screen, made))
 
 
-def _made(screen: Screen, made: BackedUp) -> Iterator[str]:
+def _render_backup(screen: Screen, made: BackedUp) -> Iterator[str]:
     point = made.point
     yield f"made backup {screen.paint(point.id, 'id')} at {screen.paint(made.target, 'strong')}"
-    added = f"{counted(point.objects, 'object')}, {size(point.size_bytes)}"
+    added = f"{format_count(point.objects, 'object')}, {size(point.size_bytes)}"
     rows: list[Row] = [
-        ["has", counted(point.references, "reference")],
+        ["has", format_count(point.references, "reference")],
         ["copied", added if point.is_whole else f"{added}: what changed since the last one"],
     ]
     if point.data is not None:
-        rows.append(["", f"{counted(point.data.new_files, 'file')} of tables, {size(point.data.new_bytes)}"])
-        rows.append(["data", f"{counted(point.data.files, 'file')}, {size(point.data.size_bytes)}"])
+        rows.append(
+            ["", f"{format_count(point.data.new_files, 'file')} of tables, {size(point.data.new_bytes)}"]
+        )
+        rows.append(["data", f"{format_count(point.data.files, 'file')}, {size(point.data.size_bytes)}"])
     yield from columns(screen, rows, indent="  ")
     if made.is_verified:
         yield screen.paint("checked: nothing is wrong", "good")
     if point.data is not None:
-        yield from (f"  was gone already: {printable(one)}" for one in point.data.missing)
-    for one in made.completed:
-        yield f"completed backup {one}, which was interrupted"
-    for one in made.expired:
-        yield f"removed backup {one}"
+        yield from (f"  was gone already: {printable(file)}" for file in point.data.missing)
+    for backup_id in made.completed:
+        yield f"completed backup {backup_id}, which was interrupted"
+    for backup_id in made.expired:
+        yield f"removed backup {backup_id}"
     if point.data is not None:
         yield "It has the files of tables itself: the lake keeps none for it."
     elif made.is_registered:
@@ -311,26 +316,27 @@ def backups(ctx: click.Context) -> None:
 
 
 def _list_registered(call: Call) -> None:
-    found = registered_backups(_source(call))
+    backups = registered_backups(_source(call))
     call.answer(
-        lambda: ListPage.of(map(BackupLine.of_registered, found)), lambda screen: _registered(screen, found)
+        lambda: ListPage.of(map(BackupLine.of_registered, backups)),
+        lambda screen: _render_registered_backups(screen, backups),
     )
 
 
-def _registered(screen: Screen, found: Sequence[RegisteredBackup]) -> Iterator[str]:
-    if not found:
+def _render_registered_backups(screen: Screen, backups: Sequence[RegisteredBackup]) -> Iterator[str]:
+    if not backups:
         yield "the lake knows of no backup"
     rows: list[Row] = [
         [
-            Cell(one.id, "id"),
-            ago(utc(one.created_us), screen.now),
-            size(one.size_bytes) if one.is_complete else "not complete",
-            f"keeps files of {counted(one.references, 'reference')}"
-            if one.keeps_files
-            else f"has data, {size(one.data_bytes)}",
-            printable(one.target),
+            Cell(backup.id, "id"),
+            ago(utc(backup.created_us), screen.now),
+            size(backup.size_bytes) if backup.is_complete else "not complete",
+            f"keeps files of {format_count(backup.references, 'reference')}"
+            if backup.keeps_files
+            else f"has data, {size(backup.data_bytes)}",
+            printable(backup.target),
         ]
-        for one in found
+        for backup in backups
     ]
     yield from columns(screen, rows)
 
@@ -347,25 +353,25 @@ def backups_list(call: Call, target: str | None) -> None:
     if target is None:
         _list_registered(call)
         return
-    found = list_backups(target)
+    backups = list_backups(target)
     call.answer(
-        lambda: ListPage.of(BackupLine.of_point(target, point) for point in found),
-        lambda screen: _points(screen, found),
+        lambda: ListPage.of(BackupLine.of_point(target, point) for point in backups),
+        lambda screen: _points(screen, backups),
     )
 
 
-def _points(screen: Screen, found: Sequence[BackupPoint]) -> Iterator[str]:
-    if not found:
+def _points(screen: Screen, points: Sequence[BackupPoint]) -> Iterator[str]:
+    if not points:
         yield "there is no backup left"
     rows: list[Row] = [
         [
-            Cell(one.id, "id"),
-            ago(utc(one.created_us), screen.now),
-            f"{size(one.size_bytes)} added" if one.is_complete else "not complete",
-            "without data" if one.data is None else f"with data, {size(one.data.size_bytes)}",
-            f"of {printable(one.source)}",
+            Cell(point.id, "id"),
+            ago(utc(point.created_us), screen.now),
+            f"{size(point.size_bytes)} added" if point.is_complete else "not complete",
+            "without data" if point.data is None else f"with data, {size(point.data.size_bytes)}",
+            f"of {printable(point.source)}",
         ]
-        for one in found
+        for point in points
     ]
     yield from columns(screen, rows)
 
@@ -382,16 +388,18 @@ def backups_verify(call: Call, target: str, backup_id: str | None) -> None:
     """
     with Bar(call.json) as bar:
         checked = verify_backup(target, backup_id, progress=bar)
-    call.answer(lambda: checked, lambda screen: _verified(screen, checked))
+    call.answer(lambda: checked, lambda screen: _render_verification(screen, checked))
     if checked.damages:
         click.get_current_context().exit(Damaged.exit_code)
 
 
-def _verified(screen: Screen, checked: Checked) -> Iterator[str]:
-    yield f"checked {counted(checked.references, 'reference')}, {counted(checked.commits, 'commit')}"
+def _render_verification(screen: Screen, checked: Checked) -> Iterator[str]:
+    yield (
+        f"checked {format_count(checked.references, 'reference')}, {format_count(checked.commits, 'commit')}"
+    )
     if not checked.damages:
         yield screen.paint("nothing is wrong", "good")
-    yield from (f"  {one}" for one in checked.damages)
+    yield from (f"  {damage}" for damage in checked.damages)
 
 
 @backups.command(
@@ -411,13 +419,13 @@ def backups_expire(
     forgets them. Without a lake (--lake), only TARGET changes.
     """
     if bool(ids) == (keep_last is not None or keep_days is not None):
-        raise click.UsageError("say which backups go: their IDs, or --keep-last and --keep-days")
+        raise click.UsageError("give the backups to remove: their IDs, or --keep-last and --keep-days")
     source = _source(call) if call.has_target else None
     with Bar(call.json) as bar:
         gone = expire_backups(source, target, *ids, keep_last=keep_last, keep_days=keep_days, progress=bar)
     call.answer(
         lambda: ListPage.of(gone),
-        lambda _: [f"removed backup {one}" for one in gone] or ["no backup was to be removed"],
+        lambda _: [f"removed backup {backup_id}" for backup_id in gone] or ["no backup was to be removed"],
     )
 
 
@@ -434,13 +442,15 @@ def backups_forget(call: Call, ids: tuple[str, ...], everything: bool, lost: boo
     their target as well, unless --lost says that it is gone.
     """
     if bool(ids) == everything:
-        raise click.UsageError("say which backups: their IDs, or --all")
+        raise click.UsageError("give the IDs of backups, or --all")
     source = _source(call)
-    wanted = [one.id for one in registered_backups(source)] if everything else ids
-    gone = forget_backups(source, *wanted, lost=lost) if wanted else []
+    backup_ids = (
+        [registered_backup.id for registered_backup in registered_backups(source)] if everything else ids
+    )
+    gone = forget_backups(source, *backup_ids, lost=lost) if backup_ids else []
     call.answer(
         lambda: ListPage.of(gone),
-        lambda _: [f"forgot backup {one}" for one in gone] or ["the lake knows of no backup"],
+        lambda _: [f"forgot backup {backup_id}" for backup_id in gone] or ["the lake knows of no backup"],
     )
 
 
@@ -493,7 +503,7 @@ def restore_backup(
     of another name. 'penstock root map' does the same later.
     """
     if call.lake is not None:
-        raise click.UsageError("'restore-backup' takes BACKUP and PLACE, not --lake")
+        raise click.UsageError("'restore-backup' needs BACKUP and PLACE, not --lake")
     with Bar(call.json) as bar:
         made = restore_lake(
             backup_place,
@@ -507,17 +517,17 @@ def restore_backup(
             author=call.who,
             progress=bar,
         )
-    call.answer(lambda: RestoredBackup.of(made), lambda screen: _restored(screen, made))
+    call.answer(lambda: RestoredBackup.of(made), lambda screen: _render_restored_lake(screen, made))
 
 
 def _old_and_new(given: str) -> tuple[str, str]:
     old, equals, new = given.partition("=")
     if not (old and equals and new):
-        raise click.UsageError(f"--map takes OLD=NEW, such as s3://old=s3://new, and not {given!r}")
+        raise click.UsageError(f"--map must be OLD=NEW, such as s3://old=s3://new, got {given!r}")
     return old, new
 
 
-def _restored(screen: Screen, made: RestoredLake) -> Iterator[str]:
+def _render_restored_lake(screen: Screen, made: RestoredLake) -> Iterator[str]:
     copied = made.copied
     what = f"backup {screen.paint(made.point.id, 'id')}"
     if made.was_restored:
@@ -525,22 +535,24 @@ def _restored(screen: Screen, made: RestoredLake) -> Iterator[str]:
         return
     yield f"restored {what} to {screen.paint(copied.target, 'strong')}"
     rows: list[Row] = [
-        ["has", counted(copied.references, "reference")],
-        ["", counted(copied.commits, "commit")],
-        ["", f"{counted(copied.objects, 'object')}, {size(copied.size_bytes)}"],
+        ["has", format_count(copied.references, "reference")],
+        ["", format_count(copied.commits, "commit")],
+        ["", f"{format_count(copied.objects, 'object')}, {size(copied.size_bytes)}"],
     ]
     yield from columns(screen, rows, indent="  ")
     yield screen.paint("checked: nothing is wrong", "good")
     if made.put_back is not None and made.put_back.files:
-        files = f"{counted(made.put_back.files, 'file')} of tables, {size(made.put_back.size_bytes)}"
+        files = f"{format_count(made.put_back.files, 'file')} of tables, {size(made.put_back.size_bytes)}"
         yield f"put back {files}"
-    yield from (f"  gone: {printable(one)}" for one in made.missing)
+    yield from (f"  gone: {printable(file)}" for file in made.missing)
     yield from moved_files(made.moved_roots)
     if made.owns_tables:
+        for name in made.unregistered:
+            yield f"It keeps no files for the backup {name}, which has commits that this lake lacks."
         yield f"It takes the place of the lake that was at {made.point.source}, and owns its tables."
     else:
         yield f"Managed tables can only be read in it: they belong to the lake at {made.point.source}."
         if made.point.data is not None:
             yield "  It reads the files of that lake; those of the backup were not put back."
         yield "  To have it take that lake's place, run the command again with --own, which seals that lake,"
-        yield "  or with --source-is-gone."
+        yield "  or with --source-is-gone if that lake is gone for good."

@@ -19,8 +19,8 @@ from penstock.cli.declaration import command
 from penstock.cli.progress import Progress
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
-from penstock.cli.rendering.times import counted
-from penstock.lake.opening import is_remote
+from penstock.cli.rendering.times import format_count
+from penstock.lake.opener import is_remote
 
 WRITERS_MAX: Final = 1000
 SECONDS_MAX: Final = 3600
@@ -32,20 +32,22 @@ HEADER: Final = (
 
 def _seconds(ctx: click.Context, param: click.Parameter, value: float) -> float:
     if not 0 < value <= SECONDS_MAX:
-        raise click.BadParameter(f"{value:g} is not more than 0 and at most {SECONDS_MAX:,}", ctx, param)
+        raise click.BadParameter(
+            f"must be greater than 0 and at most {SECONDS_MAX:,}, got {value:g}", ctx, param
+        )
     return value
 
 
 def _writers(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
     """``1,16,64`` as numbers, each once."""
     try:
-        found = tuple(dict.fromkeys(int(part) for part in value.split(",")))
+        numbers = tuple(dict.fromkeys(int(part) for part in value.split(",")))
     except ValueError:
         raise click.BadParameter(f"{value!r} is not a list of numbers such as 1,16,64", ctx, param) from None
-    for number in found:
+    for number in numbers:
         if not 1 <= number <= WRITERS_MAX:
-            raise click.BadParameter(f"{number} is not from 1 to {WRITERS_MAX:,}", ctx, param)
-    return found
+            raise click.BadParameter(f"must be between 1 and {WRITERS_MAX:,}, got {number}", ctx, param)
+    return numbers
 
 
 def _shapes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[LoadShape, ...]:
@@ -164,10 +166,10 @@ def bench(
     """
     target = require_place(url) if url else call.target
     if is_remote(target):
-        raise click.UsageError(f"{target} is a server; a store is measured by its own URL, where it is used")
+        raise click.UsageError(f"{target} is a server; give the URL of the store to measure")
     if clean:
         cleaned = clean_up(target)
-        removed = counted(cleaned.branches, "branch", "branches")
+        removed = format_count(cleaned.branches, "branch", "branches")
         call.answer(
             lambda: Bench(url=cleaned.url, seconds=0.0, measurements=(), removed=cleaned.branches),
             lambda _: [f"removed {removed} of an earlier bench from {cleaned.url}"],
@@ -176,9 +178,9 @@ def bench(
     plan = Plan(shapes=chosen, writers=writers, naive=naive, seconds=seconds)
     line = _BenchProgress(call.json, plan)
     with (guest if in_lake else own_lake)(target) as site, line:
-        found = list(run(site, plan, line.announce))
+        pairs = list(run(site, plan, line.announce))
         place = site.store.url
-    call.answer(lambda: _measured(place, plan, found), lambda screen: _text(screen, place, plan, found))
+    call.answer(lambda: _bench_answer(place, plan, pairs), lambda screen: _text(screen, place, plan, pairs))
     if in_lake:
         call.note("the branches are deleted; 'penstock sweep' removes their objects when they are old enough")
 
@@ -198,18 +200,18 @@ class _BenchProgress(Progress):
         if self._silent:
             return
         self._shown = True
-        what = f"{shape}, {counted(writers, 'writer')}, {way}"
+        what = f"{shape}, {format_count(writers, 'writer')}, {way}"
         self._stream.write(f"\r\x1b[K{self._done} of {plan.measurements}: {what}; {left_s:.0f} s left")
         self._stream.flush()
 
 
-def _measured(place: str, plan: Plan, found: Sequence[Pair]) -> Bench:
+def _bench_answer(place: str, plan: Plan, pairs: Sequence[Pair]) -> Bench:
     return Bench(
         url=place,
         seconds=plan.seconds,
         measurements=tuple(
             _measurement(pair, way, measured)
-            for pair in found
+            for pair in pairs
             for way, measured in ((Way.GROUP_COMMIT, pair.group), (Way.NAIVE, pair.naive))
             if measured is not None
         ),
@@ -234,17 +236,19 @@ def _measurement(pair: Pair, way: Way, measured: Measured) -> Measurement:
     )
 
 
-def _text(screen: Screen, place: str, plan: Plan, found: Sequence[Pair]) -> Iterator[str]:
+def _text(screen: Screen, place: str, plan: Plan, pairs: Sequence[Pair]) -> Iterator[str]:
     where = screen.paint(place, "strong")
     yield f"measured at {where}, for {plan.seconds:g} s each after the writers warmed up"
     for shape in plan.shapes:
         yield ""
         yield f"{screen.paint(shape, 'name')}: {shape.meaning}"
         rows = [list(HEADER)]
-        for pair in found:
+        for pair in pairs:
             if pair.shape is shape:
                 rows += _rows(pair)
-        yield from columns(screen, _aligned(rows if plan.naive else [row[:-1] for row in rows]), indent="  ")
+        yield from columns(
+            screen, _align_figures(rows if plan.naive else [row[:-1] for row in rows]), indent="  "
+        )
 
 
 def _rows(pair: Pair) -> Iterator[list[str]]:
@@ -254,22 +258,22 @@ def _rows(pair: Pair) -> Iterator[list[str]]:
         yield _row("", Way.NAIVE, pair.naive, "")
 
 
-def _row(writers: str, way: Way, found: Measured, times: str) -> list[str]:
+def _row(writers: str, way: Way, measured: Measured, times: str) -> list[str]:
     return [
         writers,
         way,
-        figure(found.rate),
-        figure(found.latency_ms(0.5)),
-        figure(found.latency_ms(0.99)),
-        f"{found.tally.swaps:,}",
-        figure(found.commits_a_swap),
-        figure(found.calls_a_commit),
-        f"{found.tally.lost_swaps:,}",
+        figure(measured.rate),
+        figure(measured.latency_ms(0.5)),
+        figure(measured.latency_ms(0.99)),
+        f"{measured.tally.swaps:,}",
+        figure(measured.commits_a_swap),
+        figure(measured.calls_a_commit),
+        f"{measured.tally.lost_swaps:,}",
         times,
     ]
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[Row]:
+def _align_figures(rows: Sequence[Sequence[str]]) -> list[Row]:
     """Figures end at the same place in all rows, words begin there."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     widths[HEADER.index("way")] = 0

@@ -14,7 +14,7 @@ from penstock.cli.declaration import at_least, command
 from penstock.cli.progress import Bar, Progress
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.times import ago, counted, size
+from penstock.cli.rendering.times import ago, format_count, size
 from penstock.errors import Damaged
 from penstock.kernel.description import HistoryRule
 from penstock.kernel.fsck import Checked
@@ -51,23 +51,25 @@ def fsck(call: Call) -> None:
     lake = call.open(create=False)
     with Progress(call.json) as progress:
         checked = lake.fsck(progress)
-    call.answer(lambda: checked, lambda screen: _checked(screen, checked))
+    call.answer(lambda: checked, lambda screen: _render_check(screen, checked))
     if checked.damages:
         click.get_current_context().exit(Damaged.exit_code)
 
 
-def _checked(screen: Screen, checked: Checked) -> Iterator[str]:
+def _render_check(screen: Screen, checked: Checked) -> Iterator[str]:
     counts = [
-        counted(checked.references, "reference"),
-        counted(checked.commits, "commit"),
-        counted(checked.objects, "object"),
+        format_count(checked.references, "reference"),
+        format_count(checked.commits, "commit"),
+        format_count(checked.objects, "object"),
     ]
     yield f"checked {', '.join(counts)}"
     if not checked.damages:
         yield screen.paint("nothing is wrong", "good")
         return
-    yield from columns(screen, [[Cell(one.object, "id"), one.what] for one in checked.damages], indent="  ")
-    yield screen.paint(f"{counted(len(checked.damages), 'thing')} wrong", "bad")
+    yield from columns(
+        screen, [[Cell(damage.object, "id"), damage.what] for damage in checked.damages], indent="  "
+    )
+    yield screen.paint(f"{format_count(len(checked.damages), 'thing')} wrong", "bad")
     yield "  What is not named here can still be read. Unless a line says otherwise:"
     yield f"  {RESTORE}."
 
@@ -109,9 +111,9 @@ def horizon(
     """
     is_limited = max_commits is not None or max_days is not None
     if keep_all and is_limited:
-        raise click.UsageError("--keep-all removes a limit; it takes none")
+        raise click.UsageError("--keep-all cannot be used with --max-commits or --max-days")
     if pattern is not None and not keep_all and not is_limited:
-        raise click.UsageError("say what to keep: --max-commits, --max-days or --keep-all")
+        raise click.UsageError("give what to keep: --max-commits, --max-days or --keep-all")
     lake = call.open(create=False)
     if keep_all or is_limited:
         lake.keep_history(pattern or "*", max_commits=max_commits, max_days=max_days)
@@ -134,10 +136,10 @@ def _rules(screen: Screen, rules: Sequence[HistoryRule]) -> Iterator[str]:
 
 
 def _limits(rule: HistoryRule) -> str:
-    kept = [counted(rule.max_commits, "commit")] if rule.max_commits is not None else []
+    limits = [format_count(rule.max_commits, "commit")] if rule.max_commits is not None else []
     if rule.max_days is not None:
-        kept.append("1 day" if rule.max_days == 1 else f"{rule.max_days:,g} days")
-    return f"keeps {' and '.join(kept)}"
+        limits.append("1 day" if rule.max_days == 1 else f"{rule.max_days:,g} days")
+    return f"keeps {' and '.join(limits)}"
 
 
 @command(
@@ -228,13 +230,13 @@ def sweep(
     well; heads and tags always stay. Behind a server its own settings hold, and --dry-run and --remove-data
     are the only options.
     """
-    given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    options: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     if nobody_writes:
-        given["nobody_writes"] = True
-    if given and call.is_behind_server:
-        option = next(iter(given)).replace("_", "-")
-        raise click.UsageError(f"--{option} is not for a lake behind a server, which keeps its own settings")
-    settings = msgspec.structs.replace(Settings(), **given) if given else None
+        options["nobody_writes"] = True
+    if options and call.is_behind_server:
+        option = next(iter(options)).replace("_", "-")
+        raise click.UsageError(f"--{option} cannot be used with a server, which has its own settings")
+    settings = msgspec.structs.replace(Settings(), **options) if options else None
     lake = call.open(create=False, settings=settings)
     with Progress(call.json) as progress:
         swept = lake.sweep(dry_run=dry_run, progress=progress)
@@ -251,24 +253,26 @@ def sweep(
 def _swept(screen: Screen, swept: Swept, tables: Sequence[SweptTable], files: SweptFiles) -> Iterator[str]:
     removed = "would remove" if swept.dry_run else "removed"
     rows: list[Row] = [
-        [Cell(removed, "strong"), counted(swept.removed, "object"), size(swept.removed_bytes)],
-        [Cell("kept", "strong"), counted(swept.kept, "object"), size(swept.kept_bytes)],
+        [Cell(removed, "strong"), format_count(swept.removed, "object"), size(swept.removed_bytes)],
+        [Cell("kept", "strong"), format_count(swept.kept, "object"), size(swept.kept_bytes)],
     ]
     if swept.waiting:
-        rows.append([Cell("too young", "strong"), counted(swept.waiting, "object"), "to be removed later"])
+        rows.append(
+            [Cell("too young", "strong"), format_count(swept.waiting, "object"), "to be removed later"]
+        )
     yield from columns(screen, rows)
     forgotten = []
     if swept.receipts:
-        forgotten.append(counted(swept.receipts, "idempotency key"))
+        forgotten.append(format_count(swept.receipts, "idempotency key"))
     if swept.tombstones:
         forgotten.append(
-            counted(swept.tombstones, "log of a deleted reference", "logs of deleted references")
+            format_count(swept.tombstones, "log of a deleted reference", "logs of deleted references")
         )
     if forgotten:
         yield f"{'would forget' if swept.dry_run else 'forgot'} {' and '.join(forgotten)}"
     yield from _swept_tables(screen, tables)
     yield from _swept_files(screen, files)
-    is_left = any(one.data_files and not one.data_removed for one in tables)
+    is_left = any(table.data_files and not table.data_removed for table in tables)
     if is_left or (files.data_files and not files.data_removed):
         yield "  'penstock sweep --remove-data' removes data files."
 
@@ -281,17 +285,20 @@ def _swept_tables(screen: Screen, tables: Sequence[SweptTable]) -> Iterator[str]
     for table in tables:
         key = Cell(printable(str(table.key)), "name")
         if table.data_files:
-            done = "removed" if table.data_removed else "would remove"
-            rows.append([key, done, counted(table.data_files, "data file"), size(table.data_bytes)])
+            verb = "removed" if table.data_removed else "would remove"
+            rows.append([key, verb, format_count(table.data_files, "data file"), size(table.data_bytes)])
         if table.scratch_files:
-            done = "would remove" if table.dry_run else "removed"
-            files = counted(table.scratch_files, "file beside its versions", "files beside its versions")
-            rows.append([key, done, files, size(table.scratch_bytes)])
+            verb = "would remove" if table.dry_run else "removed"
+            files = format_count(table.scratch_files, "file beside its versions", "files beside its versions")
+            rows.append([key, verb, files, size(table.scratch_bytes)])
         if table.waiting:
-            rows.append([key, "too young", counted(table.waiting, "data file"), "to be removed later"])
+            rows.append([key, "too young", format_count(table.waiting, "data file"), "to be removed later"])
         if table.forked:
-            rows.append([key, "kept for forks", counted(table.forked, "file"), NOTES_OF_FORKS])
-    yield f"{counted(len(tables), 'table')}, {counted(sum(one.kept for one in tables), 'data file')} needed"
+            rows.append([key, "kept for forks", format_count(table.forked, "file"), NOTES_OF_FORKS])
+    yield (
+        f"{format_count(len(tables), 'table')}, "
+        f"{format_count(sum(table.kept for table in tables), 'data file')} needed"
+    )
     yield from columns(screen, rows, indent="  ")
     for table in tables:
         if table.problem:
@@ -303,24 +310,24 @@ def _swept_files(screen: Screen, files: SweptFiles) -> Iterator[str]:
     """What was found among the files of tables of files, and of jobs; nothing if there was nothing."""
     rows: list[Row] = []
     if files.data_files:
-        done = "removed" if files.data_removed else "would remove"
-        rows.append([done, counted(files.data_files, "file"), size(files.data_bytes)])
+        verb = "removed" if files.data_removed else "would remove"
+        rows.append([verb, format_count(files.data_files, "file"), size(files.data_bytes)])
     if files.waiting:
-        rows.append(["too young", counted(files.waiting, "file"), "to be removed later"])
+        rows.append(["too young", format_count(files.waiting, "file"), "to be removed later"])
     if files.forked:
-        rows.append(["kept for forks", counted(files.forked, "file"), NOTES_OF_FORKS])
+        rows.append(["kept for forks", format_count(files.forked, "file"), NOTES_OF_FORKS])
     if rows or files.kept:
-        yield f"tables of files, {counted(files.kept, 'old file')} needed"
+        yield f"tables of files, {format_count(files.kept, 'old file')} needed"
         yield from columns(screen, rows, indent="  ")
     did = ("settled", "dropped", "forgot")
     if files.dry_run:
         did = ("would settle", "would drop", "would forget")
     if files.jobs_settled:
-        yield f"{did[0]} {counted(files.jobs_settled, 'job')} whose process had ended"
+        yield f"{did[0]} {format_count(files.jobs_settled, 'job')} whose process had ended"
     if files.branches:
-        yield f"{did[1]} {counted(files.branches, 'branch of a job', 'branches of jobs')}"
+        yield f"{did[1]} {format_count(files.branches, 'branch of a job', 'branches of jobs')}"
     if files.jobs_forgotten:
-        yield f"{did[2]} {counted(files.jobs_forgotten, 'job')} that ended long ago"
+        yield f"{did[2]} {format_count(files.jobs_forgotten, 'job')} that ended long ago"
     if files.problem:
         yield screen.paint("of tables of files nothing more is removed:", "bad")
         yield from (f"  {printable(line)}" for line in files.problem.splitlines())

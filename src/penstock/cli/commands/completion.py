@@ -39,7 +39,7 @@ def completion(call: Call, shell: str) -> None:
     from click.shell_completion import get_completion_class
 
     root = click.get_current_context().find_root().command
-    found = get_completion_class(shell)
-    assert found is not None
-    script = found(root, {}, "penstock", environment.COMPLETE).source()
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    script = completion_class(root, {}, "penstock", environment.COMPLETE).source()
     call.answer(lambda: Completion(shell=shell, script=script), lambda _: [script])

@@ -26,7 +26,7 @@ from penstock.cli.progress import WaitingLine
 from penstock.cli.rendering.screen import Screen
 from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 
 
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ def demo(call: Call, directory: Path | None, no_spark: bool) -> None:
     without it in a temporary directory, which is kept for you to play with.
     """
     if directory is not None and directory.exists() and any(directory.iterdir()):
-        raise InvalidRequest(f"{directory} is not empty; the demo needs a directory of its own")
+        raise InvalidRequest(f"{directory} is not empty; the demo needs an empty directory")
     place = directory or Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     story = Story(place.absolute(), quiet=call.json)
     missing = "" if no_spark else what_is_missing()
@@ -178,9 +178,9 @@ class Story:
     def run(self, line: str, status: int = 0) -> None:
         """Show a command, and run it on the lake."""
         self._print(self._screen.paint(f"$ penstock {line}", "name"))
-        found = self._status(["--lake", str(self.place), "--author", "ada", *shlex.split(line)])
-        if found != status:
-            raise SystemExit(found or 1)
+        found_status = self._status(["--lake", str(self.place), "--author", "ada", *shlex.split(line)])
+        if found_status != status:
+            raise SystemExit(found_status or 1)
         self._print("")
 
     def _status(self, args: list[str]) -> int:

@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 
 if TYPE_CHECKING:
     from penstock.cli.commands.demo import Story
@@ -50,7 +50,7 @@ def what_is_missing() -> str:
 def tell_of_spark(story: Story) -> None:
     """Files become tables in one transaction; bad ones do not, until they are put right on a branch."""
     landing = story.place / "landing"
-    with _started(story) as (lake, spark):
+    with _start_spark(story) as (lake, spark):
         _arrive(landing)
         story.chapter("Orders and customers arrive as files, and are kept as they came")
         story.run(f"files put -r {shlex.quote(f'{landing}/')} raw.shop -m 'files of a week'")
@@ -90,8 +90,8 @@ def derive(tx: Transaction, spark: Any) -> None:
     vector = "array(float(count(*)), float(avg(amount)), float(max(amount)))"
     bought = spark.sql(f"SELECT customer AS id, {vector} AS vector FROM orders GROUP BY customer")
     people = tx.read("raw.shop", format="csv", folder="customers", schema="id LONG, country STRING")
-    known = people.join(bought, "id")
-    tx.write(known, "search.customers", mode="overwrite", format="lance", options={"vector.vector": 3})
+    customers = people.join(bought, "id")
+    tx.write(customers, "search.customers", mode="overwrite", format="lance", options={"vector.vector": 3})
 
 
 def check(tx: Transaction) -> None:
@@ -156,8 +156,8 @@ def query(spark: Any) -> None:
 def read_elsewhere(lake: Lake, deltalake: Any, lance: Any) -> None:
     for key in ("sales.orders", "sales.by_day"):
         lake.table(key).backfill_to_version()
-        found = deltalake.DeltaTable(lake.table(key).location)
-        print(f"{key}: version {found.version()}, {found.to_pyarrow_table().num_rows:,} rows")
+        content = deltalake.DeltaTable(lake.table(key).location)
+        print(f"{key}: version {content.version()}, {content.to_pyarrow_table().num_rows:,} rows")
     customers = lance.dataset(lake.table("search.customers").location)
     print(f"search.customers: version {customers.version}, {customers.count_rows()} rows")
     nearest = {"column": "vector", "q": [40.0, 130.0, 245.0], "k": 3}
@@ -165,7 +165,7 @@ def read_elsewhere(lake: Lake, deltalake: Any, lance: Any) -> None:
 
 
 @contextmanager
-def _started(story: Story) -> Iterator[tuple[Lake, Any]]:
+def _start_spark(story: Story) -> Iterator[tuple[Lake, Any]]:
     """The lake, and a session of Spark for it, which takes a few seconds to start."""
     from penstock.spark import session
 
@@ -212,9 +212,9 @@ def _arrive(landing: Path) -> None:
         )
         (orders / f"{first + timedelta(days=day)}.json").write_text(_lines(lines))
     countries = (random.choice(("Austria", "Belgium", "Canada", "Denmark")) for _ in range(CUSTOMERS))
-    known = "".join(f"{number},{country}\n" for number, country in enumerate(countries))
-    (customers / "all.csv").write_text(known)
+    csv_lines = "".join(f"{number},{country}\n" for number, country in enumerate(countries))
+    (customers / "all.csv").write_text(csv_lines)
 
 
 def _lines(values: Iterator[dict[str, Any]]) -> str:
-    return "".join(json.dumps(one) + "\n" for one in values)
+    return "".join(json.dumps(value) + "\n" for value in values)

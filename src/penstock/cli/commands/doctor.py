@@ -21,10 +21,11 @@ from penstock.cli.format_cli import DoctorCheck, Finding, format_clis
 from penstock.cli.installation import DoctorLine, build_check, check_installation
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
-from penstock.cli.rendering.times import ago, counted, iso, size
+from penstock.cli.rendering.times import ago, format_count, iso, size
 from penstock.cli.via import commit_of
 from penstock.errors import Denied, PenstockError
 from penstock.formats.registry import other_formats
+from penstock.kernel.description import read_description
 from penstock.kernel.format import blob
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
@@ -66,19 +67,21 @@ def doctor(call: Call) -> None:
     Exit status 0 if nothing failed, warnings or not; 1 if something failed.
     """
     checks = [*check_installation(), *_check_lake(call)]
-    healthy = all(one.state != "failed" for one in checks)
+    healthy = all(check.state != "failed" for check in checks)
     call.answer(lambda: Doctor(healthy=healthy, checks=tuple(checks)), lambda s: _text(s, checks))
     if not healthy:
         click.get_current_context().exit(1)
 
 
 def _text(screen: Screen, checks: list[DoctorLine]) -> Iterator[str]:
-    rows: list[Row] = [[Cell(one.state, _STYLES[one.state]), one.name, _line(one)] for one in checks]
+    rows: list[Row] = [
+        [Cell(check.state, _STYLES[check.state]), check.name, _line(check)] for check in checks
+    ]
     return columns(screen, rows)
 
 
-def _line(one: DoctorLine) -> str:
-    return f"{one.finding}: {one.advice}" if one.advice else one.finding
+def _line(doctor_line: DoctorLine) -> str:
+    return f"{doctor_line.finding}: {doctor_line.advice}" if doctor_line.advice else doctor_line.finding
 
 
 def _check_lake(call: Call) -> Iterator[DoctorLine]:
@@ -92,14 +95,14 @@ def _check_lake(call: Call) -> Iterator[DoctorLine]:
         return
     for name, look in _looks(lake):
         try:
-            found = look(lake)
+            finding = look(lake)
         except Denied as error:
-            found = Finding("warning", f"cannot be looked at: {error.message}")
+            finding = Finding("warning", f"cannot be looked at: {error.message}")
         except PenstockError as error:
-            found = Finding("failed", error.message)
+            finding = Finding("failed", error.message)
         except OSError as error:
-            found = Finding("failed", f"{error.filename}: {error.strerror}")
-        yield build_check(name, found.state, found.finding, found.advice)
+            finding = Finding("failed", f"{error.filename}: {error.strerror}")
+        yield build_check(name, finding.state, finding.finding, finding.advice)
 
 
 def _server(lake: Lake) -> Finding:
@@ -112,9 +115,9 @@ def _store(lake: Lake) -> Finding:
     """Store an object that nothing leads to; the sweep removes it."""
     if lake.kernel.store.is_read_only:
         return Finding("ok", f"{lake.url} can be read, and not be written by this process")
-    one, data = blob(b"the doctor was here")
-    lake.kernel.store.store({one: data})
-    if lake.kernel.store.fetch([one]) != {one: data}:
+    object_id, data = blob(b"the doctor was here")
+    lake.kernel.store.store({object_id: data})
+    if lake.kernel.store.fetch([object_id]) != {object_id: data}:
         return Finding("failed", "what was just stored is not there", "do not use this store")
     return Finding("ok", f"{lake.url} can be read and written")
 
@@ -130,17 +133,19 @@ def _disk(lake: Lake) -> Finding:
     if not Path(lake.url).is_dir():
         return Finding("ok", "nothing to look at from here")
     free = shutil.disk_usage(lake.url).free
-    said = f"{size(free)} free at {lake.url}"
+    free_text = f"{size(free)} free at {lake.url}"
     if free < DISK_FULL_BYTES:
-        return Finding("failed", said, "make room before the next commit")
-    return Finding("warning", said, "make room soon") if free < DISK_LOW_BYTES else Finding("ok", said)
+        return Finding("failed", free_text, "make room before the next commit")
+    return (
+        Finding("warning", free_text, "make room soon") if free < DISK_LOW_BYTES else Finding("ok", free_text)
+    )
 
 
 def _privacy(lake: Lake) -> Finding:
     exposed = exposed_files(lake.kernel.store.url)
     if not exposed:
         return Finding("ok", "the store's files are for their owner, and a group that was let in")
-    paths = " ".join(shlex.quote(str(one)) + ("*" if one.is_file() else "") for one in exposed)
+    paths = " ".join(shlex.quote(str(path)) + ("*" if path.is_file() else "") for path in exposed)
     return Finding(
         "warning",
         "everybody on this machine can read the lake's store: messages, names and hashes of tokens",
@@ -203,16 +208,22 @@ def _looks(lake: Lake) -> list[DoctorCheck]:
 
 
 def _sync(lake: Lake) -> Finding:
-    """Whether tables have what the lake knows, and no more."""
-    found = lake.resync(dry_run=True)
-    names = [str(one.key) for one in found.tables]
+    """Whether tables have what the lake knows, and no more. Tables of a lake that moved go on without it."""
+    seal = read_description(lake.kernel.store).sealed
+    if seal is not None:
+        where = "has moved" if seal.is_final else "is moving"
+        return Finding("warning", f"the lake {where} to {seal.target}; this location is read-only")
+    resynced = lake.resync(dry_run=True)
+    names = [str(table.key) for table in resynced.tables]
     if not names:
-        return Finding("ok", f"{counted(found.in_sync, 'table')}, with the versions that the lake knows")
-    told = ", ".join(names[:NAMED_MAX]) + (", …" if len(names) > NAMED_MAX else "")
-    count = counted(len(names), "table has", "tables have")
+        return Finding(
+            "ok", f"{format_count(resynced.in_sync, 'table')}, with the versions that the lake knows"
+        )
+    shown_names = ", ".join(names[:NAMED_MAX]) + (", …" if len(names) > NAMED_MAX else "")
+    count = format_count(len(names), "table has", "tables have")
     return Finding(
         "failed",
-        f"{count} versions that the lake does not know, or others: {told}",
+        f"{count} versions that the lake does not know, or others: {shown_names}",
         "'penstock resync --all' takes over what they have",
     )
 
@@ -260,12 +271,12 @@ def _put_if_absent(place: Path) -> Finding:
         with probe.open("xb") as file:
             file.write(b"second")
     except FileExistsError:
-        kept = probe.read_bytes() == b"first"
+        is_first = probe.read_bytes() == b"first"
     else:
-        kept = False
+        is_first = False
     finally:
         probe.unlink()
-    if not kept:
+    if not is_first:
         return Finding(
             "failed", f"{place} lets a file be replaced that is there", "use a file system that does not"
         )

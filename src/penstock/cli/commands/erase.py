@@ -13,7 +13,7 @@ from penstock.cli.declaration import at_least, command
 from penstock.cli.progress import Bar
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.times import counted, size
+from penstock.cli.rendering.times import format_count, size
 from penstock.kernel.settings import Settings
 from penstock.lake.answers import ErasedTable
 
@@ -81,15 +81,15 @@ def erase(
     With --older-than, history begins with the state that the table had at that time. What was deleted later
     can still be read, reverted and restored.
     """
-    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if nobody_writes:
-        given = {"nobody_writes": True, "grace_s": 0, "data_grace_days": 0}
+        options = {"nobody_writes": True, "grace_s": 0, "data_grace_days": 0}
     if data_grace_days is not None:
-        given["data_grace_days"] = data_grace_days
-    if given and call.is_behind_server:
+        options["data_grace_days"] = data_grace_days
+    if options and call.is_behind_server:
         option = "nobody-writes" if nobody_writes else "data-grace-days"
-        raise click.UsageError(f"--{option} is not for a lake behind a server, which keeps its own settings")
-    settings = msgspec.structs.replace(Settings(), **given) if given else None
+        raise click.UsageError(f"--{option} cannot be used with a server, which has its own settings")
+    settings = msgspec.structs.replace(Settings(), **options) if options else None
     lake = call.open(create=False, settings=settings)
     with Bar(call.json) as progress:
         erased = lake.erase(
@@ -100,23 +100,27 @@ def erase(
             dry_run=dry_run,
             progress=progress,
         )
-    call.answer(lambda: erased, lambda screen: _erased(screen, erased))
+    call.answer(lambda: erased, lambda screen: _render_erased(screen, erased))
 
 
-def _erased(screen: Screen, erased: ErasedTable) -> Iterator[str]:
+def _render_erased(screen: Screen, erased: ErasedTable) -> Iterator[str]:
     key = printable(str(erased.key))
     did = "would remove" if erased.dry_run else "removed"
     rows: list[Row] = []
     if erased.rewritten_files:
-        done = "would rewrite" if erased.dry_run else "rewrote"
-        rows.append([Cell(done, "strong"), counted(erased.rewritten_files, "data file"), ""])
+        verb = "would rewrite" if erased.dry_run else "rewrote"
+        rows.append([Cell(verb, "strong"), format_count(erased.rewritten_files, "data file"), ""])
     rows += [
-        [Cell(did, "strong"), counted(erased.data_files, "data file"), size(erased.data_bytes)],
-        [Cell(did, "strong"), counted(erased.log_files, "file of the log", "files of the log"), ""],
+        [Cell(did, "strong"), format_count(erased.data_files, "data file"), size(erased.data_bytes)],
+        [Cell(did, "strong"), format_count(erased.log_files, "file of the log", "files of the log"), ""],
     ]
     if not erased.dry_run:
         rows.append(
-            [Cell(did, "strong"), counted(erased.objects, "object of the lake", "objects of the lake"), ""]
+            [
+                Cell(did, "strong"),
+                format_count(erased.objects, "object of the lake", "objects of the lake"),
+                "",
+            ]
         )
     yield from columns(screen, rows)
     if erased.left:

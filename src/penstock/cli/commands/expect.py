@@ -55,10 +55,10 @@ def expect_add(call: Call, name: str, sql: str, missing_ok: bool, branch: str | 
     is not there. With --missing-ok it is not asked until the table is there and has columns.
     """
     lake = call.open()
-    found = lake.expect(name, sql, branch, missing_ok=missing_ok)
-    _say(call, lake, branch, found)
+    expectations = lake.expect(name, sql, branch, missing_ok=missing_ok)
+    _say(call, lake, branch, expectations)
     snapshot = lake.at(lake.branch(branch).name)
-    tables = next(one.tables for one in found if one.name == name)
+    tables = next(expectation.tables for expectation in expectations if expectation.name == name)
     if missing := [key for key in tables if snapshot.get(key) is None]:
         call.note(f"it is not asked until there is {' and '.join(missing)}, by exactly that name")
 
@@ -80,15 +80,16 @@ def _list(call: Call, branch: str | None) -> None:
     _say(call, lake, branch, lake.expectations(branch))
 
 
-def _say(call: Call, lake: Lake, branch: str | None, found: Sequence[Expectation]) -> None:
+def _say(call: Call, lake: Lake, branch: str | None, expectations: Sequence[Expectation]) -> None:
     name = lake.branch(branch).name
-    call.answer(lambda: ListPage.of(found), lambda screen: _listing(screen, name, found))
+    call.answer(lambda: ListPage.of(expectations), lambda screen: _listing(screen, name, expectations))
 
 
-def _listing(screen: Screen, branch: str, found: Sequence[Expectation]) -> Iterator[str]:
-    if not found:
+def _listing(screen: Screen, branch: str, expectations: Sequence[Expectation]) -> Iterator[str]:
+    if not expectations:
         yield screen.paint(f"{branch} expects nothing", "dim")
     rows: list[Row] = [
-        [Cell(printable(one.name), "name"), Cell(printable(" ".join(one.sql.split())))] for one in found
+        [Cell(printable(expectation.name), "name"), Cell(printable(" ".join(expectation.sql.split())))]
+        for expectation in expectations
     ]
     yield from columns(screen, rows)

@@ -11,15 +11,16 @@ import click
 from penstock.cli.answers import ChangedCommit, ListPage
 from penstock.cli.call import Call, pass_call
 from penstock.cli.commands.references import names_at
+from penstock.cli.commands.row_diffs import ROWS_LIMIT, DifferingRows, show_row_diff
 from penstock.cli.completions import complete_key, complete_revision
 from penstock.cli.declaration import command, limit_option
 from penstock.cli.option_groups import gather
 from penstock.cli.rendering import contents, history
 from penstock.cli.rendering.columns import columns
 from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.times import counted, moment
-from penstock.cli.via import changes_of, if_readable, pinned, reference_in
-from penstock.errors import KeyNotFound, ReferenceNotFound
+from penstock.cli.rendering.times import format_count, moment
+from penstock.cli.via import changes_of, if_readable, reference_in, revision_of
+from penstock.errors import ReferenceNotFound
 from penstock.lake.answers import Difference, Entry
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
@@ -68,11 +69,11 @@ $ penstock log --author ada --since 7d --grep load
 )
 @click.option("--reads", is_flag=True, help="Also the commits that only note what a transaction has read.")
 @pass_call
-@gather("wanted", LogFilter)
+@gather("log_filter", LogFilter)
 def log(
     call: Call,
     ref: str | None,
-    wanted: LogFilter,
+    log_filter: LogFilter,
     limit: int,
     after: str | None,
     all_parents: bool,
@@ -86,34 +87,37 @@ def log(
     """
     lake = call.open()
     now = Screen.of(sys.stdout).now
-    found = lake.log(
+    log = lake.log(
         ref,
-        table=wanted.table,
-        author=wanted.by,
-        since=moment(wanted.since, now) if wanted.since else None,
-        until=moment(wanted.until, now) if wanted.until else None,
-        text=wanted.grep,
+        table=log_filter.table,
+        author=log_filter.by,
+        since=moment(log_filter.since, now) if log_filter.since else None,
+        until=moment(log_filter.until, now) if log_filter.until else None,
+        text=log_filter.grep,
         limit=limit + 1,
         after=after,
         all_parents=all_parents,
     )
     via = reference_in(ref or lake.default_branch)
-    page = [history.Logged(commit, changes_of(lake, commit, via)) for commit in found[:limit]]
-    following = found[limit - 1].id if len(found) > limit else None
+    page = [history.LogRow(commit, changes_of(lake, commit, via)) for commit in log[:limit]]
+    following = log[limit - 1].id if len(log) > limit else None
     names = names_at(lake)
-    is_filtered = any(astuple(wanted))
+    is_filtered = any(astuple(log_filter))
 
     def text(screen: Screen) -> Iterator[str]:
         if not page:
             yield "no commits match" if is_filtered or after else "no commits yet"
-        told = page if reads else history.without_reads(page, names)
-        yield from history.log(screen, told, names, connected=not is_filtered, all_parents=all_parents)
+        shown = page if reads else history.without_reads(page, names)
+        yield from history.log(screen, shown, names, connected=not is_filtered, all_parents=all_parents)
         if following is not None:
             yield screen.spell(f"… more with --after {history.short(following)}")
 
     call.answer(
         lambda: ListPage.of(
-            (ChangedCommit.build(one.commit, one.changes, names.get(one.commit.id, ())) for one in page),
+            (
+                ChangedCommit.build(log_row.commit, log_row.changes, names.get(log_row.commit.id, ()))
+                for log_row in page
+            ),
             following,
         ),
         text,
@@ -149,7 +153,7 @@ def show(call: Call, ref: str | None, key: str | None, table: str | None) -> Non
         commit = lake.show(ref)
     except ReferenceNotFound as missing:
         if ref is not None and "." in ref and if_readable(lambda: lake.table(ref).exists):
-            missing.message += f", but a table of that name: penstock show {lake.default_branch} {ref}"
+            missing.message += f"\n  There is a table of that name: penstock show {lake.default_branch} {ref}"
         raise
     changes = changes_of(lake, commit, reference_in(ref or lake.default_branch))
     names = names_at(lake).get(commit.id, ())
@@ -163,7 +167,7 @@ def _show_table(call: Call, lake: Lake, ref: str, key: str) -> None:
     snapshot = lake.at(ref)
     content = snapshot.get(key)
     if content is None:
-        raise KeyNotFound(f"there is no '{key}' at '{ref}'", key=key, ref=ref)
+        raise lake.key_not_found(Key.parse(key), ref)
 
     def text(screen: Screen) -> Iterator[str]:
         name = screen.paint(printable(key), "strong")
@@ -178,10 +182,11 @@ def _show_table(call: Call, lake: Lake, ref: str, key: str) -> None:
 
 @command(
     "diff",
-    prints=ListPage[Difference],
+    prints=ListPage[Difference] | DifferingRows,
     examples="""
 $ penstock diff main~1 main
 $ penstock diff main dev --prefix sales
+$ penstock diff main dev --rows shop.items --on id
 """,
 )
 @click.argument("before", metavar="A", shell_complete=complete_revision)
@@ -189,20 +194,43 @@ $ penstock diff main dev --prefix sales
 @click.option(
     "--prefix", metavar="KEY", shell_complete=complete_key, help="Only this key and what is below it."
 )
+@click.option(
+    "--rows", metavar="KEY", shell_complete=complete_key, help="The rows of this table that differ."
+)
+@click.option("--on", metavar="NAME,...", help="With --rows: the columns that identify a row.")
+@limit_option(ROWS_LIMIT)
 @pass_call
-def diff(call: Call, before: str, after: str, prefix: str | None) -> None:
-    """Show what differs between the revisions A and B: what is added, removed and changed from A to B."""
+def diff(
+    call: Call, before: str, after: str, prefix: str | None, rows: str | None, on: str | None, limit: int
+) -> None:
+    """Show what differs between the revisions A and B: what is added, removed and changed from A to B.
+
+    With --rows, the rows of a table: by --on, rows with the same key and other values are changed; without
+    it whole rows are compared. --limit is how many rows are shown.
+    """
     lake = call.open()
+    if rows is not None:
+        if prefix is not None:
+            raise click.UsageError(
+                "--prefix and --rows cannot be combined: --prefix narrows the list of tables, --rows "
+                "compares the rows of one table"
+            )
+        show_row_diff(call, lake, before, after, rows, on, limit)
+        return
+    if on is not None:
+        raise click.UsageError("--on names columns of the table that --rows names")
     old, new = lake.resolve(before), lake.resolve(after)
-    found = lake.diff(pinned(old, reference_in(before)), pinned(new, reference_in(after)), prefix)
+    differences = lake.diff(
+        revision_of(old, reference_in(before)), revision_of(new, reference_in(after)), prefix
+    )
     call.answer(
-        lambda: ListPage.of(found),
-        lambda screen: _difference(screen, before, after, found),
+        lambda: ListPage.of(differences),
+        lambda screen: _difference(screen, before, after, differences),
     )
 
 
-def _difference(screen: Screen, before: str, after: str, found: Sequence[Difference]) -> Iterator[str]:
+def _difference(screen: Screen, before: str, after: str, differences: Sequence[Difference]) -> Iterator[str]:
     heading = screen.paint(f"{before} → {after}", "strong")
-    count = counted(len(found), "difference") if found else "no difference"
+    count = format_count(len(differences), "difference") if differences else "no difference"
     yield screen.spell(f"{heading}   {count}")
-    yield from contents.changes(screen, found)
+    yield from contents.changes(screen, differences)

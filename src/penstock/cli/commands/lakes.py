@@ -13,12 +13,12 @@ from penstock.cli.declaration import command
 from penstock.cli.progress import Bar
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
-from penstock.cli.rendering.times import counted, size
+from penstock.cli.rendering.times import format_count, size
 from penstock.kernel.copy import Copied
 from penstock.lake.answers import About
 from penstock.lake.copy import cancel_move, copy_lake, move_lake, undo_move
 from penstock.lake.lake import Lake
-from penstock.lake.opening import init_lake
+from penstock.lake.opener import init_lake
 from penstock.lake.upgrade import Upgraded, upgrade_lake
 
 
@@ -59,7 +59,7 @@ def init(
     if path is not None and call.lake is not None and path != call.lake:
         raise click.UsageError(f"two places are given: {path} and --lake {call.lake}")
     lake = init_lake(
-        require_place(path) if path else call.told or ".",
+        require_place(path) if path else call.lake_address or ".",
         warehouse=warehouse,
         roots=roots,
         default_branch=default_branch,
@@ -96,7 +96,7 @@ def copy(call: Call, source: str, target: str) -> None:
     _refuse_lake_option(call, "copy")
     with Bar(call.json) as bar:
         copied = copy_lake(require_place(source), target, author=call.who, progress=bar)
-    call.answer(lambda: copied, lambda screen: _copied(screen, copied))
+    call.answer(lambda: copied, lambda screen: _render_copied(screen, copied))
 
 
 class MoveReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +143,7 @@ def move(call: Call, source: str, target: str | None, yes: bool, cancel: bool, u
     _refuse_lake_option(call, "move")
     if cancel:
         if target is not None or undo or yes:
-            raise click.UsageError("--cancel takes SOURCE and nothing else")
+            raise click.UsageError("--cancel needs SOURCE only")
         seal = cancel_move(require_place(source))
         call.answer(
             lambda: MoveReport(state="cancelled", source=source, target=seal.target),
@@ -151,7 +151,7 @@ def move(call: Call, source: str, target: str | None, yes: bool, cancel: bool, u
         )
         return
     if target is None:
-        raise click.UsageError("say where to: penstock move SOURCE TARGET")
+        raise click.UsageError("TARGET is missing: penstock move SOURCE TARGET")
     if undo:
         undo_move(require_place(source), target, author=call.who)
         call.answer(
@@ -168,21 +168,21 @@ def move(call: Call, source: str, target: str | None, yes: bool, cancel: bool, u
         moved = move_lake(require_place(source), target, author=call.who, progress=bar)
     call.answer(
         lambda: MoveReport(state="moved", source=moved.source, target=moved.target, copied=moved),
-        lambda screen: _moved(screen, moved),
+        lambda screen: _render_moved(screen, moved),
     )
 
 
 def _refuse_lake_option(call: Call, command_name: str) -> None:
     if call.lake is not None:
-        raise click.UsageError(f"'{command_name}' takes its lakes as SOURCE and TARGET, not by --lake")
+        raise click.UsageError(f"'{command_name}' needs its lakes as SOURCE and TARGET, not as --lake")
 
 
 def _confirm_move(call: Call, source: str, target: str) -> None:
     """Ask whether a lake is to be moved; a usage error if nobody is there to answer."""
     if call.json or not sys.stdin.isatty():
         raise click.UsageError(
-            f"a move ends all writes at {source}, and nobody is here to confirm it: say --yes. "
-            "'penstock copy' makes a copy and leaves the lake as it is."
+            f"a move makes {source} read-only, and must be confirmed: use --yes. 'penstock copy' makes a "
+            "copy and leaves the lake as it is."
         )
     print(f"The lake moves to {target}. From now on {source} takes no more writes; it can still be read.")
     print("To make a copy instead, answer no and use 'penstock copy' or 'penstock backup'.")
@@ -190,24 +190,24 @@ def _confirm_move(call: Call, source: str, target: str) -> None:
         raise click.ClickException("nothing was moved")
 
 
-def _copied(screen: Screen, copied: Copied) -> Iterator[str]:
+def _render_copied(screen: Screen, copied: Copied) -> Iterator[str]:
     yield from _counts(screen, "copied", copied)
     yield screen.paint("checked: nothing is wrong", "good")
 
 
-def _moved(screen: Screen, moved: Copied) -> Iterator[str]:
+def _render_moved(screen: Screen, moved: Copied) -> Iterator[str]:
     yield from _counts(screen, "moved", moved)
     yield screen.paint("checked: nothing is wrong", "good")
     yield f"{moved.source} can still be read; write to {moved.target} from now on"
 
 
 def _counts(screen: Screen, done: str, copied: Copied) -> Iterator[str]:
-    was = " (it was complete before)" if copied.repeated else ""
-    yield f"{done} {copied.source} to {screen.paint(copied.target, 'strong')}{was}"
+    note = " (it was complete before)" if copied.repeated else ""
+    yield f"{done} {copied.source} to {screen.paint(copied.target, 'strong')}{note}"
     rows: list[Row] = [
-        ["copied", counted(copied.references, "reference")],
-        ["", counted(copied.commits, "commit")],
-        ["", f"{counted(copied.objects, 'object')}, {size(copied.size_bytes)}"],
+        ["copied", format_count(copied.references, "reference")],
+        ["", format_count(copied.commits, "commit")],
+        ["", f"{format_count(copied.objects, 'object')}, {size(copied.size_bytes)}"],
     ]
     yield from columns(screen, rows, indent="  ")
 
@@ -231,20 +231,20 @@ def upgrade(call: Call, backup: str | None, no_backup: bool) -> None:
     be taken back; a backup made before has the version that the lake had.
     """
     if (backup is None) != no_backup:
-        raise click.UsageError("say --backup TARGET to make a backup first, or --no-backup")
+        raise click.UsageError("give --backup TARGET to make a backup first, or --no-backup")
     if call.is_behind_server:
         raise click.UsageError(
-            "a lake is upgraded by whoever can open its store, not through a server: give --lake the address "
-            "that 'penstock serve' was given"
+            "an upgrade needs direct access to the lake's store, not a server: give --lake the address that "
+            "'penstock serve' was started with"
         )
-    done = upgrade_lake(call.target, backup=backup)
-    call.answer(lambda: done, lambda _: _upgraded(done, backup))
+    upgraded = upgrade_lake(call.target, backup=backup)
+    call.answer(lambda: upgraded, lambda _: _render_upgraded(upgraded, backup))
 
 
-def _upgraded(done: Upgraded, backup: str | None) -> Iterator[str]:
-    if done.backup:
-        yield f"made backup {done.backup} at {backup}"
-    if done.before == done.after:
-        yield f"the lake has format version {done.after} already, the newest that this Penstock knows"
+def _render_upgraded(upgraded: Upgraded, backup: str | None) -> Iterator[str]:
+    if upgraded.backup:
+        yield f"made backup {upgraded.backup} at {backup}"
+    if upgraded.before == upgraded.after:
+        yield f"the lake has format version {upgraded.after} already, the newest that this Penstock knows"
     else:
-        yield f"the lake has format version {done.after} now, and had {done.before}"
+        yield f"the lake has format version {upgraded.after} now, and had {upgraded.before}"

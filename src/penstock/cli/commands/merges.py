@@ -7,13 +7,13 @@ import click
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_branch, complete_revision
 from penstock.cli.declaration import command
-from penstock.cli.merge_command import MergeCommand, to_take
+from penstock.cli.merge_command import MergeCommand, RevertCommand, to_take
 from penstock.cli.option_groups import RequestOptions, request_options
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen
-from penstock.cli.rendering.times import counted
+from penstock.cli.rendering.times import format_count
 from penstock.cli.sides import SideOptions, side_options
-from penstock.cli.via import commit_of, if_readable, pinned, reference_in
+from penstock.cli.via import commit_of, if_readable, reference_in, revision_of
 from penstock.errors import Denied
 from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID
@@ -85,9 +85,11 @@ def merge(
     def count(result: MergeResult) -> int:
         assert result.source is not None
         before = _head_before(lake, target, result)
-        return lake.compare(pinned(result.source, reference_in(source)), pinned(before, target)).ahead
+        return lake.compare(
+            revision_of(result.source, reference_in(source)), revision_of(before, target)
+        ).ahead
 
-    def done(screen: Screen, result: MergeResult) -> str:
+    def describe_result(screen: Screen, result: MergeResult) -> str:
         if not result.applied:
             return _nothing_to_do(screen, f"{target} has everything of {source} already")
         return f"merged as {screen.paint(short(result.head), 'id')}"
@@ -106,7 +108,7 @@ def merge(
         return ways
 
     shown = MergeCommand(call, lake, source, target, bring)
-    shown.run(request.dry_run, count=count, done=done, ways_out=ways_out)
+    shown.run(request.dry_run, count=count, done=describe_result, ways_out=ways_out)
 
 
 @command(
@@ -152,10 +154,10 @@ def transplant(
             idempotency_key=request.idempotency_key,
         )
 
-    def done(screen: Screen, result: MergeResult) -> str:
+    def describe_result(screen: Screen, result: MergeResult) -> str:
         if not result.applied:
             return _nothing_to_do(screen, f"{target} has all of that already")
-        return f"transplanted as {', '.join(screen.paint(short(one), 'id') for one in result.commits)}"
+        return f"transplanted as {', '.join(screen.paint(short(commit), 'id') for commit in result.commits)}"
 
     last = commits.rpartition("..")[2]
 
@@ -166,7 +168,7 @@ def transplant(
     shown.run(
         request.dry_run,
         count=lambda result: len(result.commits) if result.applied else None,
-        done=done,
+        done=describe_result,
         ways_out=shown.ways_out,
     )
 
@@ -209,12 +211,12 @@ def rebase(
             idempotency_key=request.idempotency_key,
         )
 
-    def done(screen: Screen, result: MergeResult) -> str:
+    def describe_result(screen: Screen, result: MergeResult) -> str:
         if result.dry_run:
             return _nothing_to_do(screen, f"{branch} has no commits of its own to repeat on {base}")
         if not result.applied:
             return _nothing_to_do(screen, f"{branch} stands on {base} already")
-        repeated = counted(len(result.commits), "commit")
+        repeated = format_count(len(result.commits), "commit")
         head = screen.paint(short(result.head), "id")
         return f"{screen.paint(branch, 'name')} is at {head}, {repeated} repeated"
 
@@ -222,7 +224,7 @@ def rebase(
     shown.run(
         request.dry_run,
         count=lambda result: len(result.commits) if result.applied else None,
-        done=done,
+        done=describe_result,
         ways_out=shown.ways_out,
     )
 
@@ -254,11 +256,11 @@ def revert(
     """
     lake = call.open()
     branch = lake.branch(on).name
-    found, via = _commit_on(lake, commit, branch)
+    commit_id, via = _commit_on(lake, commit, branch)
     # Resolved once: a revision such as 'main' names another commit as soon as this one has landed. Under a
     # key it is sent as it is written, so that a repetition is known again.
-    undone = pinned(found, via) if request.idempotency_key is None else commit
-    keys = sides.choices(commit if commit != branch else short(found), branch)
+    undone = revision_of(commit_id, via) if request.idempotency_key is None else commit
+    keys = sides.choices(commit if commit != branch else short(commit_id), branch)
 
     def bring(preview: bool) -> MergeResult:
         return lake.revert(
@@ -272,28 +274,28 @@ def revert(
             idempotency_key=request.idempotency_key,
         )
 
-    def done(screen: Screen, result: MergeResult) -> str:
+    def describe_result(screen: Screen, result: MergeResult) -> str:
         if not result.applied:
-            return _nothing_to_do(screen, f"{branch} has nothing left of {short(found)} to undo")
-        return f"reverted {screen.paint(short(found), 'id')} as {screen.paint(short(result.head), 'id')}"
+            return _nothing_to_do(screen, f"{branch} has nothing left of {short(commit_id)} to undo")
+        return f"reverted {screen.paint(short(commit_id), 'id')} as {screen.paint(short(result.head), 'id')}"
 
     def parent() -> str | None:
-        return next(iter(commit_of(lake, found, via).parents), None)
+        return next(iter(commit_of(lake, commit_id, via).parents), None)
 
-    shown = MergeCommand(
+    shown = RevertCommand(
         call,
         lake,
-        commit if commit != branch else short(found),
+        commit if commit != branch else short(commit_id),
         branch,
         bring,
-        heading=f"undo {short(found)} on {branch}",
-        revision=pinned(found, via),
+        heading=f"undo {short(commit_id)} on {branch}",
+        revision=revision_of(commit_id, via),
         base=parent,
     )
     shown.run(
         request.dry_run,
         count=lambda _: None,
-        done=done,
+        done=describe_result,
         ways_out=shown.ways_out,
     )
 
@@ -309,4 +311,4 @@ def _commit_on(lake: Lake, revision: str, branch: str) -> tuple[str, str | None]
     except Denied:
         if via is not None:
             raise
-        return lake.resolve(pinned(revision, branch)), branch
+        return lake.resolve(revision_of(revision, branch)), branch

@@ -43,10 +43,12 @@ def namespace(ctx: click.Context) -> None:
 
 def _list(call: Call, prefix: str | None, ref: str | None, limit: int, after: str | None) -> None:
     def row(key: Key, content: AnyContent) -> list[Cell | str]:
-        said = dict(fields(content)).get("properties", "")
-        return [Cell(printable(str(key)), "strong"), "", said]
+        properties = dict(fields(content)).get("properties", "")
+        return [Cell(printable(str(key)), "strong"), "", properties]
 
-    list_entries(call, "namespaces", lambda one: isinstance(one, Namespace), row, prefix, ref, limit, after)
+    list_entries(
+        call, "namespaces", lambda content: isinstance(content, Namespace), row, prefix, ref, limit, after
+    )
 
 
 @namespace.command("list", prints=ListPage[Entry], examples="$ penstock namespace list sales --ref main~1")
@@ -83,8 +85,8 @@ def namespace_create(
     pairs = _pairs(properties)
     lake = call.open()
     target = lake.branch(branch)
-    said = {} if message is None else {"message": message}
-    commit = target.create_namespace(key, pairs, author=call.who, idempotency_key=idempotency_key, **said)
+    options = {} if message is None else {"message": message}
+    commit = target.create_namespace(key, pairs, author=call.who, idempotency_key=idempotency_key, **options)
     say_committed(call, lake, commit, target.name)
 
 
@@ -108,12 +110,12 @@ def namespace_delete(call: Call, key: str, branch: str | None, message: str | No
     lake = call.open()
     target = lake.branch(branch)
     snapshot = target.snapshot()
-    found = snapshot.get(key)
-    if found is None:
+    content = snapshot.get(key)
+    if content is None:
         raise KeyNotFound(f"there is no namespace '{key}' on '{target.name}'", key=key, ref=target.name)
-    if not isinstance(found, Namespace):
+    if not isinstance(content, Namespace):
         raise InvalidRequest(
-            f"'{key}' is a {found.type}, not a namespace; use 'penstock delete {key}'", key=key
+            f"'{key}' is {content.type_in_words}, not a namespace; use 'penstock delete {key}'", key=key
         )
     text = f"drop namespace {key}" if message is None else message
     commit = target.drop(key, message=text, author=call.who, base=snapshot.id)

@@ -11,20 +11,20 @@ from penstock.cli.completions import complete_branch
 from penstock.cli.declaration import command, key_option, message_option
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.times import counted
-from penstock.lake.audits.publishing import DROP, KEEP, Published
+from penstock.cli.rendering.times import format_count
+from penstock.lake.audits.publication import DROP, KEEP, Published
 
 
-def _expected(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _parse_checks(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    checks: dict[str, str] = {}
     for value in values:
         name, is_given, sql = value.partition("=")
         if not is_given or not name.strip() or not sql.strip():
             raise click.BadParameter(f"{value!r} is not NAME=SQL", ctx, param)
-        if name.strip() in found:
-            raise click.BadParameter(f"there are two by the name {name.strip()!r}", ctx, param)
-        found[name.strip()] = sql.strip()
-    return found
+        if name.strip() in checks:
+            raise click.BadParameter(f"the name {name.strip()!r} is given twice", ctx, param)
+        checks[name.strip()] = sql.strip()
+    return checks
 
 
 @command(
@@ -44,7 +44,7 @@ $ penstock publish checked --expect 'amounts=select * from web.orders where amou
     "checks",
     multiple=True,
     metavar="NAME=SQL",
-    callback=_expected,
+    callback=_parse_checks,
     help="A query that must find no row on BRANCH, with tables named by their keys. Any number.",
 )
 @click.option("--drop", is_flag=True, help="Delete BRANCH if a query finds something. [it is kept]")
@@ -66,7 +66,7 @@ def publish(
     finds rows, all that do are told with some of their rows, and nothing is merged. What the target itself
     expects is asked of the result as of any merge.
     """
-    found = call.open().publish(
+    published = call.open().publish(
         branch,
         into,
         checks=checks,
@@ -75,15 +75,18 @@ def publish(
         author=call.who,
         idempotency_key=idempotency_key,
     )
-    call.answer(lambda: found, lambda screen: _told(screen, found))
+    call.answer(lambda: published, lambda screen: _render_published(screen, published))
 
 
-def _told(screen: Screen, found: Published) -> Iterator[str]:
-    names = (printable(found.branch), printable(found.into))
-    if found.checks:
-        hold = "holds" if len(found.checks) == 1 else "hold"
-        yield f"{counted(len(found.checks), 'check')} {hold} on {names[0]} at {short(found.audited)}"
-    if found.commit is None:
+def _render_published(screen: Screen, published: Published) -> Iterator[str]:
+    names = (printable(published.branch), printable(published.into))
+    if published.checks:
+        hold = "holds" if len(published.checks) == 1 else "hold"
+        yield (
+            f"{format_count(len(published.checks), 'check')} {hold} on {names[0]} at "
+            f"{short(published.audited)}"
+        )
+    if published.commit is None:
         yield screen.paint(f"{names[1]} has everything of {names[0]} already", "dim")
     else:
-        yield f"published {names[0]} into {names[1]} as {screen.paint(short(found.commit), 'id')}"
+        yield f"published {names[0]} into {names[1]} as {screen.paint(short(published.commit), 'id')}"

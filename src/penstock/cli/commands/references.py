@@ -27,17 +27,17 @@ NAMES_READ_MAX = 1000
 
 def names_at(lake: Lake) -> dict[str, list[str]]:
     """Which branches and tags are at a commit; where there are thousands, the first of each kind."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for kind in (Kind.BRANCH, Kind.TAG):
         for reference in lake.references(kind, limit=NAMES_READ_MAX):
-            found.setdefault(reference.id, []).append(reference.name)
-    return found
+            names.setdefault(reference.id, []).append(reference.name)
+    return names
 
 
 def _list(call: Call, kind: Kind, prefix: str, limit: int, after: str) -> None:
     lake = call.open()
-    found = lake.references(kind, prefix, after, limit + 1)
-    page, more = found[:limit], len(found) > limit
+    references = lake.references(kind, prefix, after, limit + 1)
+    page, more = references[:limit], len(references) > limit
     following = page[-1].name if more else None
     call.answer(
         lambda: ListPage.of(page, following),
@@ -50,51 +50,55 @@ def _listing(
 ) -> Iterator[str]:
     if not page:
         yield f"no {'branches' if kind is Kind.BRANCH else 'tags'}"
-    yield from columns(screen, [_row(screen, lake, one) for one in page], flexible=3)
+    yield from columns(screen, [_row(screen, lake, reference) for reference in page], flexible=3)
     if following is not None:
         yield screen.spell(f"… more with --after {following}")
 
 
-def _row(screen: Screen, lake: Lake, one: Reference) -> list[Cell | str]:
-    mark = "*" if one.name == lake.default_branch else " "
-    name = Cell(f"{mark} {one.name}", "name") if one.kind is Kind.BRANCH else Cell(one.name, "name")
-    if one.id == EMPTY_COMMIT_ID:
+def _row(screen: Screen, lake: Lake, reference: Reference) -> list[Cell | str]:
+    mark = "*" if reference.name == lake.default_branch else " "
+    name = (
+        Cell(f"{mark} {reference.name}", "name")
+        if reference.kind is Kind.BRANCH
+        else Cell(reference.name, "name")
+    )
+    if reference.id == EMPTY_COMMIT_ID:
         return [name, Cell("empty", "dim"), "", ""]
-    commit = commit_of(lake, one.id, one.name)
+    commit = commit_of(lake, reference.id, reference.name)
     return [
         name,
-        Cell(short(one.id), "id"),
+        Cell(short(reference.id), "id"),
         Cell(ago(commit.time, screen.now), "dim"),
         title(commit),
     ]
 
 
-def _said(call: Call, one: Reference, what: str) -> None:
-    where = "empty" if one.id == EMPTY_COMMIT_ID else f"at {short(one.id)}"
+def _answer_reference(call: Call, reference: Reference, what: str) -> None:
+    where = "empty" if reference.id == EMPTY_COMMIT_ID else f"at {short(reference.id)}"
     call.answer(
-        lambda: one,
-        lambda screen: [f"{what} {one.kind.value} {screen.paint(one.name, 'name')} {where}"],
+        lambda: reference,
+        lambda screen: [f"{what} {reference.kind.value} {screen.paint(reference.name, 'name')} {where}"],
     )
 
 
 def _create(call: Call, kind: Kind, name: str, at: str | None, key: str | None) -> None:
     lake = call.open()
-    asked = CreateReference(name=name, kind=kind, at=at, who=lake.author, idempotency_key=key)
-    _said(call, lake.do(asked), "created")
+    request = CreateReference(name=name, kind=kind, at=at, who=lake.author, idempotency_key=key)
+    _answer_reference(call, lake.do(request), "created")
 
 
 def _assign(call: Call, kind: Kind, name: str, to: str, expected: str | None, key: str | None) -> None:
     lake = call.open()
-    asked = AssignReference(
+    request = AssignReference(
         name=name, kind=kind, to=to, expected=expected, who=lake.author, idempotency_key=key
     )
-    _said(call, lake.do(asked), "assigned")
+    _answer_reference(call, lake.do(request), "assigned")
 
 
 def _delete(call: Call, kind: Kind, name: str, expected: str | None, key: str | None) -> None:
     lake = call.open()
-    asked = DeleteReference(name=name, kind=kind, expected=expected, who=lake.author, idempotency_key=key)
-    deleted = lake.do(asked)
+    request = DeleteReference(name=name, kind=kind, expected=expected, who=lake.author, idempotency_key=key)
+    deleted = lake.do(request)
     call.answer(
         lambda: deleted,
         lambda screen: [
@@ -274,7 +278,7 @@ def reflog(call: Call, name: str | None, limit: int, deleted: bool) -> None:
     Also of a deleted one, for a while. Without NAME, of the default branch.
     """
     if deleted and name is not None:
-        raise click.UsageError("--deleted lists names; it takes none")
+        raise click.UsageError("--deleted cannot be used with a NAME")
     lake = call.open()
     if deleted:
         gone = lake.deleted()

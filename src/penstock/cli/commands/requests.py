@@ -40,20 +40,20 @@ def outcome(call: Call, key: str, branch: str | None, who: str | None) -> None:
     """
     lake = call.open()
     name = lake.branch(branch).name
-    found = lake.do(GetOutcome(key=key, branch=name, who=who))
-    commits = found.commits if found is not None else ()
+    landing = lake.do(GetOutcome(key=key, branch=name, who=who))
+    commits = landing.commits if landing is not None else ()
 
     def text(screen: Screen) -> Iterator[str]:
-        if found is None:
+        if landing is None:
             yield f"no request with key {key} was applied to {name}"
         elif not commits:
-            yield f"applied to {name}, at {screen.paint(short(found.head), 'id')} then"
+            yield f"applied to {name}, at {screen.paint(short(landing.head), 'id')} then"
         else:
-            yield f"applied to {name} as {', '.join(screen.paint(short(one), 'id') for one in commits)}"
+            yield f"applied to {name} as {', '.join(screen.paint(short(commit), 'id') for commit in commits)}"
 
     call.answer(
-        lambda: found,
+        lambda: landing,
         text,
     )
-    if found is None:
+    if landing is None:
         click.get_current_context().exit(NotFound.exit_code)

@@ -15,7 +15,7 @@ from penstock.cli.merge_command import MergeCommand
 from penstock.cli.option_groups import RequestOptions, request_options
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen
-from penstock.cli.via import if_readable, pinned, reference_in
+from penstock.cli.via import if_readable, reference_in, revision_of
 from penstock.errors import InvalidName, ReferenceNotFound
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
@@ -100,7 +100,7 @@ def restore(
     revision = point.revision
     if revision is not None and request.idempotency_key is None:
         # Resolved once, so that it names the same commit however often it is sent.
-        revision = pinned(lake.resolve(revision), reference_in(revision))
+        revision = revision_of(lake.resolve(revision), reference_in(revision))
 
     def bring(preview: bool) -> MergeResult:
         return lake.restore(
@@ -118,13 +118,13 @@ def restore(
             idempotency_key=request.idempotency_key,
         )
 
-    def done(screen: Screen, result: MergeResult) -> str:
+    def describe_result(screen: Screen, result: MergeResult) -> str:
         if not result.applied:
             return screen.paint(f"{name} is as it was at {point} already", "dim")
         return f"restored to {point} as {screen.paint(short(result.head), 'id')}"
 
     def ways_out(result: MergeResult) -> list[str]:
-        blocked = [shlex.quote(str(one.key)) for one in result.keys if one.conflicts]
+        blocked = [shlex.quote(str(key.key)) for key in result.keys if key.conflicts]
         if keys or not blocked:
             return []
         options = " ".join(f"--leave {key}" for key in blocked[:LEFT_MAX])
@@ -136,22 +136,22 @@ def restore(
         str(point),
         name,
         bring,
-        heading=f"restore {_described(keys, namespace)} on {name} to {point}",
+        heading=f"restore {_describe_scope(keys, namespace)} on {name} to {point}",
         revision=name,
         outcome=_outcome,
     )
-    shown.run(request.dry_run, count=lambda _: None, done=done, ways_out=ways_out)
+    shown.run(request.dry_run, count=lambda _: None, done=describe_result, ways_out=ways_out)
 
 
 def _point(lake: Lake, text: str, branch: str, *, is_one_table: bool) -> RestorePoint:
     """What a text names. A reference of that name comes first, then a version, then a time of the branch."""
-    found = _VERSION.fullmatch(text)
-    if found and (text.isdecimal() or not if_readable(lambda: _is_reference(lake, text))):
+    match = _VERSION.fullmatch(text)
+    if match and (text.isdecimal() or not if_readable(lambda: _is_reference(lake, text))):
         if not is_one_table:
             raise click.BadParameter(
-                f"{text!r} is a version of a table: it is for one KEY", param_hint="--to"
+                f"{text!r} is a version of a table, which needs exactly one KEY", param_hint="--to"
             )
-        return RestorePoint(None, int(found[1]))
+        return RestorePoint(None, int(match[1]))
     if _TIME.fullmatch(text):
         try:
             parse_time_us(text)
@@ -168,14 +168,14 @@ def _is_reference(lake: Lake, name: str) -> bool:
         return False
 
 
-def _described(keys: tuple[str, ...], namespace: str | None) -> str:
+def _describe_scope(keys: tuple[str, ...], namespace: str | None) -> str:
     if keys:
         return ", ".join(map(str, map(Key.parse, keys)))
     return "everything" if namespace is None else f"namespace {Key.parse(namespace)}"
 
 
-def _outcome(one: MergedKey) -> str:
+def _outcome(merged_key: MergedKey) -> str:
     """What becomes of a key."""
     return {"created": "comes back", "dropped": "dropped: created since", "unchanged": "as it was"}.get(
-        one.action, "restored"
+        merged_key.action, "restored"
     )

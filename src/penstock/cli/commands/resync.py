@@ -11,7 +11,7 @@ from penstock.cli.completions import complete_key
 from penstock.cli.declaration import command
 from penstock.cli.progress import Progress
 from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.times import counted
+from penstock.cli.rendering.times import format_count
 from penstock.errors import OutOfSync
 from penstock.lake.resync_calls import Resynced, ResyncedTable
 
@@ -44,46 +44,46 @@ def resync(call: Call, keys: tuple[str, ...], every: bool, leave_own: bool, dry_
     they were only added; otherwise --leave-own says that they may be left at the commit that has them.
     """
     if bool(keys) == every:
-        raise click.UsageError("say which tables to resync, or --all")
+        raise click.UsageError("give the tables to resync, or --all")
     lake = call.open(create=False)
     with Progress(call.json) as progress:
         each = [None] if every else list(keys)
-        found = [lake.resync(key, leave_own=leave_own, dry_run=dry_run, progress=progress) for key in each]
-    done = Resynced(
-        tables=tuple(table for one in found for table in one.tables),
-        in_sync=sum(one.in_sync for one in found),
+        answers = [lake.resync(key, leave_own=leave_own, dry_run=dry_run, progress=progress) for key in each]
+    total = Resynced(
+        tables=tuple(table for answer in answers for table in answer.tables),
+        in_sync=sum(answer.in_sync for answer in answers),
         dry_run=dry_run,
     )
     call.answer(
-        lambda: done,
-        lambda screen: _text(screen, done),
+        lambda: total,
+        lambda screen: _text(screen, total),
     )
-    if any(one.problem for one in done.tables):
+    if any(table.problem for table in total.tables):
         click.get_current_context().exit(OutOfSync.exit_code)
 
 
 def _text(screen: Screen, done: Resynced) -> Iterator[str]:
     word = "would resync" if done.dry_run else "resynced"
-    for one in done.tables:
-        name = screen.paint(printable(str(one.key)), "strong")
-        if one.problem:
-            yield f"{screen.paint('not resynced', 'bad')} {name}: {one.problem}"
+    for table in done.tables:
+        name = screen.paint(printable(str(table.key)), "strong")
+        if table.problem:
+            yield f"{screen.paint('not resynced', 'bad')} {name}: {table.problem}"
             continue
-        since = "which the lake did not have, at" if one.known < 0 else f"from version {one.known} to"
-        yield f"{word} {name}, {since} version {one.version}"
-        yield from _own(one)
-        if one.doubtful:
-            count = counted(len(one.doubtful), "file")
+        since = "which the lake did not have, at" if table.known < 0 else f"from version {table.known} to"
+        yield f"{word} {name}, {since} version {table.version}"
+        yield from _own(table)
+        if table.doubtful:
+            count = format_count(len(table.doubtful), "file")
             yield f"  {count} of later commits, of which it cannot be known whether they were ratified:"
-            yield from (f"    {printable(file)}" for file in one.doubtful)
-    yield f"{counted(done.in_sync, 'table')} in sync"
+            yield from (f"    {printable(file)}" for file in table.doubtful)
+    yield f"{format_count(done.in_sync, 'table')} in sync"
 
 
-def _own(one: ResyncedTable) -> Iterator[str]:
-    if not one.own:
+def _own(resynced_table: ResyncedTable) -> Iterator[str]:
+    if not resynced_table.own:
         return
-    own = f"versions {one.own[0]} to {one.own[-1]} that only the lake had"
-    if one.repeated:
-        yield f"  the rows of {own} are added on top; they are also at commit {one.commit}"
+    own = f"versions {resynced_table.own[0]} to {resynced_table.own[-1]} that only the lake had"
+    if resynced_table.repeated:
+        yield f"  the rows of {own} are added on top; they are also at commit {resynced_table.commit}"
     else:
-        yield f"  {own} are left at commit {one.commit}: write again what they did"
+        yield f"  {own} are left at commit {resynced_table.commit}: write again what they did"

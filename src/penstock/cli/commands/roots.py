@@ -86,25 +86,25 @@ def root_unmap(call: Call, location: str, missing_ok: bool) -> None:
 def _source(call: Call) -> str:
     if call.is_behind_server:
         raise click.UsageError(
-            "roots are mapped on the lake's own store, not through a server: stop the server, and give "
-            "--lake the address that 'penstock serve' was given"
+            "mapping roots needs direct access to the lake's store, not a server: stop the server, and give "
+            "--lake the address that 'penstock serve' was started with"
         )
     return call.target
 
 
 def _say_mapped(call: Call, made: MappedRoots) -> None:
-    call.answer(lambda: made, lambda screen: _mapped(screen, made))
+    call.answer(lambda: made, lambda screen: _render_mapped_roots(screen, made))
 
 
-def _mapped(screen: Screen, made: MappedRoots) -> Iterator[str]:
+def _render_mapped_roots(screen: Screen, made: MappedRoots) -> Iterator[str]:
     if not made.moved_roots:
         yield "no root of the lake is mapped: all files are where they were at first"
     rows: list[Row] = [
-        [Cell(printable(one.new), "name"), Cell(f"was {printable(one.old)}", "dim")]
-        for one in made.moved_roots
+        [Cell(printable(root.new), "name"), Cell(f"was {printable(root.old)}", "dim")]
+        for root in made.moved_roots
     ]
     yield from columns(screen, rows)
-    yield from (f"  gone: {printable(one)}" for one in made.missing)
+    yield from (f"  gone: {printable(file)}" for file in made.missing)
 
 
 def _say(call: Call, about: About) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
+from functools import partial
+from typing import Any, Final, TypeVar, get_type_hints
 
 import click
 import msgspec
@@ -15,9 +16,6 @@ from penstock.cli.rendering.screen import Screen
 from penstock.errors import InvalidRequest
 from penstock.model import decoders
 from penstock.server.limits import Limits
-
-if TYPE_CHECKING:
-    from penstock.server.options import Serving
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,10 +46,13 @@ LIMITS: Final = {
 def _between(lowest: int, highest: int) -> Callable[[click.Context, click.Parameter, float], float]:
     def check(ctx: click.Context, param: click.Parameter, value: float) -> float:
         if not lowest <= value <= highest:
-            raise click.BadParameter(f"{value} is not from {lowest} to {highest:,}", ctx, param)
+            raise click.BadParameter(f"must be between {lowest} and {highest:,}, got {value}", ctx, param)
         return value
 
     return check
+
+
+check_port: Final = _between(0, 65535)
 
 
 def _limit_options(f: F) -> F:
@@ -100,7 +101,7 @@ $ penstock serve --lake ./lake --port 0 --workers 2 --request-timeout-s 60 &
 @click.option(
     "--port",
     type=int,
-    callback=_between(0, 65535),
+    callback=check_port,
     default=19120,
     envvar=f"{VARIABLE}PORT",
     metavar="PORT",
@@ -166,22 +167,17 @@ def serve(
     """Serve a lake over HTTP: Penstock's own API, Nessie's and Lance's.
 
     Programs use it by 'penstock.open("http://…")', commands by '--lake http://…', Nessie clients by its
-    /api/v1 and /api/v2, and clients of Lance and LanceDB by its /lance. The address itself is a page about
-    all of it. SIGTERM and Ctrl-C let open requests finish; a second one does not.
+    /api/v1 and /api/v2, and clients of Lance and LanceDB by its /lance. People use its /ui/ in a browser. The
+    address itself is a page about all of it. SIGTERM and Ctrl-C let open requests finish; a second one does
+    not.
 
     Callers need a token, which 'penstock token create' makes, unless you say --dev or --insecure. Options
     with a value are also variables: PENSTOCK_SERVE_PORT is --port. TLS is for a proxy in front of it.
     """
-    try:
-        from penstock.server import run
-        from penstock.server.logs import Level
-        from penstock.server.options import Serving
-    except ModuleNotFoundError as missing:
-        raise InvalidRequest(
-            f"serving needs the library {missing.name}: pip install 'penstock[server]'", extra="server"
-        ) from None
-    serving = Serving(
-        lake=(call.told or DEV_LAKE) if dev else call.target,
+    lake = (call.lake_address or DEV_LAKE) if dev else call.target
+    run_server(
+        partial(_announce, call, host, workers),
+        lake=lake,
         host=host,
         port=port,
         workers=workers,
@@ -191,10 +187,22 @@ def serve(
         drain_timeout_s=drain_timeout_s,
         sweep_every_hours=sweep_every_hours,
         sweep_data=sweep_data,
-        log_level=Level(log_level),
-        logs_for_people=sys.stderr.isatty(),
+        log_level=log_level,
     )
-    run.serve(serving, lambda place, url: _announce(call, place, url, serving))
+
+
+def run_server(announce: Callable[[str, str], None], *, log_level: str, **options: Any) -> None:
+    """Serve until a signal comes. ``announce`` is told the lake's place and the address of the server."""
+    try:
+        from penstock.server import run
+        from penstock.server.logs import Level
+        from penstock.server.options import Serving
+    except ModuleNotFoundError as missing:
+        raise InvalidRequest(
+            f"serving needs the library {missing.name}: pip install 'penstock[server]'", extra="server"
+        ) from None
+    serving = Serving(log_level=Level(log_level), logs_for_people=sys.stderr.isatty(), **options)
+    run.serve(serving, announce)
 
 
 def _limits(told: dict[str, Any]) -> Limits:
@@ -214,12 +222,12 @@ def _range(name: str) -> str:
     return f"above {bounds.gt}{most}" if bounds.gt is not None else f"{bounds.ge:,} or more{most}"
 
 
-def _announce(call: Call, place: str, url: str, serving: Serving) -> None:
+def _announce(call: Call, host: str, workers: int, place: str, url: str) -> None:
     """Say that it serves, in one line: whoever waits for it reads a line, since the output goes on."""
     if call.json:
-        answer = Server(lake=place, url=url, workers=serving.workers)
+        answer = Server(lake=place, url=url, workers=workers)
         print(msgspec.json.encode(answer).decode(), flush=True)
         return
-    everywhere = " to every network of this machine, here" if serving.host in ("0.0.0.0", "::") else ""
+    everywhere = " to every network of this machine, here" if host in ("0.0.0.0", "::") else ""
     where = Screen.of(sys.stdout).paint(url, "strong")
     print(f"Penstock serves {place}{everywhere} at {where}", flush=True)

@@ -59,7 +59,9 @@ def tables(call: Call, prefix: str | None, ref: str | None, limit: int, after: s
     def row(key: Key, content: AnyContent) -> list[Cell | str]:
         return [Cell(printable(str(key)), "strong"), content.type, version(content), place(content)]
 
-    list_entries(call, "tables", lambda one: not isinstance(one, Namespace), row, prefix, ref, limit, after)
+    list_entries(
+        call, "tables", lambda content: not isinstance(content, Namespace), row, prefix, ref, limit, after
+    )
 
 
 def list_entries(
@@ -75,9 +77,9 @@ def list_entries(
     """Answer with a page of what is at a commit."""
     snapshot = call.open().at(ref)
     entries = (entry for entry in snapshot.entries(prefix, after=after) if wanted(entry[1]))
-    found = list(islice(entries, limit + 1))
-    page = found[:limit]
-    following = str(page[-1][0]) if len(found) > limit else None
+    first_entries = list(islice(entries, limit + 1))
+    page = first_entries[:limit]
+    following = str(page[-1][0]) if len(first_entries) > limit else None
 
     def text(screen: Screen) -> Iterator[str]:
         if not page:
@@ -163,31 +165,31 @@ def put(
     if (kind is None) == (content is None):
         raise click.UsageError("give either --type with fields, or --content")
     if content is not None and fields_:
-        raise click.UsageError(f"--content says all there is; {fields_[0]!r} is one too many")
+        raise click.UsageError(f"--content cannot be used with fields, such as {fields_[0]!r}")
     if kind is not None:
-        given = contents.from_fields(kind, fields_)
+        fields = contents.from_fields(kind, fields_)
     else:
-        given = contents.from_json(_read(content or ""))
+        fields = contents.from_json(_read(content or ""))
     lake = call.open()
     target = lake.branch(branch)
     commit = target.put(
-        key, given, message=message, author=call.who, base=base, idempotency_key=idempotency_key
+        key, fields, message=message, author=call.who, base=base, idempotency_key=idempotency_key
     )
     say_committed(call, lake, commit, target.name)
 
 
 def _read(content: str) -> str | bytes:
     if content == "-":
-        return _checked(sys.stdin.buffer.read(CONTENT_FILE_MAX_BYTES + 1))
+        return _require_size(sys.stdin.buffer.read(CONTENT_FILE_MAX_BYTES + 1))
     if content.startswith("@"):
         with Path(content[1:]).open("rb") as file:
-            return _checked(file.read(CONTENT_FILE_MAX_BYTES + 1))
+            return _require_size(file.read(CONTENT_FILE_MAX_BYTES + 1))
     return content
 
 
-def _checked(data: bytes) -> bytes:
+def _require_size(data: bytes) -> bytes:
     if len(data) > CONTENT_FILE_MAX_BYTES:
-        raise InvalidContent(f"a content in JSON has at most {CONTENT_FILE_MAX_BYTES} bytes")
+        raise InvalidContent(f"a content in JSON can have at most {CONTENT_FILE_MAX_BYTES} bytes")
     return data
 
 

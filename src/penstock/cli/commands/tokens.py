@@ -57,32 +57,32 @@ def token_list(call: Call) -> None:
 
 
 def _list(call: Call) -> None:
-    found = sorted(call.open().tokens(), key=lambda one: (one.name, one.created))
-    call.answer(lambda: ListPage.of(map(_without_hash, found)), lambda screen: _listing(screen, found))
+    tokens = sorted(call.open().tokens(), key=lambda token: (token.name, token.created))
+    call.answer(lambda: ListPage.of(map(_without_hash, tokens)), lambda screen: _listing(screen, tokens))
 
 
-def _listing(screen: Screen, found: Sequence[Token]) -> Iterator[str]:
-    if not found:
+def _listing(screen: Screen, tokens: Sequence[Token]) -> Iterator[str]:
+    if not tokens:
         yield "no tokens"
-    yield from columns(screen, [_row(screen, one) for one in found], flexible=2)
+    yield from columns(screen, [_row(screen, token) for token in tokens], flexible=2)
 
 
-def _row(screen: Screen, one: Token) -> Row:
+def _row(screen: Screen, token: Token) -> Row:
     return [
-        Cell(one.id, "id"),
-        Cell(printable(one.name), "name"),
-        printable(", ".join(map(str, one.grants))),
-        Cell(f"created {ago(one.created, screen.now)}", "dim"),
-        _end(screen, one),
+        Cell(token.id, "id"),
+        Cell(printable(token.name), "name"),
+        printable(", ".join(map(str, token.grants))),
+        Cell(f"created {ago(token.created, screen.now)}", "dim"),
+        _end(screen, token),
     ]
 
 
-def _end(screen: Screen, one: Token) -> Cell:
-    if one.expires is None:
+def _end(screen: Screen, token: Token) -> Cell:
+    if token.expires is None:
         return Cell("")
-    if one.expires <= screen.now:
-        return Cell(f"expired {ago(one.expires, screen.now)}", "bad")
-    return Cell(f"until {one.expires.astimezone(UTC):%Y-%m-%d %H:%M} UTC", "dim")
+    if token.expires <= screen.now:
+        return Cell(f"expired {ago(token.expires, screen.now)}", "bad")
+    return Cell(f"until {token.expires.astimezone(UTC):%Y-%m-%d %H:%M} UTC", "dim")
 
 
 @token.command(
@@ -125,8 +125,8 @@ def token_create(
     """
     end = _moment(expires) if expires is not None else None
     lake = call.open()
-    text, asked = new_token(name, grants, end, replaces)
-    made = lake.do(asked)
+    text, request = new_token(name, grants, end, replaces)
+    made = lake.do(request)
     if replaces is not None:
         call.note(f"revoke the old token when nobody uses it any more: penstock token revoke {replaces}")
     call.note("keep this token now; it is not shown again. Clients take it from PENSTOCK_TOKEN")
@@ -137,13 +137,13 @@ def _moment(text: str) -> datetime:
     """The moment that a duration from now, or a date or time, names."""
     now = datetime.now(UTC)
     try:
-        found = moment(text, now)
-        if isinstance(found, datetime):
-            return now + (now - found)
-        return parse_time(found)
+        time = moment(text, now)
+        if isinstance(time, datetime):
+            return now + (now - time)
+        return parse_time(time)
     except (PenstockError, OverflowError, OSError, ValueError):
         raise click.UsageError(
-            f"--expires {text!r} is no time; write it like 90d, 12h or 2027-01-01T00:00:00Z"
+            f"--expires {text!r} is not a time; write it like 90d, 12h or 2027-01-01T00:00:00Z"
         ) from None
 
 
@@ -168,12 +168,12 @@ def token_revoke(call: Call, which: str) -> None:
 def _id(lake: Lake, which: str) -> str:
     if which.startswith("penstock_"):
         return parse_token(which).id
-    known = lake.tokens()
-    if any(one.id == which for one in known):
+    tokens = lake.tokens()
+    if any(token.id == which for token in tokens):
         return which
-    named = [one.id for one in known if one.name == which]
+    named = [token.id for token in tokens if token.name == which]
     if not named:
         raise TokenNotFound(f"there is no token '{which}'", id=which)
     if len(named) > 1:
-        raise InvalidRequest(f"several tokens are named '{which}'; say which by its id: {', '.join(named)}")
+        raise InvalidRequest(f"several tokens are named '{which}'; give the id of one: {', '.join(named)}")
     return named[0]

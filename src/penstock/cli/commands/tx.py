@@ -80,12 +80,12 @@ def tx_list(call: Call, also_ended: bool, target: str | None) -> None:
     _say(call, _newest_first(call.open().transactions(target, all=also_ended)))
 
 
-def _newest_first(found: Sequence[TransactionInfo]) -> list[TransactionInfo]:
-    return sorted(found, key=lambda one: (one.begun, one.id), reverse=True)
+def _newest_first(transactions: Sequence[TransactionInfo]) -> list[TransactionInfo]:
+    return sorted(transactions, key=lambda transaction: (transaction.begun, transaction.id), reverse=True)
 
 
 def _ids(lake: Lake, start: str) -> list[str]:
-    return [one.id for one in lake.transactions() if one.id.startswith(start)]
+    return [transaction.id for transaction in lake.transactions() if transaction.id.startswith(start)]
 
 
 @tx.command(
@@ -110,7 +110,7 @@ def tx_show(call: Call, id: str) -> None:  # noqa: A002
         lambda: TransactionDetails(
             **msgspec.structs.asdict(info), steps=tuple(steps), changes=tuple(changed)
         ),
-        lambda screen: chain(_shown(screen, info), _done(screen, info, steps, changed)),
+        lambda screen: chain(_shown(screen, info), _render_details(screen, info, steps, changed)),
     )
 
 
@@ -130,12 +130,12 @@ def tx_commit(call: Call, id: str, message: str | None) -> None:  # noqa: A002
     It may be run as often as wanted: a transaction lands once.
     """
     lake = call.open()
-    found = lake.find_transaction(_transaction(lake, id))
+    transaction = lake.find_transaction(_transaction(lake, id))
     try:
-        landed = found.land(message)
+        landed = transaction.land(message)
     except (ConflictError, RequestError) as refused:
-        if not isinstance(refused, TransactionOver) and found.info.state is TransactionState.ABORTED:
-            refused.message += f"\n  {ABORTED.format(id=found.id[:ID_CHARS])}"
+        if not isinstance(refused, TransactionOver) and transaction.info.state is TransactionState.ABORTED:
+            refused.message += f"\n  {ABORTED.format(id=transaction.id[:ID_CHARS])}"
         raise
     call.answer(lambda: landed, lambda screen: _shown(screen, landed.info))
 
@@ -159,21 +159,21 @@ def tx_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
     and the exit status is 3.
     """
     if not ids and not late:
-        raise click.UsageError("say which: ID, or --late for those whose lease has run out")
+        raise click.UsageError("give the ID of a transaction, or --late for those whose lease has expired")
     lake = call.open()
-    chosen = dict.fromkeys(_transaction(lake, one) for one in ids)
+    chosen = dict.fromkeys(_transaction(lake, start) for start in ids)
     if late:
-        chosen |= {one.id: None for one in lake.transactions() if one.is_late}
-    ended = [lake.find_transaction(one).abort(why) for one in chosen]
+        chosen |= {transaction.id: None for transaction in lake.transactions() if transaction.is_late}
+    ended = [lake.find_transaction(transaction_id).abort(why) for transaction_id in chosen]
     _say(call, ended)
-    if any(one.state is TransactionState.COMMITTED for one in ended):
-        call.note("a transaction that has landed cannot be called back; 'penstock revert' undoes a commit")
-    if any(one.state is TransactionState.COMMITTING for one in ended):
+    if any(transaction.state is TransactionState.COMMITTED for transaction in ended):
+        call.note("a transaction that has landed cannot be aborted; 'penstock revert' undoes a commit")
+    if any(transaction.state is TransactionState.COMMITTING for transaction in ended):
         call.note(
             "one that is being committed can be aborted 10 minutes after that began, if it is stuck; "
             "'penstock tx commit ID' finishes it and tells"
         )
-    if any(one.state is not TransactionState.ABORTED for one in ended):
+    if any(transaction.state is not TransactionState.ABORTED for transaction in ended):
         click.get_current_context().exit(ConflictError.exit_code)
 
 
@@ -181,73 +181,84 @@ def _transaction(lake: Lake, text: str) -> str:
     return whole_id(
         text.lower().removeprefix(PREFIX),
         "transactions",
-        lambda: (one.id for one in lake.transactions(all=True)),
+        lambda: (transaction.id for transaction in lake.transactions(all=True)),
         lambda: TransactionNotFound(f"there is no transaction '{text}'", transaction=text),
     )
 
 
-def _say(call: Call, found: Sequence[TransactionInfo]) -> None:
+def _say(call: Call, transactions: Sequence[TransactionInfo]) -> None:
     call.answer(
-        lambda: ListPage.of(found),
-        lambda screen: _listing(screen, found),
+        lambda: ListPage.of(transactions),
+        lambda screen: _listing(screen, transactions),
     )
 
 
-def _listing(screen: Screen, found: Sequence[TransactionInfo]) -> Iterator[str]:
-    if not found:
+def _listing(screen: Screen, transactions: Sequence[TransactionInfo]) -> Iterator[str]:
+    if not transactions:
         yield "no transactions"
-    yield from columns(screen, [_row(screen, one) for one in found], flexible=-1)
+    yield from columns(screen, [_row(screen, transaction) for transaction in transactions], flexible=-1)
 
 
-def _row(screen: Screen, one: TransactionInfo) -> Row:
+def _row(screen: Screen, transaction: TransactionInfo) -> Row:
     return [
-        Cell(one.id[:ID_CHARS], "id"),
-        _state(one),
-        Cell(printable(one.target), "name"),
-        Cell(short(one.commit) if one.commit else "", "id"),
-        Cell(f"begun {ago(one.begun, screen.now)}", "dim"),
-        printable(one.who),
-        printable(one.why if one.state is TransactionState.ABORTED else one.message),
+        Cell(transaction.id[:ID_CHARS], "id"),
+        _state(transaction),
+        Cell(printable(transaction.target), "name"),
+        Cell(short(transaction.commit) if transaction.commit else "", "id"),
+        Cell(f"begun {ago(transaction.begun, screen.now)}", "dim"),
+        printable(transaction.who),
+        printable(transaction.why if transaction.state is TransactionState.ABORTED else transaction.message),
     ]
 
 
-def _state(one: TransactionInfo) -> Cell:
+def _state(transaction: TransactionInfo) -> Cell:
     return Cell(
-        "late" if one.is_late else one.state.value, "warning" if one.is_late else _STYLES.get(one.state, "")
+        "late" if transaction.is_late else transaction.state.value,
+        "warning" if transaction.is_late else _STYLES.get(transaction.state, ""),
     )
 
 
-def _shown(screen: Screen, one: TransactionInfo) -> Iterator[str]:
-    told: list[tuple[str, str | Cell]] = [
-        ("transaction", Cell(one.id, "id")),
-        ("state", _state(one)),
-        ("target", Cell(printable(one.target), "name")),
-        ("base", Cell(short(one.base), "id")),
-        ("policy", one.policy.value),
-        ("isolation", one.isolation.value),
-        ("begun", f"{ago(one.begun, screen.now)}{f' by {printable(one.who)}' if one.who else ''}"),
+def _shown(screen: Screen, transaction: TransactionInfo) -> Iterator[str]:
+    by = f" by {printable(transaction.who)}" if transaction.who else ""
+    details: list[tuple[str, str | Cell]] = [
+        ("transaction", Cell(transaction.id, "id")),
+        ("state", _state(transaction)),
+        ("target", Cell(printable(transaction.target), "name")),
+        ("base", Cell(short(transaction.base), "id")),
+        ("policy", transaction.policy.value),
+        ("isolation", transaction.isolation.value),
+        ("begun", f"{ago(transaction.begun, screen.now)}{by}"),
     ]
-    if one.expires is not None:
-        told.append(("idle until", f"{one.expires:%Y-%m-%d %H:%M:%S} UTC"))
-    if one.ended is not None:
-        told.append(("ended", ago(one.ended, screen.now)))
-    if one.state is TransactionState.COMMITTED:
-        told.append(("commit", Cell(short(one.commit), "id") if one.commit else "none: nothing was written"))
-    told += [(name, printable(text)) for name, text in (("why", one.why), ("message", one.message)) if text]
-    told += [
+    if transaction.expires is not None:
+        details.append(("idle until", f"{transaction.expires:%Y-%m-%d %H:%M:%S} UTC"))
+    if transaction.ended is not None:
+        details.append(("ended", ago(transaction.ended, screen.now)))
+    if transaction.state is TransactionState.COMMITTED:
+        details.append(
+            (
+                "commit",
+                Cell(short(transaction.commit), "id") if transaction.commit else "none: nothing was written",
+            )
+        )
+    details += [
+        (name, printable(text))
+        for name, text in (("why", transaction.why), ("message", transaction.message))
+        if text
+    ]
+    details += [
         ("property", f"{printable(name)} = {printable(value)}")
-        for name, value in sorted(one.properties.items())
+        for name, value in sorted(transaction.properties.items())
     ]
-    yield from columns(screen, [[Cell(name, "dim"), value] for name, value in told], flexible=-1)
+    yield from columns(screen, [[Cell(name, "dim"), value] for name, value in details], flexible=-1)
 
 
-def _done(
-    screen: Screen, one: TransactionInfo, steps: Sequence[Commit], changed: Sequence[Difference]
+def _render_details(
+    screen: Screen, transaction: TransactionInfo, steps: Sequence[Commit], changed: Sequence[Difference]
 ) -> Iterator[str]:
     """What it has read and changed, and by which steps."""
-    if one.reads:
+    if transaction.reads:
         yield "read"
-        yield from _some([f"  {_read(read)}" for read in one.reads])
+        yield from _some([f"  {_read(read)}" for read in transaction.reads])
     if changed:
         yield "changed"
         yield from changes(screen, changed)

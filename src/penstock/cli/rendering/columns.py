@@ -68,12 +68,12 @@ def flow(
     shown: list[Cell] = []
     used = 0
     for number, item in enumerate(items):
-        left = len(items) - number - 1
+        remaining = len(items) - number - 1
         needed = cells(item.text) + len(gap)
-        if shown and used + needed + (len(f"… {left} {rest}") if left else 0) > width:
+        if shown and used + needed + (len(f"… {remaining} {rest}") if remaining else 0) > width:
             break
         shown.append(item)
         used += needed
     line = gap.join(screen.paint(screen.spell(clip(item.text, max(width, 20))), item.style) for item in shown)
-    left = len(items) - len(shown)
-    return line + (gap + screen.spell(f"… {left} {rest}") if left else "")
+    remaining = len(items) - len(shown)
+    return line + (gap + screen.spell(f"… {remaining} {rest}") if remaining else "")

@@ -11,14 +11,14 @@ import msgspec
 from penstock.cli.format_cli import find_format_cli
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.times import counted, size
+from penstock.cli.rendering.times import format_count, size
 from penstock.errors import Damaged
 from penstock.model.content import AnyContent, Content
 from penstock.model.keys import Key
 from penstock.model.merges import ChangeSummary
 
 
-class Changed(Protocol):
+class ChangedContent(Protocol):
     """A key, and what it held before and after."""
 
     @property
@@ -78,7 +78,7 @@ def _text(value: object) -> str:
     if isinstance(value, bytes):
         return size(len(value))
     if isinstance(value, tuple):
-        return ", ".join(one.hex() if isinstance(one, bytes) else printable(str(one)) for one in value)
+        return ", ".join(item.hex() if isinstance(item, bytes) else printable(str(item)) for item in value)
     if isinstance(value, dict):
         return ", ".join(f"{printable(name)}={printable(text)}" for name, text in value.items())
     return printable(str(value))
@@ -95,14 +95,14 @@ def change(before: AnyContent | None, after: AnyContent | None) -> str:
     is_same_table = before.id == after.id and place(before) == place(after)
     if format_cli is not None and format_cli is find_format_cli(before) and is_same_table:
         with suppress(Damaged):
-            told = format_cli.describe_change(before, after)
-            if told is not None:
-                return told
+            change = format_cli.describe_change(before, after)
+            if change is not None:
+                return change
     changed = []
     for field in msgspec.structs.fields(after):
         old, new = getattr(before, field.name), getattr(after, field.name)
         if old != new:
-            changed.append(_changed(field.name, old, new))
+            changed.append(_describe_field_change(field.name, old, new))
     if before.id != after.id:
         changed = ["dropped and created anew", *(text for text in changed if not text.startswith("id "))]
     return ", ".join(changed)
@@ -112,7 +112,7 @@ def file_counts(counts: ChangeSummary) -> str:
     """What a change does to a table: ``3 files added, 1 removed, 120 rows added, 4 removed``."""
     files = _added_and_removed(counts.files_added, counts.files_removed, "file")
     if counts.files_changed:
-        changed = f"{counts.files_changed:,}" if files else counted(counts.files_changed, "file")
+        changed = f"{counts.files_changed:,}" if files else format_count(counts.files_changed, "file")
         files.append(f"{changed} changed")
     if counts.files_added is None and counts.files_removed is None:
         return "files unknown"
@@ -125,19 +125,22 @@ def file_counts(counts: ChangeSummary) -> str:
 
 
 def _added_and_removed(added: int | None, removed: int | None, thing: str) -> list[str]:
-    told = [f"{counted(added, thing)} added"] if added else []
+    phrases = [f"{format_count(added, thing)} added"] if added else []
     if removed:
-        told.append(f"{removed:,} removed" if told else f"{counted(removed, thing)} removed")
-    return told
+        phrases.append(f"{removed:,} removed" if phrases else f"{format_count(removed, thing)} removed")
+    return phrases
 
 
-def _changed(name: str, old: object, new: object) -> str:
+def _describe_field_change(name: str, old: object, new: object) -> str:
     if isinstance(old, bytes | tuple | dict):
         return f"{name} changed"
-    return f"{name} {_shortened(_text(old), _text(new))} → {_shortened(_text(new), _text(old))}"
+    return (
+        f"{name} {_without_common_folders(_text(old), _text(new))} → "
+        f"{_without_common_folders(_text(new), _text(old))}"
+    )
 
 
-def _shortened(text: str, other: str) -> str:
+def _without_common_folders(text: str, other: str) -> str:
     """A path without the directories that it has in common with another."""
     mine, theirs = text.split("/"), other.split("/")
     same = 0
@@ -148,12 +151,17 @@ def _shortened(text: str, other: str) -> str:
     return "…/" + "/".join(mine[same:])
 
 
-def changes(screen: Screen, changed: Sequence[Changed], indent: str = "  ") -> Iterator[str]:
+def changes(screen: Screen, changed: Sequence[ChangedContent], indent: str = "  ") -> Iterator[str]:
     """One line for each key: its sign, its name, and what became of it."""
-    return columns(screen, [change_row(one) for one in changed], indent=indent, flexible=1)
+    return columns(
+        screen, [change_row(changed_content) for changed_content in changed], indent=indent, flexible=1
+    )
 
 
-def change_row(one: Changed) -> Row:
-    mark = sign(one.before, one.after)
+def change_row(changed_content: ChangedContent) -> Row:
+    mark = sign(changed_content.before, changed_content.after)
     style = SIGN_STYLES[mark]
-    return [Cell(f"{mark} {printable(str(one.key))}", style), change(one.before, one.after)]
+    return [
+        Cell(f"{mark} {printable(str(changed_content.key))}", style),
+        change(changed_content.before, changed_content.after),
+    ]

@@ -9,11 +9,11 @@ import msgspec
 
 from penstock.cli.rendering.columns import Cell, Row, columns, flow
 from penstock.cli.rendering.contents import SIGN_STYLES, changes, version
-from penstock.cli.rendering.graph import graph
 from penstock.cli.rendering.screen import Screen, cells, pad, printable
 from penstock.cli.rendering.times import ago, iso
 from penstock.kernel.reads import MESSAGE_OF_READS
 from penstock.lake.answers import Difference
+from penstock.model.commit_graph import graph
 from penstock.model.commits import Commit
 
 NAMES_MAX = 3
@@ -21,7 +21,7 @@ NAMES_MAX_CELLS = 30
 GRAPH_MAX_CELLS = 24
 
 
-class Logged(NamedTuple):
+class LogRow(NamedTuple):
     """A commit of a log, and what it changed; ``None`` if what was before it has expired."""
 
     commit: Commit
@@ -38,19 +38,19 @@ def title(commit: Commit) -> str:
     return printable(commit.message.partition("\n")[0].strip()) or "(no message)"
 
 
-def without_reads(page: Sequence[Logged], names: Mapping[str, Sequence[str]]) -> list[Logged]:
+def without_reads(page: Sequence[LogRow], names: Mapping[str, Sequence[str]]) -> list[LogRow]:
     """A log without the commits that only note what a transaction has read; those after them follow on those
     before them."""
     skipped = {
-        one.commit.id: one.commit.parents
-        for one in page
-        if one.changes is not None
-        and not one.changes
-        and one.commit.message.startswith(MESSAGE_OF_READS)
-        and not names.get(one.commit.id)
+        log_row.commit.id: log_row.commit.parents
+        for log_row in page
+        if log_row.changes is not None
+        and not log_row.changes
+        and log_row.commit.message.startswith(MESSAGE_OF_READS)
+        and not names.get(log_row.commit.id)
     }
 
-    def kept(parent: str) -> tuple[str, ...]:
+    def shown_parents(parent: str) -> tuple[str, ...]:
         while parent in skipped:
             if not skipped[parent]:
                 return ()
@@ -58,20 +58,25 @@ def without_reads(page: Sequence[Logged], names: Mapping[str, Sequence[str]]) ->
         return (parent,)
 
     return [
-        Logged(
+        LogRow(
             msgspec.structs.replace(
-                one.commit, parents=tuple(found for parent in one.commit.parents for found in kept(parent))
+                log_row.commit,
+                parents=tuple(
+                    shown_parent
+                    for parent in log_row.commit.parents
+                    for shown_parent in shown_parents(parent)
+                ),
             ),
-            one.changes,
+            log_row.changes,
         )
-        for one in page
-        if one.commit.id not in skipped
+        for log_row in page
+        if log_row.commit.id not in skipped
     ]
 
 
 def log(
     screen: Screen,
-    page: Sequence[Logged],
+    page: Sequence[LogRow],
     names: Mapping[str, Sequence[str]],
     *,
     connected: bool = True,
@@ -82,24 +87,27 @@ def log(
     ``names`` says which branches and tags are at a commit. Not ``connected`` is what a filter chose here and
     there from a history: it has dots, but no lines between them.
     """
-    edges = [one.commit.parents if all_parents else one.commit.parents[:1] for one in page]
+    edges = [log_row.commit.parents if all_parents else log_row.commit.parents[:1] for log_row in page]
     rows = list(
-        graph((one.commit.id, parents if connected else ()) for one, parents in zip(page, edges, strict=True))
+        graph(
+            (log_row.commit.id, parents if connected else ())
+            for log_row, parents in zip(page, edges, strict=True)
+        )
     )
     lines = [row.node for row in rows] if connected else ["●"] * len(page)
     below = [row.below for row in rows] if connected else [""] * len(page)
     width = min(max(map(cells, lines), default=1), GRAPH_MAX_CELLS)
-    shown = {one.commit.id for one in page}
+    shown = {log_row.commit.id for log_row in page}
     texts = columns(
-        _narrower(screen, width + 2), [_row(screen, one.commit, names) for one in page], flexible=2
+        _narrower(screen, width + 2), [_row(screen, log_row.commit, names) for log_row in page], flexible=2
     )
-    for one, node, under, text in zip(page, lines, below, texts, strict=True):
+    for log_row, node, under, text in zip(page, lines, below, texts, strict=True):
         yield screen.spell(pad(node, width)) + "  " + text
-        merged = one.commit.parents[1:] if all_parents and connected else ()
+        merged = log_row.commit.parents[1:] if all_parents and connected else ()
         # What a merge brought is told by the commits that it merged, where these are shown.
-        told = bool(merged) and shown.issuperset(merged)
-        if one.changes and not told:
-            yield screen.spell(pad(under, width)) + " " * 12 + _keys(screen, one.changes, width + 12)
+        is_shown = bool(merged) and shown.issuperset(merged)
+        if log_row.changes and not is_shown:
+            yield screen.spell(pad(under, width)) + " " * 12 + _keys(screen, log_row.changes, width + 12)
 
 
 def _narrower(screen: Screen, by: int) -> Screen:
@@ -125,15 +133,15 @@ def _names(names: Sequence[str]) -> str:
 
 def _keys(screen: Screen, changed: Sequence[Difference], indent: int) -> str:
     """What changed, on one line: tables, or namespaces if there is nothing else."""
-    tables = [one for one in changed if one.type != "NAMESPACE"] or changed
-    items = [Cell(f"{one.sign} {_named(one)}", SIGN_STYLES[one.sign]) for one in tables]
+    tables = [difference for difference in changed if difference.type != "NAMESPACE"] or changed
+    items = [Cell(f"{table.sign} {_key_with_version(table)}", SIGN_STYLES[table.sign]) for table in tables]
     return flow(screen, items, indent=indent)
 
 
-def _named(one: Difference) -> str:
+def _key_with_version(difference: Difference) -> str:
     """A key, with the version that a table got."""
-    got = version(one.after)
-    return printable(str(one.key)) + (f" ({got})" if got else "")
+    got = version(difference.after)
+    return printable(str(difference.key)) + (f" ({got})" if got else "")
 
 
 def commit_page(
@@ -145,14 +153,14 @@ def commit_page(
         ["at", Cell(", ".join(names), "name")],
         ["author", ", ".join(printable(author) for author in commit.authors)],
         ["committer", printable(commit.committer) if commit.authors[:1] != (commit.committer,) else ""],
-        ["signed off by", ", ".join(printable(one) for one in commit.signed_off_by)],
+        ["signed off by", ", ".join(printable(person) for person in commit.signed_off_by)],
         ["time", f"{iso(commit.time)} ({ago(commit.time, screen.now)})"],
         ["parents", Cell(", ".join(short(parent) for parent in commit.parents) or "none", "id")],
         ["key", printable(commit.key)],
         *([printable(name), printable(", ".join(values))] for name, values in commit.properties.items()),
     ]
-    known = [row for row in rows if (row[1].text if isinstance(row[1], Cell) else row[1])]
-    yield from columns(screen, known, indent="  ")
+    filled_rows = [row for row in rows if (row[1].text if isinstance(row[1], Cell) else row[1])]
+    yield from columns(screen, filled_rows, indent="  ")
     yield ""
     for line in (commit.message.rstrip() or "(no message)").splitlines():
         yield f"    {printable(line)}".rstrip()

@@ -10,7 +10,7 @@ from penstock.cli.rendering.columns import Cell, columns
 from penstock.cli.rendering.contents import change_row, sign, summary, version
 from penstock.cli.rendering.history import short, title
 from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.times import ago, counted
+from penstock.cli.rendering.times import ago, format_count
 from penstock.model.commits import Commit
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
@@ -39,6 +39,8 @@ class MergeSides(NamedTuple):
     """What comes to a key that is clean."""
     outcome: Callable[[MergedKey], str] | None = None
     """What becomes of such a key, in a word; how it was merged, if nothing is given."""
+    refusal: str = "cannot be merged"
+    """What the line of a key says whose format refuses it."""
 
 
 def merge_page(
@@ -50,16 +52,16 @@ def merge_page(
     ways_out: Sequence[str] = (),
 ) -> Iterator[str]:
     """The whole of a result: a heading, a line per key, each conflict with both sides, the ways out."""
-    counts = [counted(commits, "commit")] if commits is not None else []
+    counts = [format_count(commits, "commit")] if commits is not None else []
     counts += _counted_keys(result.keys)
     yield screen.spell(f"{screen.paint(printable(heading), 'strong')}   {', '.join(counts)}")
-    rows = [_key_row(sides, one) for one in result.keys]
-    is_only = sum(bool(one.conflicts) for one in result.keys) == 1
-    for one, line in zip(result.keys, columns(screen, rows, indent="  ", flexible=1), strict=True):
+    rows = [_key_row(sides, key) for key in result.keys]
+    is_only = sum(bool(key.conflicts) for key in result.keys) == 1
+    for merged_key, line in zip(result.keys, columns(screen, rows, indent="  ", flexible=1), strict=True):
         yield line
-        if one.conflicts:
-            yield from _clashes(screen, sides, one)
-            yield from _both_sides(screen, sides, one.key)
+        if merged_key.conflicts:
+            yield from _clashes(screen, sides, merged_key)
+            yield from _both_sides(screen, sides, merged_key.key)
             if is_only:
                 yield from (f"{INDENT}{way}" for way in ways_out)
     if not is_only:
@@ -67,30 +69,30 @@ def merge_page(
 
 
 def _counted_keys(keys: Sequence[MergedKey]) -> list[str]:
-    namespaces = sum(_is_namespace(one) for one in keys)
+    namespaces = sum(_is_namespace(key) for key in keys)
     counts = ((len(keys) - namespaces, "table"), (namespaces, "namespace"))
-    return [counted(count, thing) for count, thing in counts if count]
+    return [format_count(count, thing) for count, thing in counts if count]
 
 
-def _is_namespace(one: MergedKey) -> bool:
-    content = one.after if one.after is not None else one.before
+def _is_namespace(merged_key: MergedKey) -> bool:
+    content = merged_key.after if merged_key.after is not None else merged_key.before
     if content is None:
-        return any(conflict.kind in NEEDED_AS_NAMESPACE for conflict in one.conflicts)
+        return any(conflict.kind in NEEDED_AS_NAMESPACE for conflict in merged_key.conflicts)
     return content.type == "NAMESPACE"
 
 
-def _key_row(sides: MergeSides, one: MergedKey) -> list[Cell | str]:
-    if one.conflict is not None:
-        is_at, why = version(one.before), _in_short(sides, one.conflict)
+def _key_row(sides: MergeSides, merged_key: MergedKey) -> list[Cell | str]:
+    if merged_key.conflict is not None:
+        is_at, why = version(merged_key.before), _in_short(sides, merged_key.conflict)
         met = [is_at, why] if is_at else [why, ""]
-        return [Cell(f"~ {printable(str(one.key))}", "changed"), *met, Cell("conflict", "bad")]
-    said = _SETTLED[one.mode].format(source=sides.source, target=sides.target)
+        return [Cell(f"~ {printable(str(merged_key.key))}", "changed"), *met, Cell("conflict", "bad")]
+    text = _SETTLED[merged_key.mode].format(source=sides.source, target=sides.target)
     if sides.outcome is not None:
-        said = sides.outcome(one)
-    if sign(one.before, one.after) == "=":
-        kept = summary(one.after) if one.after is not None else "nothing"
-        return [Cell(f"= {printable(str(one.key))}", "dim"), kept, "", Cell(said, "good")]
-    return [*change_row(one), sides.brings(one), Cell(said, "good")]
+        text = sides.outcome(merged_key)
+    if sign(merged_key.before, merged_key.after) == "=":
+        kept_summary = summary(merged_key.after) if merged_key.after is not None else "nothing"
+        return [Cell(f"= {printable(str(merged_key.key))}", "dim"), kept_summary, "", Cell(text, "good")]
+    return [*change_row(merged_key), sides.brings(merged_key), Cell(text, "good")]
 
 
 _SETTLED = {
@@ -119,17 +121,19 @@ _ONLY_TAKEN: Final = "Iceberg tables and views are not merged by the lake: take 
 def _in_short(sides: MergeSides, conflict: Conflict) -> str:
     """A conflict in the line of its key; what a format says of it is told below."""
     if conflict.kind is ConflictKind.FORMAT:
-        return _WHY[ConflictKind.VALUE_DIFFERS] if conflict.why.startswith(_BOTH) else "cannot be merged"
-    return _named(sides, _WHY.get(conflict.kind, conflict.reason))
+        return _WHY[ConflictKind.VALUE_DIFFERS] if conflict.why.startswith(_BOTH) else sides.refusal
+    return _with_side_names(sides, _WHY.get(conflict.kind, conflict.reason))
 
 
-def _clashes(screen: Screen, sides: MergeSides, one: MergedKey) -> Iterator[str]:
+def _clashes(screen: Screen, sides: MergeSides, merged_key: MergedKey) -> Iterator[str]:
     """What is in the way, each on a line of its own, except for what the line of the key says already."""
-    told = [text for number, each in enumerate(one.conflicts) if (text := _clash(sides, each, number))]
-    for text in told[:CONFLICTS_MAX]:
-        yield from _wrapped(screen, text)
-    if len(told) > CONFLICTS_MAX:
-        yield f"{INDENT}and {len(told) - CONFLICTS_MAX} more; --json tells them all"
+    texts = [
+        text for number, each in enumerate(merged_key.conflicts) if (text := _clash(sides, each, number))
+    ]
+    for text in texts[:CONFLICTS_MAX]:
+        yield from _wrap_text(screen, text)
+    if len(texts) > CONFLICTS_MAX:
+        yield f"{INDENT}and {len(texts) - CONFLICTS_MAX} more; --json tells them all"
 
 
 def _clash(sides: MergeSides, conflict: Conflict, number: int) -> str:
@@ -137,20 +141,20 @@ def _clash(sides: MergeSides, conflict: Conflict, number: int) -> str:
         if number > 0:
             return f"and {_in_short(sides, conflict)}"
         if conflict.why and not conflict.why.startswith(_BOTH):
-            return _named(sides, f"it {conflict.reason}")
+            return _with_side_names(sides, f"it {conflict.reason}")
         return _ONLY_TAKEN if conflict.is_pointer else ""
     reason = conflict.reason.removeprefix(_BOTH).lstrip(":, ").removeprefix("and ")
     where = f"at {conflict.path}" if conflict.path else ""
-    return _named(sides, ": ".join(filter(None, (where, reason))))
+    return _with_side_names(sides, ": ".join(filter(None, (where, reason))))
 
 
-def _named(sides: MergeSides, text: str) -> str:
+def _with_side_names(sides: MergeSides, text: str) -> str:
     """A text with the sides as the person calls them."""
     named = text.replace("{target}", sides.target).replace("{source}", sides.source)
     return printable(named.replace("the other side", sides.source).replace("this branch", sides.target))
 
 
-def _wrapped(screen: Screen, text: str) -> Iterator[str]:
+def _wrap_text(screen: Screen, text: str) -> Iterator[str]:
     """A text of any length below a key: on one line, or on as many as the screen needs."""
     width = None if screen.width is None else max(screen.width - len(INDENT), 40)
     lines = [text] if width is None else wrap(text, width, break_long_words=False, break_on_hyphens=False)
@@ -160,8 +164,10 @@ def _wrapped(screen: Screen, text: str) -> Iterator[str]:
 def _both_sides(screen: Screen, sides: MergeSides, key: Key) -> Iterator[str]:
     """What each side did: the commit, what it says of itself, what it did to the table, who and when."""
     theirs = sides.changes(sides.source, key)
-    known = {one.commit.id for one in theirs}  # a commit that is undone is one of the target's as well
-    ours = [one for one in sides.changes(sides.target, key) if one.commit.id not in known]
+    ids = {
+        side_commit.commit.id for side_commit in theirs
+    }  # a commit that is undone is one of the target's as well
+    ours = [change for change in sides.changes(sides.target, key) if change.commit.id not in ids]
     rows: list[list[Cell | str]] = [
         [
             side,
@@ -171,7 +177,7 @@ def _both_sides(screen: Screen, sides: MergeSides, key: Key) -> Iterator[str]:
             Cell(printable(commit.author), "dim"),
             Cell(ago(commit.time, screen.now), "dim"),
         ]
-        for side, done in ((sides.target, ours), (sides.source, theirs))
-        for commit, deed in done
+        for side, side_commits in ((sides.target, ours), (sides.source, theirs))
+        for commit, deed in side_commits
     ]
     yield from columns(screen, rows, indent=INDENT, flexible=2)

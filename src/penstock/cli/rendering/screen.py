@@ -84,10 +84,10 @@ def printable(text: str) -> str:
     """The text on one line, with nothing in it that a terminal would obey instead of show."""
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() else _escaped(char) for char in text)
+    return "".join(char if char.isprintable() else _escape_char(char) for char in text)
 
 
-def _escaped(char: str) -> str:
+def _escape_char(char: str) -> str:
     return ascii(char)[1:-1]
 
 
@@ -110,10 +110,10 @@ def clip(text: str, width: int) -> str:
     """The text, shortened to a width if it is longer."""
     if cells(text) <= width:
         return text
-    kept, room = "", width - 1
+    clipped, room = "", width - 1
     for char in text:
         room -= cells(char)
         if room < 0:
             break
-        kept += char
-    return kept + "…"
+        clipped += char
+    return clipped + "…"

@@ -51,6 +51,6 @@ def size(count_bytes: float) -> str:
     return f"{count_bytes:.1f} TiB"
 
 
-def counted(count: int, thing: str, things: str | None = None) -> str:
+def format_count(count: int, thing: str, things: str | None = None) -> str:
     """``1 branch``, ``2 branches``."""
     return f"{count:,} {thing if count == 1 else things or thing + 's'}"

@@ -16,10 +16,12 @@ FORMAT: Final = TableFormat(
     row_formats=("delta",),
     members={
         "lake.delta": "penstock.formats.delta.lake.tables:DeltaTables",
+        "lake.publishing": "penstock.formats.delta.lake.calls:GetTableStatus",
         "table.delta": "penstock.formats.delta.lake.view:DeltaView",
     },
     server_imports=("penstock.formats.delta.lake.handlers",),
     spark="penstock.formats.delta.spark.format:DeltaSpark",
+    sql="penstock.formats.delta.lake.sql_format:DeltaSql",
     commands={
         "delta": Command(
             "penstock.formats.delta.cli.commands:delta",

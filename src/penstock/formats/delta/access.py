@@ -10,8 +10,10 @@ import msgspec
 
 from penstock.errors import KeyNotFound, NotManaged
 from penstock.formats.delta.lake.answers import (
+    HandedOver,
     PublishedTable,
     RecoveredTable,
+    ReservedIdentities,
     TableMade,
     TablePlace,
     TableStatus,
@@ -20,6 +22,7 @@ from penstock.formats.delta.lake.answers import (
 )
 from penstock.formats.delta.lake.calls import (
     AdoptTable,
+    AdoptTables,
     CheckpointTable,
     CleanLog,
     CommitTables,
@@ -31,19 +34,21 @@ from penstock.formats.delta.lake.calls import (
     PublishTable,
     RecoverTable,
     ReleaseTable,
+    ReleaseTables,
+    ReserveIdentities,
 )
 from penstock.lake import calls
 from penstock.lake.answers import Ratified
-from penstock.lake.handling import first
+from penstock.lake.handler_parts import first
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 from penstock.model.tokens import Role
-from penstock.server.access import writing
+from penstock.server.access import write_rules
 from penstock.server.access.caller import Keys
 from penstock.server.access.format_rules import AccessRule
 from penstock.server.access.locations import check_locations
 from penstock.server.access.rights import Rights
-from penstock.server.access.writing import signed
+from penstock.server.access.write_rules import sign
 
 L = TypeVar("L", CheckpointTable, CompactLog)
 
@@ -62,6 +67,12 @@ def get_table_versions(rights: Rights, call: GetTableVersions) -> TableVersions:
 def publish_table(rights: Rights, call: PublishTable) -> PublishedTable:
     """Publishing decides nothing, but works for as long as there is something to publish."""
     _require_upkeep(rights, call.branch, call.key)
+    return rights.do(call)
+
+
+def reserve_identities(rights: Rights, call: ReserveIdentities) -> ReservedIdentities:
+    """For those who may write rows that have the numbers."""
+    _require_keys(rights, call.branch, (call.key,))
     return rights.do(call)
 
 
@@ -85,9 +96,20 @@ def adopt_table(rights: Rights, call: AdoptTable) -> TableMade:
     return rights.do(call)
 
 
+def adopt_tables(rights: Rights, call: AdoptTables) -> HandedOver:
+    """As ``adopt_table``, also where it is only looked what could be adopted: logs are read for that."""
+    _require_place(rights, None, call.location)
+    return rights.do(sign(rights, call))
+
+
+def release_tables(rights: Rights, call: ReleaseTables) -> HandedOver:
+    rights.caller.require_admin()
+    return rights.do(sign(rights, call))
+
+
 def recover_table(rights: Rights, call: RecoverTable) -> RecoveredTable:
     rights.caller.require_admin()
-    return rights.do(signed(rights, call))
+    return rights.do(sign(rights, call))
 
 
 def get_table_status(rights: Rights, call: GetTableStatus) -> tuple[TableStatus, ...]:
@@ -97,7 +119,7 @@ def get_table_status(rights: Rights, call: GetTableStatus) -> tuple[TableStatus,
         rights.caller.require_key(keys, Role.READ, call.key)
     if call.key is not None or keys.are_all:
         return rights.do(call)
-    return tuple(first(_statuses(rights, _managed(rights, at, keys, call.after)), call.limit))
+    return tuple(first(_statuses(rights, _managed_tables(rights, at, keys, call.after)), call.limit))
 
 
 def _statuses(rights: Rights, keys: Iterable[Key]) -> Iterator[TableStatus]:
@@ -106,7 +128,7 @@ def _statuses(rights: Rights, keys: Iterable[Key]) -> Iterator[TableStatus]:
             yield from rights.do(GetTableStatus(key=key))
 
 
-def _managed(rights: Rights, at: str | None, keys: Keys, after: Key | None) -> Iterator[Key]:
+def _managed_tables(rights: Rights, at: str | None, keys: Keys, after: Key | None) -> Iterator[Key]:
     """The managed Delta tables among some keys, in order."""
     call = calls.ListEntries(at=at, prefix=keys.namespace, after=after, limit=calls.PAGE_MAX)
     while page := rights.do(call):
@@ -118,14 +140,14 @@ def _managed(rights: Rights, at: str | None, keys: Keys, after: Key | None) -> I
 
 def find_table(rights: Rights, call: FindTable) -> TablePlace | None:
     at, keys = rights.read(call.at, call.via)
-    found = rights.do(msgspec.structs.replace(call, at=at))
-    return found if found is not None and keys.covers(found.key) else None
+    table_place = rights.do(msgspec.structs.replace(call, at=at))
+    return table_place if table_place is not None and keys.covers(table_place.key) else None
 
 
 def _require_place(rights: Rights, branch: str | None, location: str) -> None:
     """``Denied`` if the caller may not change all keys, ``LocationRefused`` if no table may be there."""
     if not rights.caller.keys_everywhere(Role.WRITE).are_all:
-        rights.caller.require_all_keys(Role.WRITE, rights.named(branch))
+        rights.caller.require_all_keys(Role.WRITE, rights.or_default(branch))
     if not rights.caller.any_location:
         check_locations((DeltaTable(location=location),), rights.do(calls.GetAbout()).roots)
 
@@ -134,7 +156,7 @@ def _require_keys(rights: Rights, branch: str | None, changed: Iterable[Key]) ->
     """``Denied`` if the caller may not change all of these keys on a branch."""
     if rights.caller.keys_everywhere(Role.WRITE).are_all:
         return
-    keys = rights.caller.require(Role.WRITE, rights.named(branch))
+    keys = rights.caller.require(Role.WRITE, rights.or_default(branch))
     for key in changed:
         rights.caller.require_key(keys, Role.WRITE, key)
 
@@ -150,28 +172,31 @@ def _require_namespaces(rights: Rights, call: CreateTable) -> None:
     caller = rights.caller
     if caller.keys_everywhere(Role.WRITE).are_all:
         return
-    branch = rights.named(call.branch)
+    branch = rights.or_default(call.branch)
     keys = caller.keys(Role.WRITE, branch)
     above = [parent for parent in call.key.parents if not keys.covers(parent)]
     there = (
         {entry.key for entry in rights.do(calls.GetContents(at=branch, key=tuple(above)))} if above else ()
     )
     for missing in (parent for parent in above if parent not in there):
-        raise caller.denied(f"create namespace '{missing}' there", key=str(missing))
+        raise caller.denied_error(f"create namespace '{missing}' there", key=str(missing))
 
 
 RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
     CommitTables: commit_tables,
     GetTableVersions: get_table_versions,
     PublishTable: publish_table,
+    ReserveIdentities: reserve_identities,
     CreateTable: create_table,
     AdoptTable: adopt_table,
-    ReleaseTable: writing.for_administrators,
+    ReleaseTable: write_rules.for_administrators,
+    AdoptTables: adopt_tables,
+    ReleaseTables: release_tables,
     RecoverTable: recover_table,
     GetTableStatus: get_table_status,
     FindTable: find_table,
     CheckpointTable: write_log,
     CompactLog: write_log,
-    CleanLog: writing.for_holders_of_table(Role.MAINTAIN),
+    CleanLog: write_rules.for_holders_of_table(Role.MAINTAIN),
 }
 """Every call that the format answers, with its rule."""

@@ -10,10 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest, OutOfSync, PenstockError, Throttled
-from penstock.formats.delta.branch_log import change_summary, merging
+from penstock.formats.delta.branch_log import change_summary, merge_rules
 from penstock.formats.delta.branch_log.attempt import CommitAttempt, attempt, is_ratified, ratify_attempt
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.custody import Custody, apply_custody, prepare_custody
 from penstock.formats.delta.branch_log.intents import (
     NAME,
     CommitIntent,
@@ -24,9 +23,16 @@ from penstock.formats.delta.branch_log.intents import (
 )
 from penstock.formats.delta.branch_log.line import Line, OwnershipPhase, line_of, with_line
 from penstock.formats.delta.branch_log.ownership import Owner, OwnerIdentity, owner_of
+from penstock.formats.delta.branch_log.ownership_changes import Custody, apply_custody, prepare_custody
 from penstock.formats.delta.branch_log.proposal import DeltaProposal
-from penstock.formats.delta.branch_log.ratifying import CheckedProposal, bring, check, known, ratify
-from penstock.formats.delta.branch_log.seen import check_seen
+from penstock.formats.delta.branch_log.ratification import (
+    CheckedProposal,
+    bring,
+    check,
+    ratify,
+    read_declared,
+)
+from penstock.formats.delta.branch_log.read_check import check_seen
 from penstock.formats.delta.errors import NotManaged
 from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.delta.publishing.publisher import Publisher
@@ -88,14 +94,14 @@ class DeltaFormat(Format):
         content = self._writable(table)
         self._require_in_sync(table, content)
         if intent.table not in (None, content.id):
-            raise _replaced()
+            raise _replaced_refusal()
         noted = table.notes.get(("proposal", table.key))
         if noted is None:
             noted = content.id, DeltaProposal(table.key, intent, self.commits.places, content.location)
             table.notes["proposal", table.key] = noted
         identity, proposal = noted
         if content.id != identity:
-            raise _replaced()
+            raise _replaced_refusal()
         if intent.version is not None:
             return content.id, attempt(table, self.commits, content, proposal, now_ms)
         return content.id, check(table, self.commits, content, proposal, now_ms)
@@ -107,12 +113,13 @@ class DeltaFormat(Format):
             raise Refused("does not exist")
         if not isinstance(content, DeltaTable) or not content.state:
             raise NotManaged(
-                f"'{table.key}' is no Delta table that this lake owns; adopt it first", table=str(table.key)
+                f"'{table.key}' is not a Delta table that this lake owns; adopt it first",
+                table=str(table.key),
             )
         line = line_of(content)
         check_phase(line)
         self._check_owner(table, line)
-        retained = self.retained(table, content)
+        retained = self.drop_erased(table, content)
         assert isinstance(retained, DeltaTable)
         self._look_before_leaving(table, content)
         return retained
@@ -147,7 +154,7 @@ class DeltaFormat(Format):
         line = line_of(content)
         if table.is_default or line.tail is not None or line.published >= line.fork or content.id is None:
             return
-        if self._publisher.published(content.id) <= line.published and table.may_read:
+        if self._publisher.published_version(content.id) <= line.published and table.may_read:
             with suppress(PenstockError):  # a branch is written to whatever is the matter with the log
                 self._publisher.look(content)
 
@@ -171,7 +178,7 @@ class DeltaFormat(Format):
         identity, checked = prepared
         content = table.content
         if not isinstance(content, DeltaTable) or content.id != identity:
-            raise _replaced()
+            raise _replaced_refusal()
         line = line_of(content)
         check_phase(line)
         if isinstance(checked, CommitAttempt):
@@ -181,7 +188,7 @@ class DeltaFormat(Format):
     def _apply_attempt(self, table: Table, content: DeltaTable, line: Line, one: CommitAttempt) -> Applied:
         if is_ratified(table, self.commits, content, line, one):
             return Applied(content)
-        after, blobs = ratify_attempt(table, self._shortened(table, content, line), one)
+        after, blobs = ratify_attempt(table, self._shorten_line(table, content, line), one)
         return Applied(with_line(content, after), blobs, _short(one.proposal.intent))
 
     def _apply_checked(
@@ -194,26 +201,27 @@ class DeltaFormat(Format):
             checked = bring(table, self.commits, content, line, checked, now_ms)
         if checked.is_done:
             return Applied(content)
-        line = self._shortened(table, content, line)
+        line = self._shorten_line(table, content, line)
         after, blobs = ratify(table, self.commits, content, line, checked, now_ms)
         return Applied(with_line(content, after), blobs, _short(checked.proposal.intent))
 
-    def _shortened(self, table: Table, content: DeltaTable, line: Line) -> Line:
-        """A line without what is published by now, as the next version goes on from it.
+    def _shorten_line(self, table: Table, content: DeltaTable, line: Line) -> Line:
+        """The line without entries that are in the table's log by now, for the next version to continue.
 
         ``Throttled`` if too much of it is not. Nothing is decided on it, since what it has forgotten may not
         be in memory.
         """
         if content.id is None:
             return line
-        line = line.published_to(self._publisher.published(content.id))
+        line = line.published_to(self._publisher.published_version(content.id))
         if not table.is_default:
             return line
         backlog = line.latest - line.published
         if backlog >= self._unpublished_max:
-            self._publisher.told(table.key, content, is_default=True)
+            self._publisher.table_committed(table.key, content, is_default=True)
             raise Throttled(
-                f"{backlog} versions of '{table.key}' wait to be published, so no more are taken for now",
+                f"{backlog} versions of '{table.key}' wait to be published, so the table accepts no more "
+                "commits at the moment",
                 table=str(table.key),
                 backlog=backlog,
             )
@@ -230,13 +238,13 @@ class DeltaFormat(Format):
     ) -> Applied:
         # What the lake did not own is no past that an owned table could share.
         sides = base if isinstance(base, DeltaTable) and base.state else None, _own(source)
-        merged = merging.merge(table, self.commits, *sides, self._now_ms(), self._extend)
+        merged = merge_rules.merge(table, self.commits, *sides, self._now_ms(), self._extend)
         return self._checked_drop(table, merged)
 
     def check_read(self, table: Table, was: AnyContent, parts: Sequence[str] | None) -> None:
         before, now = _own(was), _own(table.content)
         if before is None or now is None:
-            raise Refused("was read by this transaction, and came or went since")
+            raise Refused("was read by this transaction, but was created or deleted since")
         check_seen(table, self.commits, before, now, parts)
 
     def tell(self, content: AnyContent) -> str:
@@ -245,20 +253,20 @@ class DeltaFormat(Format):
         )
 
     def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
-        restored = merging.restore(table, self.commits, _own(wanted), self._now_ms(), self._extend)
+        restored = merge_rules.restore(table, self.commits, _own(wanted), self._now_ms(), self._extend)
         return self._checked_drop(table, restored)
 
     def restore_version(self, table: Table, version: int) -> Applied:
-        return merging.restore_version(table, self.commits, version, self._now_ms(), self._extend)
+        return merge_rules.restore_version(table, self.commits, version, self._now_ms(), self._extend)
 
     def summarize_change(
         self, table: Table, before: AnyContent | None, after: AnyContent | None
     ) -> ChangeSummary | None:
-        return change_summary.summarize_change(table, self.commits, _owned(before), _owned(after))
+        return change_summary.summarize_change(table, self.commits, _as_managed(before), _as_managed(after))
 
     def missing_files(self, table: Table, before: AnyContent | None, after: AnyContent) -> Sequence[str]:
         assert isinstance(after, DeltaTable)
-        return change_summary.missing_files(table, self.commits, _owned(before), after)
+        return change_summary.missing_files(table, self.commits, _as_managed(before), after)
 
     def revert(
         self,
@@ -268,14 +276,14 @@ class DeltaFormat(Format):
         since: Since,
     ) -> Applied | None:
         states = _own(was), _own(wanted)
-        reverted = merging.revert(table, self.commits, *states, since, self._now_ms(), self._extend)
+        reverted = merge_rules.revert(table, self.commits, *states, since, self._now_ms(), self._extend)
         return None if reverted is None else self._checked_drop(table, reverted)
 
     def _extend(self, table: Table, content: DeltaTable, line: Line) -> Line:
         """A line that a merge is about to extend, if that is this lake's to do."""
         self._check_owner(table, line)
         self._require_in_sync(table, content)
-        return self._shortened(table, content, line)
+        return self._shorten_line(table, content, line)
 
     def _checked_drop(self, table: Table, applied: Applied) -> Applied:
         if applied.content is None:
@@ -309,14 +317,14 @@ class DeltaFormat(Format):
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
         if content is not None:
-            raise Refused("is a table that the lake owns, whose state is not put but committed")
+            raise Refused("is a Delta table of the lake: it is changed by commits to the table, not by put")
         # Elsewhere nobody is told how it ends, and nothing but the key goes.
         if isinstance(table.content, DeltaTable) and table.content.state and table.is_default:
             line = line_of(table.content)
             if line.phase is OwnershipPhase.ADOPTING and self._owner.owns(_owner_named(table, line)):
-                raise Refused("is being adopted; see how that ends first: penstock delta status")
+                raise Refused("is being adopted; check the outcome first: penstock delta status")
             if line.phase is OwnershipPhase.RELEASED:
-                raise Refused("is being released, and goes by itself once its log is complete")
+                raise Refused("is being released, and is removed automatically once its log is complete")
         self._check_drop(table)
 
     def is_before(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
@@ -347,7 +355,7 @@ class DeltaFormat(Format):
 
     # -- after the swap --------------------------------------------------------------------------------
 
-    def landed(
+    def after_commit(
         self,
         key: Key,
         content: AnyContent | None,
@@ -358,8 +366,8 @@ class DeltaFormat(Format):
     ) -> None:
         if isinstance(content, DeltaTable) and content.state:
             if is_default:
-                self.commits.landed(content)
-            self._publisher.told(key, content, is_default=is_default)
+                self.commits.remember_landed(content)
+            self._publisher.table_committed(key, content, is_default=is_default)
         elif is_default:
             self._publisher.forget_dropped()
 
@@ -372,11 +380,11 @@ def check_phase(line: Line) -> None:
     if line.phase is OwnershipPhase.RELEASED:
         raise Refused("was handed back to the file system: commit to its log, or adopt it again")
     if line.phase is OwnershipPhase.ADOPTING:
-        raise Refused("is being adopted, and it is not known yet whether that came about: try again")
+        raise Refused("is being adopted, and the outcome is not known yet: try again")
 
 
 def _owner_named(table: Table, line: Line) -> Owner | None:
-    about = known(table, line.declared)
+    about = read_declared(table, line.declared)
     return owner_of(about.protocol, about.metadata, str(table.key))
 
 
@@ -393,8 +401,8 @@ def _goes_on(was: Line, becomes: Line) -> bool:
     return newest.uuid == was.entries[-1].uuid
 
 
-def _replaced() -> Refused:
-    return Refused("is not the same any more: it was dropped or created anew")
+def _replaced_refusal() -> Refused:
+    return Refused("is another table now: it was dropped or created again")
 
 
 def _own(content: AnyContent | None) -> DeltaTable | None:
@@ -403,8 +411,8 @@ def _own(content: AnyContent | None) -> DeltaTable | None:
     raise Refused("is not owned by the lake on both sides; keep the target's with the mode 'drop'")
 
 
-def _owned(content: AnyContent | None) -> DeltaTable | None:
-    """A table of this lake; nothing if it is something else."""
+def _as_managed(content: AnyContent | None) -> DeltaTable | None:
+    """The content if it is a managed Delta table, else ``None``."""
     return content if isinstance(content, DeltaTable) and content.state else None
 
 

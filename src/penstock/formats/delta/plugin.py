@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from penstock.formats.delta.lake.calls import CALLS
+from penstock.formats.delta.lake.answers import HandedOver
+from penstock.formats.delta.lake.calls import CALLS, AdoptTables, ReleaseTables
 from penstock.formats.delta.protocol.names import LOG
-from penstock.formats.plugin import NeededFolder, PublishingPlugin, Rows, WorkerTable
+from penstock.formats.plugin import DescribedTable, NeededFolder, PublishingPlugin, Rows, WorkerTable
+from penstock.formats.registry import load
 from penstock.kernel.format import Format
 from penstock.lake.call import Call
 from penstock.lake.on_demand import OnDemand
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.formats.delta.lake.missing_files import MissingDeltaFiles
     from penstock.formats.delta.lake.parts import DeltaParts
     from penstock.formats.delta.lake.resync import DeltaSync
+    from penstock.formats.delta.lake.rows import DeltaTableRows
     from penstock.formats.delta.lake.sweep import DeltaSweep
     from penstock.kernel.checks import Proposal
     from penstock.kernel.reachable import Progress
@@ -68,9 +71,31 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
     def handlers(self) -> Mapping[type[Call[Any]], Callable[[Any], Any]]:
         return self.answers.ways
 
+    @property
+    def long_handlers(self) -> Mapping[type[Call[Any]], Callable[[Any, Progress], Any]]:
+        return {AdoptTables: self._adopt_tables, ReleaseTables: self._release_tables}
+
+    def _adopt_tables(self, call: AdoptTables, progress: Progress) -> HandedOver:
+        return self.answers.adopt_tables(call, progress)
+
+    def _release_tables(self, call: ReleaseTables, progress: Progress) -> HandedOver:
+        return self.answers.release_tables(call, progress)
+
     @classmethod
-    def rows_of(cls, table: Table) -> Rows:
-        return lambda: table.snapshot().to_batches()
+    def describe_version(cls, content: DeltaTable) -> str:
+        return f"v{load('penstock.formats.delta.branch_log.line:line_of')(content).latest}"
+
+    @classmethod
+    def describe_table(cls, table: Table) -> DescribedTable:
+        facts: DescribedTable = load("penstock.formats.delta.lake.table_facts:describe_table")(table)
+        return facts
+
+    @classmethod
+    def open_rows(cls, table: Table) -> DeltaTableRows:
+        rows: DeltaTableRows = load("penstock.formats.delta.lake.rows:DeltaTableRows")(
+            table.key, table.snapshot()
+        )
+        return rows
 
     def proposed_rows(self, proposal: Proposal, key: Key, content: DeltaTable) -> Rows:
         from penstock.formats.delta.lake.proposed_rows import read_proposed

@@ -26,6 +26,7 @@ FORMAT: Final = TableFormat(
     routes="penstock.formats.files.routes:ROUTES",
     server_imports=("penstock.formats.files.lake.handlers",),
     spark="penstock.formats.files.spark.format:FilesSpark",
+    sql="penstock.formats.files.lake.sql_format:FilesSql",
     commands={
         "files": Command(
             "penstock.formats.files.cli.commands:files", summary="List, read, write and copy files of tables."

@@ -25,15 +25,15 @@ from penstock.formats.files.lake.calls import (
     SumFiles,
     WriteFiles,
 )
-from penstock.formats.files.lake.care_calls import SweepFiles
+from penstock.formats.files.lake.sweep_calls import SweepFiles
 from penstock.lake import calls
-from penstock.lake.handling import first
+from penstock.lake.handler_parts import first
 from penstock.model.keys import Key
 from penstock.model.tokens import Role
-from penstock.server.access import writing
+from penstock.server.access import write_rules
 from penstock.server.access.format_rules import AccessRule
 from penstock.server.access.rights import Rights
-from penstock.server.access.transactions import Entering
+from penstock.server.access.transactions import TransactionAccess
 
 C = TypeVar("C", ListFiles, GetFiles, SumFiles, GetFilesTable)
 
@@ -60,38 +60,42 @@ def write_files(rights: Rights, call: WriteFiles) -> FilesWritten:
     if call.create:
         _require_namespaces(rights, call)
     copied = []
-    for one in call.copied:
-        at, keys = rights.read(call.branch if one.at is None else one.at)
-        rights.caller.require_key(keys, Role.READ, call.key if one.key is None else one.key)
-        copied.append(one if one.at is None else msgspec.structs.replace(one, at=at))
+    for copy in call.copied:
+        at, keys = rights.read(call.branch if copy.at is None else copy.at)
+        rights.caller.require_key(keys, Role.READ, call.key if copy.key is None else copy.key)
+        copied.append(copy if copy.at is None else msgspec.structs.replace(copy, at=at))
     return rights.do(msgspec.structs.replace(call, copied=tuple(copied)))
 
 
 def begin_job(rights: Rights, call: BeginJob) -> JobBegun:
     """A job with a branch of its own is merged from there: whatever is on that branch lands with it."""
     if call.own_branch and not rights.caller.keys_everywhere(Role.WRITE).are_all:
-        rights.caller.require_all_keys(Role.WRITE, rights.named(call.branch))
+        rights.caller.require_all_keys(Role.WRITE, rights.or_default(call.branch))
     _require_key(rights, call.branch, call.key)
     return rights.do(msgspec.structs.replace(call, who=_who(rights, call.who)))
 
 
 def abort_job(rights: Rights, call: AbortJob) -> JobInfo:
     """A job that the caller may not read is none, as far as they can tell."""
-    found = rights.do(ListJobs(id=call.id, all=True, limit=1))
-    for job in found:
-        there = Entering(rights).at(job.branch)
-        if there is not None and _may_see(there, job):
-            _require_key(there, job.branch, Key.parse(job.key))
-            return there.do(msgspec.structs.replace(call, who=_who(rights, call.who)))
-    raise JobNotFound(f"there is no job '{call.id}', or not any more", job=call.id)
+    jobs = rights.do(ListJobs(id=call.id, all=True, limit=1))
+    for job in jobs:
+        branch_rights = TransactionAccess(rights).at(job.branch)
+        if branch_rights is not None and _may_see(branch_rights, job):
+            _require_key(branch_rights, job.branch, Key.parse(job.key))
+            return branch_rights.do(msgspec.structs.replace(call, who=_who(rights, call.who)))
+    raise JobNotFound(f"there is no job '{call.id}', or it no longer exists", job=call.id)
 
 
 def list_jobs(rights: Rights, call: ListJobs) -> tuple[JobInfo, ...]:
     """Jobs that write in a transaction are there for whom that is."""
     if rights.caller.is_admin:
         return rights.do(call)
-    found, entering = rights.do(msgspec.structs.replace(call, limit=None)), Entering(rights)
-    seen = (job for job in found if (there := entering.at(job.branch)) is not None and _may_see(there, job))
+    jobs, entering = rights.do(msgspec.structs.replace(call, limit=None)), TransactionAccess(rights)
+    seen = (
+        job
+        for job in jobs
+        if (branch_rights := entering.at(job.branch)) is not None and _may_see(branch_rights, job)
+    )
     return tuple(first(seen, call.limit))
 
 
@@ -114,7 +118,7 @@ def _require_key(rights: Rights, branch: str | None, key: Key) -> None:
     """``Denied`` if the caller may not change a key on a branch."""
     if rights.caller.keys_everywhere(Role.WRITE).are_all:
         return
-    keys = rights.caller.require(Role.WRITE, rights.named(branch))
+    keys = rights.caller.require(Role.WRITE, rights.or_default(branch))
     rights.caller.require_key(keys, Role.WRITE, key)
 
 
@@ -123,17 +127,17 @@ def _require_namespaces(rights: Rights, call: WriteFiles) -> None:
     caller = rights.caller
     if caller.keys_everywhere(Role.WRITE).are_all:
         return
-    branch = rights.named(call.branch)
+    branch = rights.or_default(call.branch)
     keys = caller.keys(Role.WRITE, branch)
     above = {parent for parent in call.key.parents if not keys.covers(parent)}
     if above:
-        there = rights.do(calls.GetContents(at=branch, key=tuple(sorted(above))))
-        for missing in sorted(above - {entry.key for entry in there}):
-            raise caller.denied(f"create namespace '{missing}' there", key=str(missing))
+        entries = rights.do(calls.GetContents(at=branch, key=tuple(sorted(above))))
+        for missing in sorted(above - {entry.key for entry in entries}):
+            raise caller.denied_error(f"create namespace '{missing}' there", key=str(missing))
 
 
 RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
-    SweepFiles: writing.for_holders(Role.MAINTAIN),
+    SweepFiles: write_rules.for_holders(Role.MAINTAIN),
     WriteFiles: write_files,
     ListFiles: list_files,
     GetFiles: get_files,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import state_of
-from penstock.formats.files.trees import differing
+from penstock.formats.files.trees import find_differences
 from penstock.kernel.objects import Objects
 from penstock.model.merges import ChangeSummary
 from penstock.model.objects import EMPTY_ROOT
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 def summarize_change(objects: Objects, before: FilesTable | None, after: FilesTable | None) -> ChangeSummary:
     """What a change does to a table. How many rows its files have is not known."""
     added = removed = changed = bytes_added = bytes_removed = 0
-    for _, was, becomes in differing(objects, _root(before), _root(after)):
-        added += was is None
+    for _, old_file, becomes in find_differences(objects, _root(before), _root(after)):
+        added += old_file is None
         removed += becomes is None
-        changed += was is not None and becomes is not None
+        changed += old_file is not None and becomes is not None
         bytes_added += 0 if becomes is None else becomes.size
-        bytes_removed += 0 if was is None else was.size
+        bytes_removed += 0 if old_file is None else old_file.size
     return ChangeSummary(
         files_added=added,
         files_removed=removed,
@@ -39,10 +39,10 @@ def missing_files(
 ) -> Sequence[str]:
     """Of the files that one state has and another has not, the paths of those that the pool has no more."""
     addresses: dict[str, str] = {}
-    for path, _, becomes in differing(objects, _root(before), _root(after)):
+    for path, _, becomes in find_differences(objects, _root(before), _root(after)):
         if becomes is not None:
             addresses[becomes.at(path)] = path
-    return [addresses[one] for one in pool.missing(list(addresses))]
+    return [addresses[address] for address in pool.missing(list(addresses))]
 
 
 def _root(content: FilesTable | None) -> bytes:

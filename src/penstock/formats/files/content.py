@@ -9,4 +9,5 @@ class FilesTable(ManagedTable, frozen=True, kw_only=True, tag=7):
     """A tree of immutable files in any format."""
 
     content_type = "FILES_TABLE"
+    noun = "a table of files"
     holds_trees = True

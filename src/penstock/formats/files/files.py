@@ -103,10 +103,10 @@ def encode_file(file: File) -> bytes:
 def decode_file(data: object) -> File:
     """The file in a value of a tree; ``Damaged`` if there is none."""
     try:
-        found: File = _decode_file(data)  # type: ignore[arg-type]
+        file: File = _decode_file(data)  # type: ignore[arg-type]
     except (msgspec.MsgspecError, TypeError) as problem:
         raise Damaged(f"an entry of a table's files cannot be read: {problem}") from None
-    return found
+    return file
 
 
 def is_managed(content: AnyContent | None) -> bool:
@@ -117,10 +117,10 @@ def is_managed(content: AnyContent | None) -> bool:
 def state_of(content: FilesTable) -> FilesState:
     """What a content says; ``Damaged`` if it cannot be read."""
     try:
-        found: FilesState = _decode_state(content.state)
+        state: FilesState = _decode_state(content.state)
     except msgspec.MsgspecError as problem:
         raise Damaged(f"the state of a table of files cannot be read: {problem}") from None
-    return found
+    return state
 
 
 def with_state(content: FilesTable, state: FilesState) -> FilesTable:
@@ -139,7 +139,9 @@ def _encode_state(state: FilesState) -> bytes:
 def check_path(path: str) -> str:
     """A path that a file can have; ``InvalidRequest`` if it cannot."""
     if not path or not _NAMED.isdisjoint(path.split("/")):
-        raise InvalidRequest(f"{path!r} is no path of a file: its parts have names, and none is '.' or '..'")
+        raise InvalidRequest(
+            f"{path!r} is not a valid path of a file: its parts must not be empty, '.' or '..'"
+        )
     return _check_text(path, "path", PATH_MAX_BYTES)
 
 
@@ -147,7 +149,7 @@ def check_prefix(prefix: str) -> str:
     """A folder, with a slash at its end, or nothing for the whole table; ``InvalidRequest`` otherwise."""
     if prefix:
         if not prefix.endswith("/"):
-            raise InvalidRequest(f"{prefix!r} is no folder: it ends with a slash, as in '{prefix}/'")
+            raise InvalidRequest(f"{prefix!r} is not a folder: a folder ends with a slash, as in '{prefix}/'")
         check_path(prefix[:-1])
     return prefix
 
@@ -157,10 +159,10 @@ def check_file(path: str, file: File) -> None:
     check_path(path)
     whole = file.at(path)
     if not _ADDRESS.fullmatch(file.address) or not _NAMED.isdisjoint(whole.split("/")):
-        raise InvalidRequest(f"{file.address!r} is no address below the pool, for '{path}'")
+        raise InvalidRequest(f"{file.address!r} is not an address below the pool, for '{path}'")
     _check_text(whole, "address", ADDRESS_MAX_BYTES)
     if file.size < 0 or file.time_us < 0 or len(file.checksum) > CHECKSUM_MAX_CHARS:
-        raise InvalidRequest(f"what is said of '{path}' cannot be: {file}")
+        raise InvalidRequest(f"invalid size or checksum of '{path}': {file}")
     _check_text(file.checksum, "checksum", ADDRESS_MAX_BYTES)
 
 
@@ -168,11 +170,11 @@ def _check_text(text: str, what: str, most: int) -> str:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise InvalidRequest(f"{text!r} is no {what}: it is not UTF-8") from None
+        raise InvalidRequest(f"{text!r} is not a valid {what}: it is not UTF-8") from None
     if size > most:
-        raise InvalidRequest(f"a {what} has at most {most} bytes, and {text[:60]!r}… has {size}")
+        raise InvalidRequest(f"a {what} can have at most {most} bytes, but {text[:60]!r}… has {size}")
     if _CONTROL.search(text):
-        raise InvalidRequest(f"{text!r} is no {what}: it has control characters")
+        raise InvalidRequest(f"{text!r} is not a valid {what}: it has control characters")
     return text
 
 

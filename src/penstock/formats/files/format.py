@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from penstock.formats.files import change_summary, merging
-from penstock.formats.files.changing import carry_out
+from penstock.formats.files import change_summary, merge_rules
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import FilesState, check_prefix, is_managed, state_of, with_state
 from penstock.formats.files.intents import (
@@ -24,9 +23,10 @@ from penstock.formats.files.intents import (
     decode_asked,
     decode_write,
     encode_write,
-    shortened,
+    for_merges,
 )
-from penstock.formats.files.seen import check_seen
+from penstock.formats.files.read_check import check_seen
+from penstock.formats.files.table_changes import apply_write
 from penstock.kernel.format import Applied, Crossed, Format, PrepareAgain, Refused, Since, Table
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent
@@ -42,7 +42,7 @@ ROUNDS_MAX: Final = 2
 """So often; after that its turn has come, however long it takes."""
 
 
-class _Asked(NamedTuple):
+class _MergeQuestion(NamedTuple):
     """What a merge or a revert was asked about a table.
 
     At its turn that is mostly what it was when it was prepared.
@@ -56,15 +56,15 @@ class _Asked(NamedTuple):
     crossed: Crossed | None = None
 
 
-class _Answered(NamedTuple):
+class _MergeAnswer(NamedTuple):
     """What was found then, and whether that was much work."""
 
-    asked: _Asked
+    asked: _MergeQuestion
     answer: Applied | Refused
     is_much: bool
 
 
-class _Prepared(NamedTuple):
+class _PreparedWrite(NamedTuple):
     """A write, and what it made of the table as that was before the queue."""
 
     write: WriteIntent
@@ -96,28 +96,28 @@ class FilesFormat(Format):
         return is_managed(content)
 
     def prepare(self, table: Table, change: Change) -> Any:
-        asked = decode_asked(change.intent)
-        if isinstance(asked, Mark):
+        write_intent = decode_asked(change.intent)
+        if isinstance(write_intent, Mark):
             return None
-        write = check(asked)
-        content = _own(table.content)
+        write = check(write_intent)
+        content = _require_managed(table.content)
         if content is not None:
-            self.retained(table, content)
-        return _Prepared(write, content, _carried_out(table, content, write))
+            self.drop_erased(table, content)
+        return _PreparedWrite(write, content, _apply_write(table, content, write))
 
     def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
-        content = _own(table.content)
+        content = _require_managed(table.content)
         if prepared is None:
-            asked = decode_asked(change.intent)
-            if isinstance(asked, Mark):
-                return _marked(content, asked)
-            return _carried_out(table, content, check(asked))
+            write_intent = decode_asked(change.intent)
+            if isinstance(write_intent, Mark):
+                return _apply_mark(content, write_intent)
+            return _apply_write(table, content, check(write_intent))
         if content == prepared.content:
             applied: Applied = prepared.applied
             return applied
         if prepared.paths > AT_TURN_MAX_PATHS:
-            _go_round(table)
-        return _carried_out(table, content, prepared.write)
+            _prepare_again(table)
+        return _apply_write(table, content, prepared.write)
 
     def merge(
         self,
@@ -126,37 +126,47 @@ class FilesFormat(Format):
         source: AnyContent | None,
         intents: Sequence[bytes] | None,
     ) -> Applied:
-        target, before, comes = _own(table.content), _own(base), _own(source)
+        target, before, comes = (
+            _require_managed(table.content),
+            _require_managed(base),
+            _require_managed(source),
+        )
         if target == before and not table.paths:
             return Applied(comes)
         if comes is None or (target is None and before is not None):
-            raise Refused(f"was dropped on one side and changed on the other; {merging.WAY_OUT}")
+            raise Refused(f"was dropped on one side and changed on the other; {merge_rules.WAY_OUT}")
         for prefix in table.paths:
             check_prefix(prefix)
-        asked = _Asked(table.content, base, source, intents, table.paths, table.crossed)
-        merge = partial(merging.merge, table, _objects(table), target, before, comes, intents)
-        return _answer(table, asked, merge)
+        question = _MergeQuestion(table.content, base, source, intents, table.paths, table.crossed)
+        merge = partial(merge_rules.merge, table, _objects(table), target, before, comes, intents)
+        return _answer(table, question, merge)
 
-    def check_read(self, table: Table, was: AnyContent, parts: Sequence[str] | None) -> None:
-        before, now = _own(was), _own(table.content)
+    def check_read(self, table: Table, old_content: AnyContent, parts: Sequence[str] | None) -> None:
+        before, now = _require_managed(old_content), _require_managed(table.content)
         if before is None or now is None:
-            raise Refused("was read by this transaction, and came or went since")
+            raise Refused("was read by this transaction, but was created or deleted since")
         check_seen(_objects(table), state_of(before), state_of(now), parts)
 
     def is_beyond_difference(self, intents: Sequence[bytes] | None) -> bool:
-        return intents is None or any(merging.asks_for_more(decode_write(one)) for one in intents if one)
+        return intents is None or any(
+            merge_rules.is_more_than_files(decode_write(intent)) for intent in intents if intent
+        )
 
     def revert(
-        self, table: Table, was: AnyContent | None, wanted: AnyContent | None, since: Since
+        self, table: Table, old_content: AnyContent | None, after: AnyContent | None, since: Since
     ) -> Applied | None:
-        target, undone, before = _own(table.content), _own(was), _own(wanted)
+        target, undone, before = (
+            _require_managed(table.content),
+            _require_managed(old_content),
+            _require_managed(after),
+        )
         if target is None or undone is None or before is None or len({target.id, undone.id, before.id}) > 1:
             return None
         if target == undone and not since.commits and not table.paths:
             return None
-        asked = _Asked(table.content, was, wanted, since, table.paths)
-        revert = partial(merging.revert, table, _objects(table), target, undone, before, since)
-        return _answer(table, asked, revert)
+        question = _MergeQuestion(table.content, old_content, after, since, table.paths)
+        revert = partial(merge_rules.revert, table, _objects(table), target, undone, before, since)
+        return _answer(table, question, revert)
 
     def is_before(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
         return isinstance(content, FilesTable) and is_managed(content) and state_of(content).mark < first
@@ -170,19 +180,19 @@ class FilesFormat(Format):
     def summarize_change(
         self, table: Table, before: AnyContent | None, after: AnyContent | None
     ) -> ChangeSummary | None:
-        return change_summary.summarize_change(_objects(table), _kept(before), _kept(after))
+        return change_summary.summarize_change(_objects(table), _as_managed(before), _as_managed(after))
 
     def missing_files(self, table: Table, before: AnyContent | None, after: AnyContent) -> Sequence[str]:
         if self._pool is None:
             return ()
-        return change_summary.missing_files(_objects(table), self._pool(), _kept(before), _table(after))
+        return change_summary.missing_files(_objects(table), self._pool(), _as_managed(before), _table(after))
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
         if content is not None and content != table.content:
-            raise Refused("is a table whose files the lake keeps, whose state is not put but written")
+            raise Refused("is a file table: it is changed by writing files, not by put")
 
 
-def _marked(content: FilesTable | None, mark: Mark) -> Applied:
+def _apply_mark(content: FilesTable | None, mark: Mark) -> Applied:
     if content is None:
         raise Refused("does not exist")
     state = state_of(content)
@@ -192,29 +202,33 @@ def _marked(content: FilesTable | None, mark: Mark) -> Applied:
     )  # nothing for a merge to replay
 
 
-def _answer(table: Table, asked: _Asked, work: Callable[[], merging.Merged]) -> Applied:
+def _answer(
+    table: Table, merge_question: _MergeQuestion, work: Callable[[], merge_rules.MergedState]
+) -> Applied:
     """What is to be answered; at a turn, if nothing is different by then, as it was found before.
 
     A refusal is remembered too, and counts as much work: how much it was is not known.
     """
-    note = "files answer", table.key, _state(asked.base), _state(asked.source)
-    known: _Answered | None = table.notes.get(note)
-    if known is None or known.asked != asked:
-        if known is not None and known.is_much:
-            _go_round(table)
+    note = "files answer", table.key, _state(merge_question.base), _state(merge_question.source)
+    merge_answer: _MergeAnswer | None = table.notes.get(note)
+    if merge_answer is None or merge_answer.asked != merge_question:
+        if merge_answer is not None and merge_answer.is_much:
+            _prepare_again(table)
         try:
-            done = work()
+            finished_work = work()
         except Refused as refused:
-            known = _Answered(asked, refused, is_much=True)
+            merge_answer = _MergeAnswer(merge_question, refused, is_much=True)
         else:
-            known = _Answered(asked, done.applied, done.paths > AT_TURN_MAX_PATHS)
-        table.notes[note] = known
-    if isinstance(known.answer, Refused):
-        raise known.answer
-    return known.answer
+            merge_answer = _MergeAnswer(
+                merge_question, finished_work.applied, finished_work.paths > AT_TURN_MAX_PATHS
+            )
+        table.notes[note] = merge_answer
+    if isinstance(merge_answer.answer, Refused):
+        raise merge_answer.answer
+    return merge_answer.answer
 
 
-def _go_round(table: Table) -> None:
+def _prepare_again(table: Table) -> None:
     """Leave much work to another preparation, unless there were enough of them."""
     rounds = table.notes.get(("files rounds", table.key), 0)
     if not table.may_read and rounds < ROUNDS_MAX:
@@ -226,17 +240,17 @@ def _state(content: AnyContent | None) -> bytes | None:
     return None if content is None else _table(content).state
 
 
-def _carried_out(table: Table, content: FilesTable | None, write: WriteIntent) -> Applied:
+def _apply_write(table: Table, content: FilesTable | None, write: WriteIntent) -> Applied:
     if content is None:
         if not write.creates:
             raise Refused("does not exist")
         content, state = FilesTable(), FilesState()
     else:
         state = state_of(content)
-    done = carry_out(_objects(table), state, write)
-    if done is None:
+    changed = apply_write(_objects(table), state, write)
+    if changed is None:
         return Applied(table.content, intent=encode_write(WriteIntent()))  # nothing for a merge to replay
-    return Applied(with_state(content, done[0]), done[1], encode_write(shortened(write)))
+    return Applied(with_state(content, changed[0]), changed[1], encode_write(for_merges(write)))
 
 
 def _objects(table: Table) -> Objects:
@@ -249,15 +263,15 @@ def _table(content: AnyContent) -> FilesTable:
     return content
 
 
-def _kept(content: AnyContent | None) -> FilesTable | None:
-    """A table whose files the lake keeps; nothing if it is something else."""
+def _as_managed(content: AnyContent | None) -> FilesTable | None:
+    """The content if it is a managed table of files, else ``None``."""
     return content if isinstance(content, FilesTable) and is_managed(content) else None
 
 
-def _own(content: AnyContent | None) -> FilesTable | None:
+def _require_managed(content: AnyContent | None) -> FilesTable | None:
     if content is None or (isinstance(content, FilesTable) and is_managed(content)):
         return content
     raise Refused(
-        "is something else, and no table whose files the lake keeps; rename one of the two, or leave the"
-        " target's with the mode 'drop'"
+        "is not a file table on the other side; rename one of the two, or keep the target's with the mode "
+        "'drop'"
     )

@@ -71,10 +71,10 @@ def encode_mark(mark: Mark) -> bytes:
 def decode_asked(data: bytes) -> WriteIntent | Mark:
     """What is asked of a table; ``Damaged`` if nothing is. A commit keeps writes only."""
     try:
-        found: WriteIntent | Mark = _decode_asked(data)
+        write_intent: WriteIntent | Mark = _decode_asked(data)
     except msgspec.MsgspecError as problem:
         raise Damaged(f"an intent of a table of files cannot be read: {problem}") from None
-    return found
+    return write_intent
 
 
 def encode_write(write: WriteIntent) -> bytes:
@@ -84,14 +84,14 @@ def encode_write(write: WriteIntent) -> bytes:
 def decode_write(data: bytes) -> WriteIntent:
     """The intent in some bytes; ``Damaged`` if there is none."""
     try:
-        found: WriteIntent = _decode(data)
+        write_intent: WriteIntent = _decode(data)
     except msgspec.MsgspecError as problem:
         raise Damaged(f"an intent of a table of files cannot be read: {problem}") from None
-    return found
+    return write_intent
 
 
-def shortened(write: WriteIntent) -> WriteIntent:
-    """What a merge needs to know of a write."""
+def for_merges(write: WriteIntent) -> WriteIntent:
+    """The part of a write that later merges need: replaced folders and the write's condition."""
     return WriteIntent(replaced=write.replaced, when=write.when)
 
 

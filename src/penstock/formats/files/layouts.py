@@ -28,46 +28,53 @@ _SWITCHES: Final = frozenset({
 _NOT_OF_THE_TYPE: Final = frozenset({"nullable", "containsNull", "valueContainsNull", "metadata"})
 
 
-class Mixed(NamedTuple):
-    """How two layouts differ whose files cannot be in one table: files *of this kind*, but *that*."""
+class LayoutDifference(NamedTuple):
+    """How two layouts differ, so that their files cannot be in one table: one phrase for each."""
 
     one: str
     other: str
 
 
-def mixes(one: Layout, other: Layout) -> Mixed | None:
-    """Whether files of two layouts cannot be in one table. What a layout does not tell is no difference."""
-    if not one.format or not other.format:
+def find_difference(layout: Layout, other: Layout) -> LayoutDifference | None:
+    """Why files of two layouts cannot be in one table, or ``None``. Unset parts of a layout count as
+    equal."""
+    if not layout.format or not other.format:
         return None
-    if one.format != other.format:
-        return Mixed(f"of the format '{one.format}'", f"'{other.format}'")
-    if one.partition_by != other.partition_by:
-        return Mixed(_partitioned(one), f"files {_partitioned(other)}")
-    if one.format not in SELF_TOLD and _options(one) != _options(other):
-        return Mixed(f"written with {_spelled(one)}", f"files with {_spelled(other)}")
-    return _mixed_columns(one, other)
+    if layout.format != other.format:
+        return LayoutDifference(f"of the format '{layout.format}'", f"'{other.format}'")
+    if layout.partition_by != other.partition_by:
+        return LayoutDifference(_describe_partitions(layout), f"files {_describe_partitions(other)}")
+    if layout.format not in SELF_TOLD and _options(layout) != _options(other):
+        return LayoutDifference(
+            f"written with {_describe_options(layout)}", f"files with {_describe_options(other)}"
+        )
+    return _find_column_difference(layout, other)
 
 
-def united(one: Layout, other: Layout) -> Layout:
-    """The layout of files of two that do not mix: that of the second, with the columns of both."""
-    known, coming = _fields(one), _fields(other)
-    if known is None or coming is None:
-        return other if known is None else msgspec.structs.replace(other, schema=one.schema)
-    names = {field["name"] for field in known}
-    fields = [*known, *(field for field in coming if field["name"] not in names)]
+def unite_layouts(layout: Layout, other: Layout) -> Layout:
+    """The second layout with the columns of both, for two layouts whose files do not mix."""
+    fields_before, coming = _fields(layout), _fields(other)
+    if fields_before is None or coming is None:
+        return other if fields_before is None else msgspec.structs.replace(other, schema=layout.schema)
+    names = {field["name"] for field in fields_before}
+    fields = [*fields_before, *(field for field in coming if field["name"] not in names)]
     schema = msgspec.json.encode({"type": "struct", "fields": fields}).decode()
-    return msgspec.structs.replace(other, schema=one.schema if len(fields) == len(known) else schema)
+    return msgspec.structs.replace(
+        other, schema=layout.schema if len(fields) == len(fields_before) else schema
+    )
 
 
-def with_partition_columns(layout: Layout, known: Layout) -> Layout:
+def with_partition_columns(layout: Layout, known_layout: Layout) -> Layout:
     """A layout with the types of partition columns that only another one tells: a job that writes into the
     folder of a partition does not know them."""
-    fields, more = _fields(layout), _fields(known)
+    fields, more = _fields(layout), _fields(known_layout)
     if fields is None or more is None:
         return layout
-    told = {field["name"].lower() for field in fields}
+    names_in_schema = {field["name"].lower() for field in fields}
     missing = [
-        field for field in more if field["name"].lower() not in told and field["name"] in layout.partition_by
+        field
+        for field in more
+        if field["name"].lower() not in names_in_schema and field["name"] in layout.partition_by
     ]
     if not missing:
         return layout
@@ -75,20 +82,24 @@ def with_partition_columns(layout: Layout, known: Layout) -> Layout:
     return msgspec.structs.replace(layout, schema=schema)
 
 
-def _mixed_columns(one: Layout, other: Layout) -> Mixed | None:
-    known, coming = _in_files(one), _in_files(other)
-    if known is None or coming is None:
+def _find_column_difference(layout: Layout, other: Layout) -> LayoutDifference | None:
+    columns_before, coming = _in_files(layout), _in_files(other)
+    if columns_before is None or coming is None:
         return None
-    if one.format in BY_PLACE and [*known] != [*coming]:
-        return Mixed(f"with the columns {_named(known)}", f"{_named(coming)}, and such files have no names")
-    spellings = {name.lower(): name for name in known}
+    if layout.format in BY_PLACE and [*columns_before] != [*coming]:
+        return LayoutDifference(
+            f"with the columns {_quote_columns(columns_before)}",
+            f"{_quote_columns(coming)}, and such files have no names",
+        )
+    spellings = {name.lower(): name for name in columns_before}
     for name, kind in coming.items():
         before = spellings.get(name.lower(), name)
         if before != name:
-            return Mixed(f"with the column '{before}'", f"'{name}'")
-        if name in known and known[name] != kind:
-            return Mixed(
-                f"in which '{name}' is of the type {_type(known[name])}", f"it as one of {_type(kind)}"
+            return LayoutDifference(f"with the column '{before}'", f"'{name}'")
+        if name in columns_before and columns_before[name] != kind:
+            return LayoutDifference(
+                f"in which '{name}' is of the type {_type(columns_before[name])}",
+                f"it as one of {_type(kind)}",
             )
     return None
 
@@ -96,10 +107,10 @@ def _mixed_columns(one: Layout, other: Layout) -> Mixed | None:
 def _fields(layout: Layout) -> list[dict[str, Any]] | None:
     """The columns, as Spark tells them; ``None`` if they are not known."""
     try:
-        found = msgspec.json.decode(layout.schema or "null")
+        schema = msgspec.json.decode(layout.schema or "null")
     except msgspec.DecodeError:
         return None
-    fields = found.get("fields") if isinstance(found, dict) else None
+    fields = schema.get("fields") if isinstance(schema, dict) else None
     return fields if isinstance(fields, list) else None
 
 
@@ -108,36 +119,40 @@ def _in_files(layout: Layout) -> dict[str, Any] | None:
     fields, outside = _fields(layout), {name.lower() for name in layout.partition_by}
     if fields is None:
         return None
-    return {field["name"]: _plain(field["type"]) for field in fields if field["name"].lower() not in outside}
+    return {
+        field["name"]: _comparable_type(field["type"])
+        for field in fields
+        if field["name"].lower() not in outside
+    }
 
 
-def _plain(kind: Any) -> Any:
+def _comparable_type(kind: Any) -> Any:
     """A type without what files of it may differ in: whether values may be missing, and remarks."""
     if isinstance(kind, dict):
-        return {name: _plain(value) for name, value in kind.items() if name not in _NOT_OF_THE_TYPE}
-    return [_plain(one) for one in kind] if isinstance(kind, list) else kind
+        return {name: _comparable_type(value) for name, value in kind.items() if name not in _NOT_OF_THE_TYPE}
+    return [_comparable_type(part) for part in kind] if isinstance(kind, list) else kind
 
 
 def _options(layout: Layout) -> dict[str, str]:
     """The options that differ from what a reader does without any."""
-    found = {}
-    for given, value in layout.options.items():
-        name = _SAME_OPTION.get(given.lower(), given.lower())
+    options = {}
+    for option, value in layout.options.items():
+        name = _SAME_OPTION.get(option.lower(), option.lower())
         text = value.lower() if name == "encoding" or name in _SWITCHES else value
         if text != _DEFAULTS.get(name, "false" if name in _SWITCHES else None):
-            found[name] = text
-    return found
+            options[name] = text
+    return options
 
 
-def _partitioned(layout: Layout) -> str:
+def _describe_partitions(layout: Layout) -> str:
     return f"partitioned by {', '.join(layout.partition_by)}" if layout.partition_by else "without partitions"
 
 
-def _spelled(layout: Layout) -> str:
+def _describe_options(layout: Layout) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in sorted(_options(layout).items())) or "no options"
 
 
-def _named(columns: dict[str, Any]) -> str:
+def _quote_columns(columns: dict[str, Any]) -> str:
     names = [f"'{name}'" for name in [*columns][:SHOWN_MAX]]
     return ", ".join([*names, "…"] if len(columns) > SHOWN_MAX else names) or "none"
 

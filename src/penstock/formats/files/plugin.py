@@ -7,16 +7,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
-from penstock.formats.files.checking import FilesCheck
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import USAGE, state_of
 from penstock.formats.files.format import FilesFormat
 from penstock.formats.files.intents import NAME
 from penstock.formats.files.lake.calls import CALLS
-from penstock.formats.files.lake.care_calls import CALLS as CARE_CALLS
-from penstock.formats.files.lake.care_calls import SweepFiles
 from penstock.formats.files.lake.pool import pool_of
-from penstock.formats.plugin import Flaws, FormatPlugin, NeededFolder, Rows, WorkerTable
+from penstock.formats.files.lake.sweep_calls import CALLS as CARE_CALLS
+from penstock.formats.files.lake.sweep_calls import SweepFiles
+from penstock.formats.files.table_check import FilesCheck
+from penstock.formats.plugin import DescribedTable, Flaws, FormatPlugin, NeededFolder, Rows, WorkerTable
+from penstock.formats.registry import load
 from penstock.kernel.format import Format
 from penstock.kernel.jobs import job_rows
 from penstock.kernel.objects import Objects
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.formats.files.lake.erase import FilesErasure
     from penstock.formats.files.lake.handlers import FilesAnswers
     from penstock.formats.files.lake.missing_files import MissingPoolFiles
+    from penstock.formats.files.lake.table_rows import FilesTableRows
     from penstock.kernel.checks import Proposal
     from penstock.kernel.reachable import Progress
     from penstock.lake.calls import EraseTable
@@ -59,13 +61,22 @@ class FilesPlugin(FormatPlugin):
         return self.answers.ways
 
     def content_check(self, objects: Objects) -> Flaws:
-        return FilesCheck(objects).flaws
+        return FilesCheck(objects).find_flaws
 
     @classmethod
-    def rows_of(cls, table: Table) -> Rows:
-        from penstock.formats.files.lake.audit_rows import FileRows
+    def describe_version(cls, content: FilesTable) -> str:
+        files = state_of(content).files
+        return f"{files:,} file" if files == 1 else f"{files:,} files"
 
-        return FileRows(table.key, table.files, table.files.about().layout).begin
+    @classmethod
+    def describe_table(cls, table: Table) -> DescribedTable:
+        facts: DescribedTable = load("penstock.formats.files.lake.table_facts:describe_table")(table)
+        return facts
+
+    @classmethod
+    def open_rows(cls, table: Table) -> FilesTableRows:
+        rows: FilesTableRows = load("penstock.formats.files.lake.table_rows:open_rows")(table)
+        return rows
 
     def proposed_rows(self, proposal: Proposal, key: Key, content: FilesTable) -> Rows:
         lake = self.lake

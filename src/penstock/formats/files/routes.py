@@ -14,8 +14,8 @@ from penstock.formats.files.lake.sessions import (
     STEPS,
     Begun,
     CheckedSession,
-    Deciding,
     EndedSession,
+    SessionCaller,
     SessionWrite,
 )
 from penstock.server.routes import Ask, Route
@@ -38,13 +38,13 @@ _SUMMARIES: Final = {
 
 def _handler(step: str) -> Callable[[Ask], Any]:
     def handle(ask: Ask) -> Any:
-        return STEPS[step](Deciding(ask.catalogue.do), ask.body)
+        return STEPS[step](SessionCaller(ask.catalogue.do), ask.body)
 
     return handle
 
 
 def _read(ask: Ask) -> FilesToRead:
-    return read_files(Deciding(ask.catalogue.do), ask.body)
+    return read_files(SessionCaller(ask.catalogue.do), ask.body)
 
 
 _DESCRIPTION: Final = "For Penstock's class in a Spark driver without Python. It may be asked again."

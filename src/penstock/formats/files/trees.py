@@ -14,11 +14,13 @@ from penstock.model.encoding import ObjectId
 
 def find(objects: Objects, root: ObjectId, paths: Collection[str]) -> dict[str, File]:
     """The files at those paths that have one."""
-    found = tree.get_many(objects, root, [path.encode() for path in paths])
-    return {path.decode(): decode_file(value) for path, value in found.items()}
+    values = tree.get_many(objects, root, [path.encode() for path in paths])
+    return {path.decode(): decode_file(value) for path, value in values.items()}
 
 
-def below(objects: Objects, root: ObjectId, prefix: str = "", after: str = "") -> Iterator[tuple[str, File]]:
+def list_below(
+    objects: Objects, root: ObjectId, prefix: str = "", after: str = ""
+) -> Iterator[tuple[str, File]]:
     """The files below a folder in the order of their paths, after a path or from the first on."""
     start, stop = prefix.encode(), prefix_end(prefix.encode())
     if after:
@@ -29,7 +31,7 @@ def below(objects: Objects, root: ObjectId, prefix: str = "", after: str = "") -
         yield path.decode(), decode_file(value)
 
 
-class Differing(NamedTuple):
+class FileDifference(NamedTuple):
     """A path at which two trees differ."""
 
     path: str
@@ -37,20 +39,23 @@ class Differing(NamedTuple):
     after: File | None
 
 
-def differing(objects: Objects, before: ObjectId, after: ObjectId, prefix: str = "") -> Iterator[Differing]:
+def find_differences(
+    objects: Objects, before: ObjectId, after: ObjectId, prefix: str = ""
+) -> Iterator[FileDifference]:
     """Where two trees differ below a folder, in the order of paths. It costs what differs."""
     start, stop = prefix.encode(), prefix_end(prefix.encode())
-    for path, was, now in tree.differing(objects, before, after, start, stop):
-        yield Differing(path.decode(), _file(was), _file(now))
+    for path, old_value, now in tree.differing(objects, before, after, start, stop):
+        yield FileDifference(path.decode(), _file(old_value), _file(now))
 
 
 def _file(value: object) -> File | None:
     return None if value is None else decode_file(value)
 
 
-def changed(
+def apply_changes(
     objects: Objects, root: ObjectId, changes: Mapping[str, File | None]
 ) -> tuple[ObjectId, dict[ObjectId, bytes]]:
-    """The root of a tree with some paths set or, where there is no file, removed; and its new nodes."""
+    """Set paths of a tree, or remove them where the file is ``None``. Returns the new root and the new
+    nodes."""
     values = {path.encode(): None if file is None else encode_file(file) for path, file in changes.items()}
-    return tree.changed(objects, root, values)
+    return tree.apply_changes(objects, root, values)

@@ -40,17 +40,19 @@ C = TypeVar("C", GetLanceTable, ListLanceVersions, ListLanceBranches, ListLanceT
 
 def commit_lance(rights: Rights, call: CommitLance) -> LanceCommitted:
     """A place of its own goes with the key; any other may be somebody else's."""
-    _require_keys(rights, call.branch, [one.key for one in call.operations])
+    _require_keys(rights, call.branch, [operation.key for operation in call.operations])
     new = [
-        (number, one)
-        for number, one in enumerate(call.operations)
-        if isinstance(one, DeclareLance | RegisterLance)
+        (number, operation)
+        for number, operation in enumerate(call.operations)
+        if isinstance(operation, DeclareLance | RegisterLance)
     ]
     if call.create and new:
-        _require_namespaces(rights, call.branch, (parent for _, one in new for parent in one.key.parents))
-    for number, one in new:
-        if one.location is not None:
-            of_operation(number, _require_place, rights, call.branch, one.location)
+        _require_namespaces(
+            rights, call.branch, (parent for _, operation in new for parent in operation.key.parents)
+        )
+    for number, operation in new:
+        if operation.location is not None:
+            of_operation(number, _require_place, rights, call.branch, operation.location)
     return rights.do(call)
 
 
@@ -98,7 +100,7 @@ def _require_keys(rights: Rights, branch: str | None, changed: Iterable[Key]) ->
     """``Denied`` if the caller may not change all of these keys on a branch: it says which is the first."""
     if rights.caller.keys_everywhere(Role.WRITE).are_all:
         return
-    keys = rights.caller.require(Role.WRITE, rights.named(branch))
+    keys = rights.caller.require(Role.WRITE, rights.or_default(branch))
     for number, key in enumerate(changed):
         of_operation(number, rights.caller.require_key, keys, Role.WRITE, key)
 
@@ -106,7 +108,7 @@ def _require_keys(rights: Rights, branch: str | None, changed: Iterable[Key]) ->
 def _require_place(rights: Rights, branch: str | None, location: str) -> None:
     """``Denied`` if the caller may not change all keys, ``LocationRefused`` if no table may be there."""
     if not rights.caller.keys_everywhere(Role.WRITE).are_all:
-        rights.caller.require_all_keys(Role.WRITE, rights.named(branch))
+        rights.caller.require_all_keys(Role.WRITE, rights.or_default(branch))
     if not rights.caller.any_location:
         check_locations([LanceTable(location=location)], rights.do(calls.GetAbout()).roots)
 
@@ -116,13 +118,13 @@ def _require_namespaces(rights: Rights, branch: str | None, parents: Iterable[Ke
     caller = rights.caller
     if caller.keys_everywhere(Role.WRITE).are_all:
         return
-    name = rights.named(branch)
+    name = rights.or_default(branch)
     keys = caller.keys(Role.WRITE, name)
     above = {parent for parent in parents if not keys.covers(parent)}
     if above:
-        there = rights.do(calls.GetContents(at=name, key=tuple(sorted(above))))
-        for missing in sorted(above - {entry.key for entry in there}):
-            raise caller.denied(f"create namespace '{missing}' there", key=str(missing))
+        entries = rights.do(calls.GetContents(at=name, key=tuple(sorted(above))))
+        for missing in sorted(above - {entry.key for entry in entries}):
+            raise caller.denied_error(f"create namespace '{missing}' there", key=str(missing))
 
 
 RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {

@@ -15,12 +15,12 @@ from uuid import UUID
 
 from penstock.errors import ForeignCommit, OutcomeUnknown, Unavailable
 from penstock.formats.lance.content import LanceTable
+from penstock.formats.lance.manifest_reader import Manifests, is_of
 from penstock.formats.lance.names import MAIN, MANIFEST, STAGING, manifest_name, staged_name
-from penstock.formats.lance.pinning import pin, predecessor
-from penstock.formats.lance.reading import Manifests, is_of
-from penstock.formats.lance.registering import versions_at
+from penstock.formats.lance.registration import versions_at
 from penstock.formats.lance.state import Version, Versions, state_of
 from penstock.formats.lance.tasks import PromoteTask
+from penstock.formats.lance.version_pins import pin, predecessor
 from penstock.formats.sync import SyncState
 from penstock.kernel.objects import Objects
 from penstock.model.encoding import ObjectId
@@ -36,7 +36,7 @@ AT_PLACE_MAX: Final = 64
 table was there before the lake knew it."""
 
 
-class Waiting(NamedTuple):
+class WaitingVersion(NamedTuple):
     """A version that is not promoted."""
 
     branch: str
@@ -48,9 +48,9 @@ class Waiting(NamedTuple):
 class Look(NamedTuple):
     """What was found of a chain."""
 
-    missing: list[Waiting]
+    missing: list[WaitingVersion]
     """Versions to be promoted, oldest first."""
-    there: list[Waiting]
+    there: list[WaitingVersion]
     """The newest version that is at its place, if it had to be looked up."""
 
 
@@ -71,20 +71,20 @@ class Chains:
     def _versions(self, task: PromoteTask) -> Versions:
         return Versions(self._objects, task.state)
 
-    def waiting(self, task: PromoteTask) -> list[Waiting]:
+    def waiting(self, task: PromoteTask) -> list[WaitingVersion]:
         """Versions that are not known to be promoted: the newest one, if nothing is known."""
-        found: list[Waiting] = []
+        waiting_versions: list[WaitingVersion] = []
         for branch in self.branches(task):
-            known = self._promoted(task, branch)
-            for one in self.own(task, branch):
-                if one.number <= known:
+            known_promoted = self._known_promoted(task, branch)
+            for own_version in self.own_versions(task, branch):
+                if own_version.number <= known_promoted:
                     break
-                found.append(one)
-                if known < 0:
+                waiting_versions.append(own_version)
+                if known_promoted < 0:
                     break
-        return found
+        return waiting_versions
 
-    def own(self, task: PromoteTask, branch: str) -> Iterator[Waiting]:
+    def own_versions(self, task: PromoteTask, branch: str) -> Iterator[WaitingVersion]:
         """The versions of the content's own chain that the lake has ratified, newest first."""
         at_place = 0
         for number, version in self._versions(task).all(branch):
@@ -92,7 +92,7 @@ class Chains:
                 return
             at_place = 0 if version.staged else at_place + 1
             if version.staged:
-                yield Waiting(branch, number, version)
+                yield WaitingVersion(branch, number, version)
 
     def look(self, task: PromoteTask, branch: str) -> Look:
         """What one of Lance's own branches has of the chain. Raises as storage does.
@@ -100,21 +100,21 @@ class Chains:
         What is not known is looked up, from the newest backwards: they come in their order, so that all is
         there before one that is there.
         """
-        known = self._promoted(task, branch)
-        found: list[Waiting] = []
-        there: list[Waiting] = []
+        known_promoted = self._known_promoted(task, branch)
+        waiting_versions: list[WaitingVersion] = []
+        promoted_versions: list[WaitingVersion] = []
         place = self._places.at(task.content.location)
-        for one in self.own(task, branch):
-            if one.number <= known:
+        for own_version in self.own_versions(task, branch):
+            if own_version.number <= known_promoted:
                 break
-            if known < 0:
-                (data,) = place.read([one.version.place(branch, one.number)])
-                if data is not None and is_of(one.version, data):
-                    self._note(task, one)
-                    there.append(one)
+            if known_promoted < 0:
+                (data,) = place.read([own_version.version.place(branch, own_version.number)])
+                if data is not None and is_of(own_version.version, data):
+                    self._note(task, own_version)
+                    promoted_versions.append(own_version)
                     break
-            found.append(one)
-        return Look(found[::-1], there)
+            waiting_versions.append(own_version)
+        return Look(waiting_versions[::-1], promoted_versions)
 
     def compare(self, location: str, content: LanceTable | None) -> SyncState:
         """What a table's own folder has that the lake has not: two files are asked for at once, and those
@@ -130,107 +130,107 @@ class Chains:
                 return SyncState(state.newest)
             task = PromoteTask(_NO_KEY, content, state)
             newest = self._versions(task).newest(MAIN)
-        known = 0 if newest is None else newest[0]
+        newest_known = 0 if newest is None else newest[0]
         is_v1 = newest is not None and newest[1].is_v1 and not newest[1].chain
-        names = [manifest_name("", MAIN, known + 1, is_v1=is_v1)]
-        one = None if newest is None else Waiting(MAIN, *newest)
-        if content is None or one is None or one.version.chain or not one.version.staged:
-            one = None
-        elif not self.is_promoted(content, one):
-            names.append(one.version.place(MAIN, known))
+        names = [manifest_name("", MAIN, newest_known + 1, is_v1=is_v1)]
+        waiting = None if newest is None else WaitingVersion(MAIN, *newest)
+        if content is None or waiting is None or waiting.version.chain or not waiting.version.staged:
+            waiting = None
+        elif not self.is_promoted(content, waiting):
+            names.append(waiting.version.place(MAIN, newest_known))
         place = self._places.at(location)
-        ahead, *there = place.read(names)
+        ahead, *manifests = place.read(names)
         other = -1
-        if task is not None and one is not None and there:
-            if there[0] is not None and is_of(one.version, there[0]):
-                self._note(task, one)
+        if task is not None and waiting is not None and manifests:
+            if manifests[0] is not None and is_of(waiting.version, manifests[0]):
+                self._note(task, waiting)
             else:  # the newest may wait behind one whose place is taken
                 other = self._first_other(task, place)
-        beyond = -1 if ahead is None else max(versions_at(place, MAIN), default=known + 1)
-        return SyncState(known, beyond, other)
+        beyond = -1 if ahead is None else max(versions_at(place, MAIN), default=newest_known + 1)
+        return SyncState(newest_known, beyond, other)
 
     def _first_other(self, task: PromoteTask, place: Place) -> int:
         """The first of the newest versions whose place another manifest has taken."""
-        first, known = -1, self._promoted(task, MAIN)
-        for one in self.own(task, MAIN):
-            if one.number <= known:
+        first, promoted = -1, self._known_promoted(task, MAIN)
+        for own_version in self.own_versions(task, MAIN):
+            if own_version.number <= promoted:
                 break
-            (data,) = place.read([one.version.place(MAIN, one.number)])
+            (data,) = place.read([own_version.version.place(MAIN, own_version.number)])
             if data is None:
                 continue
-            if is_of(one.version, data):
+            if is_of(own_version.version, data):
                 break
-            first = one.number
+            first = own_version.number
         return first
 
-    def _promoted(self, task: PromoteTask, branch: str) -> int:
-        """Up to which version a chain is surely promoted; -1 if that is not known.
+    def _known_promoted(self, task: PromoteTask, branch: str) -> int:
+        """The version up to which a chain is known to be promoted; -1 if unknown.
 
         One of Lance's own branches may have gone and come again, with other versions of the same numbers.
         """
         with self._lock:
-            number, known = self._known.get((task.table, task.state.chain, branch), (-1, b""))
+            number, data = self._known.get((task.table, task.state.chain, branch), (-1, b""))
         if number < 0:
             return -1
-        there = self._versions(task).get(branch, number)
-        newest = next(self.own(task, branch), None)
-        if there is None:  # an older state of the table, or the version was deleted since
+        version = self._versions(task).get(branch, number)
+        newest = next(self.own_versions(task, branch), None)
+        if version is None:  # an older state of the table, or the version was deleted since
             return number if newest is None or newest.number < number else -1
-        return number if there.id(number) == known else -1
+        return number if version.id(number) == data else -1
 
-    def _note(self, task: PromoteTask, one: Waiting) -> None:
+    def _note(self, task: PromoteTask, waiting: WaitingVersion) -> None:
         with self._lock:
-            known = task.table, task.state.chain, one.branch
-            self._known[known] = one.number, one.version.id(one.number)
-            self._known.move_to_end(known)
+            identities = task.table, task.state.chain, waiting.branch
+            self._known[identities] = waiting.number, waiting.version.id(waiting.number)
+            self._known.move_to_end(identities)
             if len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
 
-    def is_promoted(self, content: LanceTable, one: Waiting) -> bool:
+    def is_promoted(self, content: LanceTable, waiting: WaitingVersion) -> bool:
         """Whether a version is known to be the newest one that is at its place."""
         assert content.id is not None
         with self._lock:
-            known = self._known.get((content.id, one.version.chain, one.branch))
-        return known is not None and known == (one.number, one.version.id(one.number))
+            promoted = self._known.get((content.id, waiting.version.chain, waiting.branch))
+        return promoted is not None and promoted == (waiting.number, waiting.version.id(waiting.number))
 
-    def put(self, task: PromoteTask, one: Waiting) -> bool:
+    def put(self, task: PromoteTask, waiting: WaitingVersion) -> bool:
         """Put a manifest at its place, if nothing is there; whether this very call did.
 
         ``ForeignCommit`` if something else is there, ``Unavailable`` if it is not known what is.
         """
         location = task.content.location
-        place, name = self._places.at(location), one.version.place(one.branch, one.number)
-        data = self._manifests.read(location, one.branch, one.number, one.version)
-        self.pin_before(task.content, self._versions(task), one)
+        place, name = self._places.at(location), waiting.version.place(waiting.branch, waiting.number)
+        data = self._manifests.read(location, waiting.branch, waiting.number, waiting.version)
+        self.pin_before(task.content, self._versions(task), waiting)
         is_new = False
         with suppress(OutcomeUnknown):  # what is there tells
             is_new = place.create(name, data)
         if not is_new:
-            (there,) = place.read([name])
-            if there is None:
+            (existing,) = place.read([name])
+            if existing is None:
                 raise Unavailable(f"it is not known whether {name} of {location} was written; try again")
-            if there != data:
-                raise _foreign(task, one, name)
-        self._note(task, one)
+            if existing != data:
+                raise _foreign_commit_error(task, waiting, name)
+        self._note(task, waiting)
         return is_new
 
-    def pin_before(self, content: LanceTable, versions: Versions, one: Waiting) -> None:
+    def pin_before(self, content: LanceTable, versions: Versions, waiting: WaitingVersion) -> None:
         """Keep the version before another one from being cleaned up, before somebody sees that one."""
         place = self._places.at(content.location)
-        if (found := predecessor(place, versions, one.branch, one.number)) is None:
+        if (found_predecessor := predecessor(place, versions, waiting.branch, waiting.number)) is None:
             return
-        branch, before = found
+        branch, before = found_predecessor
         key = content.location, branch, before.id
         with self._lock:
             if key in self._pinned:
                 return
-        pin(place, before, branch, one.version.time_us)
+        pin(place, before, branch, waiting.version.time_us)
         with self._lock:
             self._pinned[key] = None
             if len(self._pinned) > KNOWN_MAX:
                 self._pinned.popitem(last=False)
 
-    def apart(self, content: LanceTable, one: Waiting, transaction: str = "") -> str:
+    def path_apart(self, content: LanceTable, waiting: WaitingVersion, transaction: str = "") -> str:
         """Where a version is for who reads it though it cannot be promoted, below the table's folder.
 
         A client of Lance's that is sent to what a writer staged puts that at its place itself, over whatever
@@ -238,18 +238,18 @@ class Chains:
         and not the one that the lake itself has staged it under, which goes as soon as it is promoted. What a
         transaction has staged stays as long as that is open, for readers in the ``transaction``.
         """
-        version = one.version
+        version = waiting.version
         is_own = bool(transaction) and f"{STAGING}{transaction}" in version.staged
         if version.staged.endswith(MANIFEST) and (is_own or state_of(content).is_private):
             return version.staged
-        if (linked := self.linked(content, one)) is not None:
+        if (linked := self.link_apart(content, waiting)) is not None:
             return linked
         place = self._places.at(content.location)
         attempt = f"apart-{version.sha256.hex()[:16]}"
-        name = staged_name(version.chain, one.branch, attempt, one.number)
+        name = staged_name(version.chain, waiting.branch, attempt, waiting.number)
         if place.size(name) is not None:
             return name
-        data = self._manifests.read(content.location, one.branch, one.number, version)
+        data = self._manifests.read(content.location, waiting.branch, waiting.number, version)
         try:
             place.create(name, data)
         except OutcomeUnknown:
@@ -257,28 +257,30 @@ class Chains:
                 raise
         return name
 
-    def linked(self, content: LanceTable, one: Waiting) -> str | None:
-        """The name of a version that is apart, if what its writer staged could be given it, too.
+    def link_apart(self, content: LanceTable, waiting: WaitingVersion) -> str | None:
+        """Link the staged manifest of an unpromoted version to a name apart. Returns the name, or ``None`` if
+        that is not possible.
 
         Not in a bucket, nor for what the lake itself has staged, nor when it is gone: it was promoted then.
         """
-        version = one.version
+        version = waiting.version
         if version.staged.endswith(MANIFEST):
             return None
-        name = staged_name(version.chain, one.branch, "apart", one.number)
+        name = staged_name(version.chain, waiting.branch, "apart", waiting.number)
         return name if self._places.at(content.location).link(version.staged, name) else None
 
 
-def _foreign(task: PromoteTask, one: Waiting, name: str) -> ForeignCommit:
+def _foreign_commit_error(task: PromoteTask, waiting: WaitingVersion, name: str) -> ForeignCommit:
     """The alarm: somebody who does not ask the lake writes to one of its tables."""
     return ForeignCommit(
-        f"{task.content.location}/{name} is not the manifest that was ratified as version {one.number} of "
+        f"{task.content.location}/{name} is not the manifest that was ratified as version {waiting.number} "
+        "of "
         "the table: something writes to it without asking the lake, or the lake was restored from an older "
         "copy.\n"
         "  Leave the file where it is: its rows may be nowhere else. 'penstock resync' takes the folder's "
         "versions over, and says what becomes of those that only the lake has. Nothing is overwritten.",
         location=task.content.location,
         id=str(task.content.id),
-        version=one.number,
+        version=waiting.number,
         name=name,
     )

@@ -14,10 +14,10 @@ import msgspec
 from penstock.errors import Damaged
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.fragments import Fragment, Side, fragments_of
+from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.names import MAIN
-from penstock.formats.lance.reading import Manifests
-from penstock.formats.lance.rehoming import FILES, Immovable
-from penstock.formats.lance.sides import Numbered, TableSide
+from penstock.formats.lance.relocation import FILES, Immovable
+from penstock.formats.lance.sides import NumberedVersion, TableSide
 from penstock.formats.lance.state import folder_at
 from penstock.formats.lance.wire import Malformed, Message
 from penstock.kernel.objects import Objects
@@ -43,20 +43,20 @@ def fragment_changes(
     objects: Objects, manifests: Manifests, before: LanceTable | None, after: LanceTable | None
 ) -> FragmentChanges:
     """What leads from one state to another. ``Immovable`` or ``Damaged`` if that cannot be read."""
-    was, becomes = (_fragments(objects, manifests, one) for one in (before, after))
+    old_fragments, becomes = (_fragments(objects, manifests, content) for content in (before, after))
     changed = [
-        (was[files], fragment)
+        (old_fragments[files], fragment)
         for files, fragment in becomes.items()
-        if files in was and was[files].deletions != fragment.deletions
+        if files in old_fragments and old_fragments[files].deletions != fragment.deletions
     ]
     return FragmentChanges(
-        {files: one for files, one in becomes.items() if files not in was},
-        {files: one for files, one in was.items() if files not in becomes},
+        {files: fragment for files, fragment in becomes.items() if files not in old_fragments},
+        {files: fragment for files, fragment in old_fragments.items() if files not in becomes},
         tuple(changed),
     )
 
 
-def _newest(objects: Objects, content: LanceTable | None) -> Numbered | None:
+def _newest(objects: Objects, content: LanceTable | None) -> NumberedVersion | None:
     return None if content is None else TableSide.of(content, objects).newest()
 
 
@@ -67,7 +67,7 @@ def _fragments(objects: Objects, manifests: Manifests, content: LanceTable | Non
     manifest = manifests.manifest(content.location, MAIN, newest.number, newest.version)
     side = Side(manifest, folder_at(content.location, newest.version.chain, MAIN))
     try:
-        return {one.files: one for one in fragments_of(side)}
+        return {fragment.files: fragment for fragment in fragments_of(side)}
     except Malformed as problem:
         raise Immovable(str(problem)) from None
 
@@ -76,7 +76,9 @@ def summarize_change(
     objects: Objects, manifests: Manifests, before: LanceTable | None, after: LanceTable | None
 ) -> ChangeSummary:
     """What a change does to a table. What cannot be read is not known."""
-    numbers = [None if (one := _newest(objects, side)) is None else one.number for side in (before, after)]
+    numbers = [
+        None if (newest := _newest(objects, side)) is None else newest.number for side in (before, after)
+    ]
     versions = ChangeSummary(version_before=numbers[0], version_after=numbers[1])
     try:
         changes = fragment_changes(objects, manifests, before, after)
@@ -84,15 +86,15 @@ def summarize_change(
         return versions
     come, gone = changes.added.values(), changes.removed.values()
     rows_added, rows_removed = _rows(come), _rows(gone)
-    for was, becomes in changes.changed:
-        more = _deleted(was) - _deleted(becomes)
+    for old_fragment, becomes in changes.changed:
+        more = _count_deleted(old_fragment) - _count_deleted(becomes)
         rows_added = None if rows_added is None else rows_added + max(0, more)
         rows_removed = None if rows_removed is None else rows_removed + max(0, -more)
     return msgspec.structs.replace(
         versions,
-        files_added=sum(len(one.files) for one in come),
-        files_removed=sum(len(one.files) for one in gone),
-        files_changed=sum(len(one.files) for one, _ in changes.changed),
+        files_added=sum(len(fragment.files) for fragment in come),
+        files_removed=sum(len(fragment.files) for fragment in gone),
+        files_changed=sum(len(fragment.files) for fragment, _ in changes.changed),
         rows_added=rows_added,
         rows_removed=rows_removed,
         bytes_added=_bytes(come),
@@ -100,19 +102,23 @@ def summarize_change(
     )
 
 
-def _deleted(fragment: Fragment) -> int:
+def _count_deleted(fragment: Fragment) -> int:
     return 0 if fragment.deletions is None else fragment.deletions.rows
 
 
 def _rows(fragments: Iterable[Fragment]) -> int | None:
     try:
-        return sum(one.live_rows for one in fragments)
+        return sum(fragment.live_rows for fragment in fragments)
     except Immovable:
         return None
 
 
 def _bytes(fragments: Iterable[Fragment]) -> int | None:
-    sizes = [Message.read(file).number(_FILE_BYTES) for one in fragments for file in one.message.all(FILES)]
+    sizes = [
+        Message.read(file).number(_FILE_BYTES)
+        for fragment in fragments
+        for file in fragment.message.all(FILES)
+    ]
     return None if any(not size for size in sizes) else sum(size or 0 for size in sizes)
 
 
@@ -125,7 +131,9 @@ def missing_files(
     except (Damaged, Immovable):
         return ()  # what it names is not known, and whoever makes a version of it says so
     root = f"{after.location.rstrip('/')}/"
-    fragments = [*changes.added.values(), *(one for _, one in changes.changed)]
-    named = dict.fromkeys(file for one in fragments for file in (*one.files, one.deletion_file) if file)
+    fragments = [*changes.added.values(), *(fragment for _, fragment in changes.changed)]
+    named = dict.fromkeys(
+        file for fragment in fragments for file in (*fragment.files, fragment.deletion_file) if file
+    )
     inside = [file.removeprefix(root) for file in named if file.startswith(root)]
     return places.at(after.location).missing(inside)

@@ -38,11 +38,11 @@ def why_not_read(written: Manifest, read: Manifest) -> str | None:
         before = then.get(number)
         if before is not None:
             if before._replace(name=column.name) != column:
-                return f"its column '{column.name}' is another one"
+                return f"its column '{column.name}' was changed"
         elif column.name in dropped:
             return f"its column '{column.name}' was replaced"
         elif column.parent in then or not column.is_nullable:
-            return f"it got a column '{column.name}' that other rows cannot be without"
+            return f"it got a column '{column.name}' that every row must have"
     return None
 
 
@@ -64,16 +64,18 @@ def revert_fields(before: Manifest, after: Manifest, now: Manifest) -> Sequence[
         return None
     if now.schema[0] == after.schema[0]:
         return before.fields
-    was, done, here = (_by_number(one) for one in (before, after, now))
+    old_columns, new_columns, here = (_by_number(manifest) for manifest in (before, after, now))
     fields = {number: raw for number, (_, raw) in here.items()}
-    for number in was.keys() | done.keys():
-        wanted, made, found = (one.get(number, _NOTHING) for one in (was, done, here))
-        if wanted[0] == made[0] or found[0] == wanted[0]:
+    for number in old_columns.keys() | new_columns.keys():
+        old_column, made, column = (
+            columns.get(number, _NOTHING) for columns in (old_columns, new_columns, here)
+        )
+        if old_column[0] == made[0] or column[0] == old_column[0]:
             continue
-        if found[0] != made[0]:
-            raise ColumnsClash(_name_of(made[1] or wanted[1]))
-        if wanted[1]:
-            fields[number] = wanted[1]
+        if column[0] != made[0]:
+            raise ColumnsClash(_name_of(made[1] or old_column[1]))
+        if old_column[1]:
+            fields[number] = old_column[1]
         else:
             del fields[number]
     _check_tree(fields)
@@ -112,18 +114,18 @@ def _check_tree(fields: Mapping[int, bytes]) -> None:
         seen.add(place)
 
 
-def has_more_columns(one: Manifest, other: Manifest) -> bool:
-    return bool(_columns(one).keys() - _columns(other).keys())
+def has_more_columns(manifest: Manifest, other: Manifest) -> bool:
+    return bool(_columns(manifest).keys() - _columns(other).keys())
 
 
 def _columns(manifest: Manifest) -> dict[int, _Column]:
-    found: dict[int, _Column] = {}
+    columns: dict[int, _Column] = {}
     for field in map(Message.read, manifest.schema[0]):
         parent = field.number(_PARENT)
-        found[field.number(_ID) or 0] = _Column(
+        columns[field.number(_ID) or 0] = _Column(
             field.text(_NAME) or "",
             _NO_PARENT if parent is None else parent,
             bool(field.number(_NULLABLE)),
             field.having(_NAME),
         )
-    return found
+    return columns

@@ -9,4 +9,5 @@ class LanceTable(ManagedTable, frozen=True, kw_only=True, tag=6):
     """A Lance table."""
 
     content_type = "LANCE_TABLE"
+    noun = "a Lance table"
     holds_trees = True

@@ -11,7 +11,7 @@ from typing import Final
 from penstock.formats.lance.columns import numbers_of
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
 from penstock.formats.lance.names import LINES
-from penstock.formats.lance.rehoming import (
+from penstock.formats.lance.relocation import (
     DELETION_FILE,
     FILES,
     INDEX_NAME,
@@ -30,13 +30,13 @@ _FIELDS_OF_FILE: Final = 2
 
 def fragments_with_deletions(manifest: Manifest) -> int:
     """How many fragments hold rows that were deleted."""
-    return sum(bool(one.all(DELETION_FILE)) for one in manifest.fragments)
+    return sum(bool(fragment.all(DELETION_FILE)) for fragment in manifest.fragments)
 
 
 def fragments_with_old_columns(manifest: Manifest) -> int:
     """How many fragments hold columns that the table does not have, or has elsewhere by now."""
-    known = numbers_of(manifest)
-    return sum(_has_others(one, known) for one in manifest.fragments)
+    numbers = numbers_of(manifest)
+    return sum(_has_others(fragment, numbers) for fragment in manifest.fragments)
 
 
 def has_old_columns(manifest: Manifest, fragment: Message) -> bool:
@@ -44,18 +44,18 @@ def has_old_columns(manifest: Manifest, fragment: Message) -> bool:
     return _has_others(fragment, numbers_of(manifest))
 
 
-def _has_others(fragment: Message, known: frozenset[int]) -> bool:
+def _has_others(fragment: Message, columns: frozenset[int]) -> bool:
     for file in map(Message.read, fragment.all(FILES)):
-        found = {number for packed in file.all(_FIELDS_OF_FILE) for number in unpacked_numbers(packed)}
-        if found - known:
+        fields = {number for packed in file.all(_FIELDS_OF_FILE) for number in unpacked_numbers(packed)}
+        if fields - columns:
             return True
     return False
 
 
 def index_names(manifest: Manifest) -> list[str]:
     """The names of its indexes but Lance's own."""
-    names = {one.text(INDEX_NAME) or "" for one in manifest.indexes}
-    return sorted(one for one in names if not one.startswith(SYSTEM))
+    names = {index.text(INDEX_NAME) or "" for index in manifest.indexes}
+    return sorted(name for name in names if not name.startswith(SYSTEM))
 
 
 def first_version(
@@ -71,7 +71,7 @@ def first_version(
     moved = without_idle(rehome(manifest, folder, location), f"{location}/{LINES}")
     made_of = number if first is None else first
     indexes = [
-        one.having(INDEX_VERSION, max(made_of, one.number(INDEX_VERSION) or 0)) for one in moved.indexes
+        index.having(INDEX_VERSION, max(made_of, index.number(INDEX_VERSION) or 0)) for index in moved.indexes
     ]
-    said = transaction(ManifestOperation.RESERVE, manifest.version, uuid, Message.of(), {})
-    return moved.with_parts(indexes=indexes).as_version(number, None, said, time_us)
+    message = transaction(ManifestOperation.RESERVE, manifest.version, uuid, Message.of(), {})
+    return moved.with_parts(indexes=indexes).as_version(number, None, message, time_us)

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Final
 from uuid import UUID
 
-from penstock.errors import OutOfSync
+from penstock.errors import LakeMoved, OutOfSync
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.names import MAIN, manifest_name
 from penstock.formats.lance.promoter import Promoter
@@ -29,8 +29,9 @@ FindLast = Callable[[UUID], LanceTable | None]
 class FolderCheck:
     """Compares folders with what the lake knows. Used by many threads at once."""
 
-    def __init__(self, promoter: Promoter, find_last: FindLast) -> None:
-        self._promoter, self._find_last = promoter, find_last
+    def __init__(self, promoter: Promoter, find_last: FindLast, require_unmoved: Callable[[], None]) -> None:
+        """``require_unmoved`` raises ``LakeMoved`` if the lake has moved: its tables go on without it."""
+        self._promoter, self._find_last, self._require_unmoved = promoter, find_last, require_unmoved
         self._in_sync: OrderedDict[UUID, None] = OrderedDict()
         self._lock = Lock()
 
@@ -71,11 +72,17 @@ class FolderCheck:
             self.require_in_sync(key, content, is_default=True)
         except OutOfSync as problem:
             logger.warning("%s", problem)
+        except LakeMoved:
+            logger.debug("'%s' has versions of the lake at its new location", key)
 
-    def compare(self, identity: UUID, location: str, known: LanceTable | None = None) -> SyncState:
-        """What a folder has that the lake has not, by what is there now.
+    def compare(self, identity: UUID, location: str, content: LanceTable | None = None) -> SyncState:
+        """What a folder has that the lake has not, by what is there now. ``LakeMoved`` if there is something
+        and the lake has moved.
 
-        ``known`` is the table as the default branch has it, as far as the caller knows.
+        ``content`` is the table as the default branch has it, as far as the caller knows.
         """
         look = partial(self._promoter.compare, location)
-        return compare_with_head(look, partial(self._find_last, identity), known)
+        state = compare_with_head(look, partial(self._find_last, identity), content)
+        if not state.is_in_sync:
+            self._require_unmoved()
+        return state

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from penstock.formats.lance import change_summary, merging
-from penstock.formats.lance.changing import Prepared, carry_out, shortened
-from penstock.formats.lance.checking import Checking
+from penstock.formats.lance import change_summary, merge_rules
+from penstock.formats.lance.branch_chains import WriteTarget
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.intents import decode_steps
-from penstock.formats.lance.reading import Manifests
-from penstock.formats.lance.standing import LanceStanding
+from penstock.formats.lance.manifest_check import ManifestCheck
+from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.state import NAME, LanceState, begin_with, is_managed, state_of, with_state
+from penstock.formats.lance.table_changes import Prepared, apply_steps, step_names
 from penstock.kernel.format import Applied, Format, Refused, Since, Table
 from penstock.kernel.objects import Objects
 from penstock.model.clock import Clock
@@ -28,11 +28,11 @@ from penstock.model.transactions import PREFIX
 from penstock.storage.places import Places
 
 
-class Told(Protocol):
-    """Whoever puts manifests where everybody looks, once they count."""
+class CommitListener(Protocol):
+    """Is told of committed tables: the promoter."""
 
-    def told(self, key: Key, content: LanceTable, *, is_default: bool) -> None:
-        """A table is so on a branch now."""
+    def table_committed(self, key: Key, content: LanceTable, *, is_default: bool) -> None:
+        """A commit with this table has landed on a branch."""
 
 
 class LanceFormat(Format):
@@ -41,9 +41,9 @@ class LanceFormat(Format):
     name = NAME
     takes_any_base = True
 
-    def __init__(self, places: Places, manifests: Manifests, clock: Clock, promoter: Told) -> None:
+    def __init__(self, places: Places, manifests: Manifests, clock: Clock, promoter: CommitListener) -> None:
         self._places, self._manifests, self._clock, self._promoter = places, manifests, clock, promoter
-        self._checking = Checking(places, manifests)
+        self._checking = ManifestCheck(places, manifests)
 
     def manages(self, content: AnyContent) -> bool:
         return is_managed(content)
@@ -51,21 +51,21 @@ class LanceFormat(Format):
     def prepare(self, table: Table, change: Change) -> Any:
         steps, first = decode_steps(change.intent).steps, 0
         if isinstance(table.content, LanceTable) and is_managed(table.content):
-            retained = self.retained(table, table.content)
+            retained = self.drop_erased(table, table.content)
             assert isinstance(retained, LanceTable)
             table, first = table._replace(content=retained), state_of(retained).first
-        return _Looked(first, self._checking.look(table, _objects(table), steps, self._clock()))
+        return _PreparedSteps(first, self._checking.check_steps(table, _objects(table), steps, self._clock()))
 
     def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
         steps = decode_steps(change.intent).steps
-        looked: _Looked = _Looked(0, {}) if prepared is None else prepared
+        looked: _PreparedSteps = _PreparedSteps(0, {}) if prepared is None else prepared
         content = table.content
         if isinstance(content, LanceTable) and is_managed(content):
             content = begin_with(content, looked.first)
-        applied = carry_out(
-            _objects(table), table.key, content, LanceStanding.of(table), steps, looked.found, self._clock()
+        applied = apply_steps(
+            _objects(table), table.key, content, WriteTarget.of(table), steps, looked.found, self._clock()
         )
-        return _with_origin(table, applied)._replace(intent=shortened(steps))
+        return _with_origin(table, applied)._replace(intent=step_names(steps))
 
     def merge(
         self,
@@ -75,36 +75,41 @@ class LanceFormat(Format):
         intents: Sequence[bytes] | None,  # noqa: ARG002
     ) -> Applied:
         sides = _own(table.content), _own(base), _own(source)
-        return _with_origin(table, merging.merge(table, self._means(table), *sides))
+        return _with_origin(table, merge_rules.merge(table, self._merge_means(table), *sides))
 
-    def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
-        restored = merging.restore(table, self._means(table), _own(table.content), _own(wanted))
+    def restore(self, table: Table, after: AnyContent | None) -> Applied:
+        restored = merge_rules.restore(table, self._merge_means(table), _own(table.content), _own(after))
         return _with_origin(table, restored)
 
     def restore_version(self, table: Table, version: int) -> Applied:
-        restored = merging.restore_version(table, self._means(table), _own(table.content), version)
+        restored = merge_rules.restore_version(table, self._merge_means(table), _own(table.content), version)
         return _with_origin(table, restored)
 
     def summarize_change(
         self, table: Table, before: AnyContent | None, after: AnyContent | None
     ) -> ChangeSummary | None:
-        was, becomes = (one if isinstance(one, LanceTable) and one.state else None for one in (before, after))
-        return change_summary.summarize_change(_objects(table), self._manifests, was, becomes)
+        old_content, becomes = (
+            content if isinstance(content, LanceTable) and content.state else None
+            for content in (before, after)
+        )
+        return change_summary.summarize_change(_objects(table), self._manifests, old_content, becomes)
 
     def missing_files(self, table: Table, before: AnyContent | None, after: AnyContent) -> Sequence[str]:
         assert isinstance(after, LanceTable)
-        was = before if isinstance(before, LanceTable) and before.state else None
-        return change_summary.missing_files(_objects(table), self._manifests, self._places, was, after)
+        old_content = before if isinstance(before, LanceTable) and before.state else None
+        return change_summary.missing_files(
+            _objects(table), self._manifests, self._places, old_content, after
+        )
 
     def revert(
         self,
         table: Table,
-        was: AnyContent | None,
-        wanted: AnyContent | None,
+        before: AnyContent | None,
+        after: AnyContent | None,
         since: Since,
     ) -> Applied | None:
-        sides = _own(table.content), _own(was), _own(wanted)
-        return _with_origin(table, merging.revert(table, self._means(table), *sides, since))
+        sides = _own(table.content), _own(before), _own(after)
+        return _with_origin(table, merge_rules.revert(table, self._merge_means(table), *sides, since))
 
     def tell(self, content: AnyContent) -> str:
         if not isinstance(content, LanceTable) or not content.state:
@@ -112,15 +117,15 @@ class LanceFormat(Format):
         newest = state_of(content).newest
         return f"version {newest}" if newest else "declared"
 
-    def _means(self, table: Table) -> merging.Means:
-        return merging.Means(self._manifests, self._places, self._clock(), partial(self.check, table))
+    def _merge_means(self, table: Table) -> merge_rules.Means:
+        return merge_rules.Means(self._manifests, self._places, self._clock(), partial(self.check, table))
 
     def check(self, table: Table, content: LanceTable) -> object:
         """Asked before anything is written for a table that is there: raises if it may not be."""
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
         if content is not None and content != table.content:
-            raise Refused("is a Lance table that the lake keeps, whose state is not put but committed")
+            raise Refused("is a Lance table of the lake: it is changed by commits to the table, not by put")
 
     def is_before(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:
         if not isinstance(content, LanceTable) or not is_managed(content):
@@ -141,9 +146,9 @@ class LanceFormat(Format):
     def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
         if not isinstance(before, LanceTable) or not isinstance(after, LanceTable):
             return "would appear or vanish; merge the branch, or drop the table"
-        return merging.why_not_move(before, after)
+        return merge_rules.why_not_move(before, after)
 
-    def landed(
+    def after_commit(
         self,
         key: Key,
         content: AnyContent | None,
@@ -153,11 +158,11 @@ class LanceFormat(Format):
         is_default: bool,
     ) -> None:
         if isinstance(content, LanceTable) and content.state and not branch.startswith(PREFIX):
-            self._promoter.told(key, content, is_default=is_default)
+            self._promoter.table_committed(key, content, is_default=is_default)
 
 
-class _Looked(NamedTuple):
-    """What was found out about a change before its turn."""
+class _PreparedSteps(NamedTuple):
+    """What was read from storage about the steps of a change before its turn."""
 
     first: int
     """The version with which the history of the table begins, as far as was known then."""
@@ -165,28 +170,28 @@ class _Looked(NamedTuple):
 
 
 def _with_origin(table: Table, applied: Applied) -> Applied:
-    """A table that says of itself what it goes on from, and with which version its history begins."""
+    """The table with the version that it continues from and the first version of its history set."""
     content, before = applied.content, table.content if table.content is not None else table.last
     if not isinstance(content, LanceTable) or not content.state or content == table.content:
         return applied
-    was = state_of(before) if isinstance(before, LanceTable) and before.state else LanceState()
-    state, fork = state_of(content), _fork(LanceStanding.of(table), was, state_of(content))
-    first = max(state.first, was.first if before is not None and before.id == content.id else 0)
+    old_state = state_of(before) if isinstance(before, LanceTable) and before.state else LanceState()
+    state, fork = state_of(content), _fork(WriteTarget.of(table), old_state, state_of(content))
+    first = max(state.first, old_state.first if before is not None and before.id == content.id else 0)
     if (fork, first) == (state.fork, state.first):
         return applied
     state = msgspec.structs.replace(state, fork=fork, first=first)
     return applied._replace(content=with_state(content, state))
 
 
-def _fork(standing: LanceStanding, was: LanceState, state: LanceState) -> int:
-    """What a state that comes after another one goes on from."""
-    if standing == LanceStanding(b""):
+def _fork(standing: WriteTarget, old_state: LanceState, state: LanceState) -> int:
+    """The number of the version that a new state continues from."""
+    if standing == WriteTarget(b""):
         return 0
     if state.fork:
         return state.fork
-    is_begun = state.owner == standing.line_owner and was.owner != state.owner
+    is_begun = state.owner == standing.line_owner and old_state.owner != state.owner
     if is_begun or (standing.transaction and not state.owner):
-        return was.fork or (0 if was.owner else was.newest)
+        return old_state.fork or (0 if old_state.owner else old_state.newest)
     return 0
 
 

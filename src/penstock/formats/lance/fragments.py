@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from penstock.formats.lance.manifests import Base, Manifest, ManifestOperation
-from penstock.formats.lance.rehoming import BASE_OF_FILE, DELETION_FILE, FILES, FRAGMENT_ID, Immovable
+from penstock.formats.lance.relocation import BASE_OF_FILE, DELETION_FILE, FILES, FRAGMENT_ID, Immovable
 from penstock.formats.lance.wire import Message
 from penstock.model.encoding import digest
 
@@ -64,17 +64,17 @@ class Fragment(NamedTuple):
     @property
     def physical_rows(self) -> int:
         """How many rows its data files have, deleted ones too."""
-        found = self.message.number(_PHYSICAL_ROWS)
-        if found is None:
+        rows = self.message.number(_PHYSICAL_ROWS)
+        if rows is None:
             raise Immovable("has a fragment that does not say how many rows it has")
-        return found
+        return rows
 
     @property
     def deletions(self) -> DeletionKey | None:
-        found = self.message.message(DELETION_FILE)
-        if found is None:
+        message = self.message.message(DELETION_FILE)
+        if message is None:
             return None
-        kind, read_version, number, rows = (found.number(field) or 0 for field in (1, 2, 3, 4))
+        kind, read_version, number, rows = (message.number(field) or 0 for field in (1, 2, 3, 4))
         return DeletionKey(kind, read_version, number & ~FRESH, rows)
 
     @property
@@ -96,28 +96,29 @@ class RewriteGroup(NamedTuple):
 
 
 def places_of_bases(bases: Iterable[Base], folder: str) -> Mapping[int | None, Base]:
-    return {None: Base(-1, folder), **{one.id: one for one in bases}}
+    return {None: Base(-1, folder), **{base.id: base for base in bases}}
 
 
 def fragments_of(side: Side) -> list[Fragment]:
     """The fragments of a version. ``Immovable`` if it names a file in a way that is not known."""
     places = places_of_bases(side.manifest.bases, side.folder)
-    return [_located(one, places) for one in side.manifest.fragments]
+    return [_locate_fragment(fragment, places) for fragment in side.manifest.fragments]
 
 
-def rewritten_in(side: Side) -> list[RewriteGroup]:
+def read_rewrites(side: Side) -> list[RewriteGroup]:
     """What the transaction of a version says that was compacted. ``Immovable`` if that is not known."""
-    said = side.manifest.transaction
-    found = None if said is None else said.message(_REWRITE)
-    if found is None or side.manifest.operation is not ManifestOperation.REWRITE:
+    transaction = side.manifest.transaction
+    message = None if transaction is None else transaction.message(_REWRITE)
+    if message is None or side.manifest.operation is not ManifestOperation.REWRITE:
         raise Immovable(f"does not say what was compacted in version {side.manifest.version}")
-    _check_fields(found, _REWRITE_FIELDS)
+    _check_fields(message, _REWRITE_FIELDS)
     places = places_of_bases(side.manifest.bases, side.folder)
     groups: list[RewriteGroup] = []
-    for group in map(Message.read, found.all(_GROUPS)):
+    for group in map(Message.read, message.all(_GROUPS)):
         _check_fields(group, _GROUP_FIELDS)
         before, after = (
-            tuple(_located(Message.read(one), places) for one in group.all(field)) for field in (1, 2)
+            tuple(_locate_fragment(Message.read(packed), places) for packed in group.all(field))
+            for field in (1, 2)
         )
         groups.append(RewriteGroup(before, after))
     return groups
@@ -128,18 +129,18 @@ def mark_of(file: str) -> bytes:
     return digest("lance fragment", file.encode())[:MARK_BYTES]
 
 
-def _check_fields(message: Message, known: frozenset[int]) -> None:
+def _check_fields(message: Message, fields: frozenset[int]) -> None:
     """A Rewrite of a later Lance may say that rows are in another order."""
-    if unknown := {field.number for field in message} - known:
+    if unknown := {field.number for field in message} - fields:
         raise Immovable(
             f"was compacted in a way that Penstock does not understand (fields {sorted(unknown)})"
         )
 
 
-def _located(fragment: Message, places: Mapping[int | None, Base]) -> Fragment:
+def _locate_fragment(fragment: Message, places: Mapping[int | None, Base]) -> Fragment:
     def at(base: int | None) -> Base:
         if base not in places:
-            raise Immovable(f"names the base {base}, which it does not have")
+            raise Immovable(f"refers to the base path {base}, which its manifest does not list")
         return places[base]
 
     files = []
@@ -152,12 +153,12 @@ def _located(fragment: Message, places: Mapping[int | None, Base]) -> Fragment:
 
 
 def _deletion_file(fragment: Message, at: Callable[[int | None], Base]) -> str | None:
-    found = fragment.message(DELETION_FILE)
-    if found is None:
+    message = fragment.message(DELETION_FILE)
+    if message is None:
         return None
-    suffix = SUFFIXES.get(found.number(1) or 0)
+    suffix = SUFFIXES.get(message.number(1) or 0)
     if suffix is None:
         raise Immovable("lists deleted rows in a way that this version of Penstock does not know")
     number = fragment.number(FRAGMENT_ID) or 0
-    name = f"{number}-{found.number(2) or 0}-{found.number(3) or 0}.{suffix}"
-    return f"{at(found.number(BASE_OF_FILE)).path}/_deletions/{name}"
+    name = f"{number}-{message.number(2) or 0}-{message.number(3) or 0}.{suffix}"
+    return f"{at(message.number(BASE_OF_FILE)).path}/_deletions/{name}"

@@ -169,7 +169,7 @@ def encode_steps(steps: Steps) -> bytes:
 def decode_steps(data: bytes) -> Steps:
     """``Damaged`` if the bytes are none."""
     try:
-        found: Steps = _decode(data)
+        steps: Steps = _decode(data)
     except msgspec.MsgspecError as problem:
         raise Damaged(f"what was asked of a Lance table cannot be read: {problem}") from None
-    return found
+    return steps

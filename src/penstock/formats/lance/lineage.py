@@ -15,11 +15,11 @@ from penstock.formats.lance.fragments import (
     RewriteGroup,
     Side,
     fragments_of,
-    rewritten_in,
+    read_rewrites,
 )
 from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import is_revert
-from penstock.formats.lance.rehoming import Immovable
+from penstock.formats.lance.relocation import Immovable
 from penstock.formats.lance.rows import (
     Layout,
     Ranges,
@@ -32,7 +32,7 @@ from penstock.formats.lance.rows import (
     split,
     without_places,
 )
-from penstock.formats.lance.sides import Numbered, SidesHistory
+from penstock.formats.lance.sides import NumberedVersion, SidesHistory
 from penstock.formats.lance.state import Arrived, Step, Trace, VersionAt
 
 TRACED_MAX: Final = 128
@@ -76,17 +76,17 @@ class RowChanges(NamedTuple):
     updates: Mapping[Step, RowChange]
     deletes: Mapping[Step, RowChange]
 
-    def removed(self) -> RowSet:
-        """All rows that are gone there."""
-        return all_rows(one.removed for one in (*self.updates.values(), *self.deletes.values()))
+    def removed_rows(self) -> RowSet:
+        """All rows that were removed."""
+        return all_rows(row_change.removed for row_change in (*self.updates.values(), *self.deletes.values()))
 
     @property
     def has_reverts(self) -> bool:
         """Whether rows may have come back that were there before."""
         return any(is_revert(after.staged) for _, after in (*self.updates, *self.deletes))
 
-    def returned(self) -> RowSet:
-        """The rows that reverts have brought back."""
+    def returned_rows(self) -> RowSet:
+        """The rows that reverts have restored."""
         steps = (*self.updates.items(), *self.deletes.items())
         return all_rows(change.added for step, change in steps if is_revert(step[1].staged))
 
@@ -117,7 +117,7 @@ class Lineage:
         self._made_by: dict[str, VersionAt] = {}
         self._used: dict[VersionAt, None] = {}
         for version in dict.fromkeys(rewrites or ()):
-            for group in rewritten_in(sources.side(version)):
+            for group in read_rewrites(sources.side(version)):
                 self._groups |= {fragment.file: group for fragment in group.after}
                 self._made_by |= {fragment.file: version for fragment in group.after}
         self._layouts: dict[str, Layout] = {}
@@ -129,16 +129,16 @@ class Lineage:
         """Which rows are where in a fragment, deleted ones too."""
         waiting, begun = [fragment], set[str]()
         while waiting:
-            one = waiting[-1]
-            group = self._groups.get(one.file)
+            next_fragment = waiting[-1]
+            group = self._groups.get(next_fragment.file)
             before = () if group is None else group.before
             further = [each for each in before if each.file not in self._layouts]
-            if one.file in self._layouts or one.file in begun or not further:
+            if next_fragment.file in self._layouts or next_fragment.file in begun or not further:
                 waiting.pop()
-                if one.file not in self._layouts:
-                    self._lay_out(one, group)
+                if next_fragment.file not in self._layouts:
+                    self._lay_out(next_fragment, group)
                 continue
-            begun.add(one.file)
+            begun.add(next_fragment.file)
             waiting += further
         return self._layouts[fragment.file]
 
@@ -148,18 +148,18 @@ class Lineage:
             self._layouts[fragment.file] = (Span(fragment.file, 0, fragment.physical_rows),)
             return
         self._used[self._made_by[fragment.file]] = None
-        if any(one.file not in self._layouts for one in group.before):
+        if any(fragment.file not in self._layouts for fragment in group.before):
             raise Immovable("was compacted in a circle")
-        moved = tuple(span for one in group.before for span in self.live(one))
-        counts = [one.physical_rows for one in group.after]
+        moved = tuple(span for fragment in group.before for span in self.live(fragment))
+        counts = [fragment.physical_rows for fragment in group.after]
         if size(moved) != sum(counts):
             raise Immovable("was compacted to another number of rows")
-        for one, piece in zip(group.after, split(moved, counts), strict=True):
-            self._layouts[one.file] = piece
+        for after_fragment, piece in zip(group.after, split(moved, counts), strict=True):
+            self._layouts[after_fragment.file] = piece
 
     def origins(self, fragment: Fragment) -> frozenset[str]:
         """The data files that rows of a fragment may have been written to first. Reads nothing."""
-        waiting, found, seen = [fragment.file], set[str](), set[str]()
+        waiting, origin_files, seen = [fragment.file], set[str](), set[str]()
         if fragment.file in self._origins:
             return self._origins[fragment.file]
         while waiting:
@@ -169,15 +169,15 @@ class Lineage:
             seen.add(file)
             group = self._groups.get(file)
             if group is None:
-                found.add(file)
+                origin_files.add(file)
             else:
-                waiting += [one.file for one in group.before]
-        self._origins[fragment.file] = frozenset(found)
+                waiting += [fragment.file for fragment in group.before]
+        self._origins[fragment.file] = frozenset(origin_files)
         return self._origins[fragment.file]
 
-    def compare(self, one: Side, other: Side) -> None:
+    def compare(self, side: Side, other: Side) -> None:
         """Find the rows of all fragments that only one of two versions has."""
-        mine, others = fragments_of(one), fragments_of(other)
+        mine, others = fragments_of(side), fragments_of(other)
         both = {each.file for each in mine} & {each.file for each in others}
         for fragment in (*mine, *others):
             if fragment.file not in both:
@@ -202,18 +202,21 @@ class Lineage:
 
     def change(self, step: Step) -> RowChange:
         """What a version did to rows. ``Immovable`` if that is not known any more."""
-        if (known := self._changes.get(step)) is not None:
-            return known
-        then, now = (fragments_of(self._sources.side(one)) for one in step)
-        same = {one.key for one in then} & {one.key for one in now}
-        was, left = (
-            all_rows(self.rows(one) for one in fragments if one.key not in same) for fragments in (then, now)
+        if (row_change := self._changes.get(step)) is not None:
+            return row_change
+        then, now = (fragments_of(self._sources.side(version_at)) for version_at in step)
+        same = {fragment.key for fragment in then} & {fragment.key for fragment in now}
+        old_rows, remaining_rows = (
+            all_rows(self.rows(fragment) for fragment in fragments if fragment.key not in same)
+            for fragments in (then, now)
         )
-        files = {one.file: one.files for one in then}
-        others = [one for one in now if files.get(one.file, one.files) != one.files]
+        files = {fragment.file: fragment.files for fragment in then}
+        others = [fragment for fragment in now if files.get(fragment.file, fragment.files) != fragment.files]
         rewritten = all_rows(map(self.rows, others))
-        self._changes[step] = found = RowChange(other_rows(was, left), other_rows(left, was), rewritten)
-        return found
+        self._changes[step] = row_change_of_step = RowChange(
+            other_rows(old_rows, remaining_rows), other_rows(remaining_rows, old_rows), rewritten
+        )
+        return row_change_of_step
 
     def changes(self, trace: Trace | None) -> RowChanges | None:
         """What all versions of a trace did to rows; ``None`` if that is not known."""
@@ -221,7 +224,7 @@ class Lineage:
             return None
         try:
             return RowChanges(
-                *({one: self.change(one) for one in steps} for steps in (trace.updates, trace.deletes))
+                *({step: self.change(step) for step in steps} for steps in (trace.updates, trace.deletes))
             )
         except Immovable:
             return None
@@ -234,8 +237,8 @@ class Lineage:
         """
         if not self.is_whole:
             return None
-        traces = [arrived_trace(one) for one in history.arrived]
-        own = [one for one in history.own if one.operation not in _TRACELESS]
+        traces = [arrived_trace(arrived) for arrived in history.arrived]
+        own = [own_change for own_change in history.own if own_change.operation not in _TRACELESS]
         rewrites = rewrites_in(history.versions)
         updates, deletes = dict[Step, None](), dict[Step, None]()
         has_inserts = False
@@ -270,7 +273,8 @@ class Lineage:
             return False
         try:
             before, after = (
-                sum(one.live_rows for one in fragments_of(self._sources.side(each))) for each in step
+                sum(fragment.live_rows for fragment in fragments_of(self._sources.side(each)))
+                for each in step
             )
         except Immovable:
             return True
@@ -284,17 +288,17 @@ def arrived_trace(arrived: Arrived) -> Trace | None:
     return arrived.trace
 
 
-def rewrites_in(versions: Iterable[Numbered]) -> tuple[VersionAt, ...] | None:
+def rewrites_in(versions: Iterable[NumberedVersion]) -> tuple[VersionAt, ...] | None:
     """Those that compacted fragments, of what some versions brought; ``None`` if not all are known."""
-    found: dict[VersionAt, None] = {}
-    for one in versions:
-        arrived = one.version.arrived
+    rewrites: dict[VersionAt, None] = {}
+    for version in versions:
+        arrived = version.version.arrived
         if arrived is None:
-            if one.version.operation is ManifestOperation.REWRITE:
-                found[one.version.at(one.number)] = None
+            if version.version.operation is ManifestOperation.REWRITE:
+                rewrites[version.version.at(version.number)] = None
             continue
         trace = arrived_trace(arrived)
         if trace is None and ManifestOperation.REWRITE in arrived.operations:
             return None
-        found |= dict.fromkeys(() if trace is None else trace.rewrites)
-    return tuple(found) if len(found) <= REWRITES_MAX else None
+        rewrites |= dict.fromkeys(() if trace is None else trace.rewrites)
+    return tuple(rewrites) if len(rewrites) <= REWRITES_MAX else None

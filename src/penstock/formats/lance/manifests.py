@@ -136,8 +136,8 @@ class Base(NamedTuple):
 
     @staticmethod
     def read(data: bytes) -> Base:
-        found = Message.read(data)
-        return Base(found.number(1) or 0, found.text(4) or "", bool(found.number(3)), found.text(2))
+        message = Message.read(data)
+        return Base(message.number(1) or 0, message.text(4) or "", bool(message.number(3)), message.text(2))
 
     def pack(self) -> bytes:
         name = () if self.name is None else ((2, self.name),)
@@ -167,29 +167,29 @@ class Manifest(NamedTuple):
             raise Malformed("the manifest does not say which version it is")
         indexes: tuple[Message, ...] = ()
         if (where := body.number(_Manifest.INDEX_SECTION)) is not None:
-            indexes = tuple(Message.read(one) for one in Message.read(_section(data, where)).all(1))
+            indexes = tuple(Message.read(data) for data in Message.read(_section(data, where)).all(1))
         places = (body.number(field) for field in _TRANSACTION_SECTIONS)
         where, transaction = next((place for place in places if place is not None), None), None
         if where is not None:
             transaction = Message.read(_section(data, where))
-        found = cls(body, indexes, transaction)
-        return found._with_base_paths(moved.to_lake) if moved else found
+        manifest = cls(body, indexes, transaction)
+        return manifest._with_base_paths(moved.to_lake) if moved else manifest
 
     def pack(self, moved: MovedRoots = NOT_MOVED) -> bytes:
         """The bytes of a file with this manifest. Its bases are where files are that were ``moved``."""
         packed, body = bytearray(), (self._with_base_paths(moved.to_storage) if moved else self).body
         if self.indexes:
             body = body.having(_Manifest.INDEX_SECTION, len(packed))
-            packed += _packed(Message.of(*((1, one.pack()) for one in self.indexes)))
+            packed += _pack_with_length(Message.of(*((1, index.pack()) for index in self.indexes)))
         else:
             body = body.having(_Manifest.INDEX_SECTION)
         told_in = [field for field in _TRANSACTION_SECTIONS if body.number(field) is not None]
         for field in told_in or [_Manifest.TRANSACTION_SECTION]:
             body = body.having(field, *(() if self.transaction is None else (len(packed),)))
         if self.transaction is not None:
-            packed += _packed(self.transaction)
+            packed += _pack_with_length(self.transaction)
         place = len(packed)
-        packed += _packed(body)
+        packed += _pack_with_length(body)
         return bytes(packed) + _FOOTER.pack(place, _MAJOR, _MINOR, MAGIC)
 
     @property
@@ -220,11 +220,11 @@ class Manifest(NamedTuple):
 
     @property
     def fragments(self) -> tuple[Message, ...]:
-        return tuple(Message.read(one) for one in self.body.all(_Manifest.FRAGMENTS))
+        return tuple(Message.read(data) for data in self.body.all(_Manifest.FRAGMENTS))
 
     @property
     def bases(self) -> tuple[Base, ...]:
-        return tuple(Base.read(one) for one in self.body.all(_Manifest.BASES))
+        return tuple(Base.read(data) for data in self.body.all(_Manifest.BASES))
 
     @property
     def flags(self) -> int:
@@ -236,9 +236,9 @@ class Manifest(NamedTuple):
     @property
     def max_fragment_id(self) -> int:
         """The highest number that a fragment ever had; -1 if there never was any."""
-        found = self.body.number(_Manifest.MAX_FRAGMENT_ID)
-        there = [one.number(1) or 0 for one in self.fragments] if found is None else []
-        return found if found is not None else max(there, default=-1)
+        noted = self.body.number(_Manifest.MAX_FRAGMENT_ID)
+        numbers = [fragment.number(1) or 0 for fragment in self.fragments] if noted is None else []
+        return noted if noted is not None else max(numbers, default=-1)
 
     @property
     def operation(self) -> ManifestOperation:
@@ -251,13 +251,13 @@ class Manifest(NamedTuple):
     @property
     def data_format(self) -> str:
         """The version of the format of its data files; empty for the oldest ones."""
-        found = self.body.message(_Manifest.DATA_FORMAT)
-        return (found.text(2) if found is not None else None) or ""
+        message = self.body.message(_Manifest.DATA_FORMAT)
+        return (message.text(2) if message is not None else None) or ""
 
     @property
     def schema(self) -> tuple[list[bytes], list[bytes]]:
         """What its columns are, to be compared."""
-        fields = [_ordered(one) for one in self.body.all(_Manifest.SCHEMA)]
+        fields = [_normalise_field(field) for field in self.body.all(_Manifest.SCHEMA)]
         return fields, sorted(self.body.all(_Manifest.SCHEMA_METADATA))
 
     @property
@@ -275,16 +275,18 @@ class Manifest(NamedTuple):
         return self._has_fields_of(other, _OF_SETTINGS) or self.settings == other.settings
 
     def _has_fields_of(self, other: Manifest, numbers: frozenset[int]) -> bool:
-        mine, others = ([one for one in body if one.number in numbers] for body in (self.body, other.body))
+        mine, others = (
+            [field for field in body if field.number in numbers] for body in (self.body, other.body)
+        )
         return mine == others
 
     def has_moved_bases(self, moved: MovedRoots) -> bool:
         """Whether it names bases at places that files were moved away from: Lance would look there."""
-        return any(moved.to_storage(one.path) != one.path for one in self.bases)
+        return any(moved.to_storage(base.path) != base.path for base in self.bases)
 
     def _with_base_paths(self, change: Callable[[str], str]) -> Self:
         bases = self.bases
-        changed = tuple(one._replace(path=change(one.path)) for one in bases)
+        changed = tuple(base._replace(path=change(base.path)) for base in bases)
         return self if changed == bases else self.with_parts(bases=changed)
 
     def with_parts(
@@ -298,13 +300,13 @@ class Manifest(NamedTuple):
         """This manifest with other parts."""
         body = self.body
         if fragments is not None:
-            body = body.having(_Manifest.FRAGMENTS, *(one.pack() for one in fragments))
-            if any(one.all(3) for one in fragments):
-                body = _flagged(body, Flag.DELETIONS)
+            body = body.having(_Manifest.FRAGMENTS, *(fragment.pack() for fragment in fragments))
+            if any(fragment.all(3) for fragment in fragments):
+                body = _with_flag(body, Flag.DELETIONS)
         if bases is not None:
-            body = body.having(_Manifest.BASES, *(one.pack() for one in bases))
+            body = body.having(_Manifest.BASES, *(base.pack() for base in bases))
             if bases:
-                body = _flagged(body, Flag.BASES)
+                body = _with_flag(body, Flag.BASES)
         if max_fragment_id is not None and max_fragment_id >= 0:
             body = body.having(_Manifest.MAX_FRAGMENT_ID, max_fragment_id)
         return self._replace(body=body, indexes=self.indexes if indexes is None else tuple(indexes))
@@ -330,24 +332,24 @@ class Manifest(NamedTuple):
             packed = (Message.of((1, name), (2, value)).pack() for name, value in sorted(entries.items()))
             body = body.having(_MAPS[kind], *packed)
             if kind == "config" and entries:
-                body = _flagged(body, Flag.CONFIG)
+                body = _with_flag(body, Flag.CONFIG)
         return self._replace(body=body)
 
     def numbered_after(self, before: Manifest) -> Self:
         """This manifest with numbers for what comes that neither it nor another one has given to anything."""
         body = self.body
         for counter in _COUNTERS:
-            numbers = [one.number(counter) for one in (self.body, before.body)]
-            if given := [one for one in numbers if one is not None]:
-                body = body.having(counter, max(given))
+            numbers = [message.number(counter) for message in (self.body, before.body)]
+            if known_numbers := [number for number in numbers if number is not None]:
+                body = body.having(counter, max(known_numbers))
         highest = max(self.max_fragment_id, before.max_fragment_id)
         return self._replace(body=body).with_parts(max_fragment_id=highest)
 
     def as_overwrite(self) -> Message:
         """What a transaction says that made a table of nothing."""
         body = self.body
-        fragments = ((1, one) for one in body.all(_Manifest.FRAGMENTS))
-        return Message.of(*fragments, *((2, one) for one in body.all(_Manifest.SCHEMA)))
+        fragments = ((1, data) for data in body.all(_Manifest.FRAGMENTS))
+        return Message.of(*fragments, *((2, data) for data in body.all(_Manifest.SCHEMA)))
 
     def as_version(self, version: int, branch: str | None, transaction: Message, time_us: int) -> Self:
         """This manifest as another version, made by a transaction at a time."""
@@ -369,8 +371,8 @@ def transaction(
     operation: ManifestOperation, read_version: int, uuid: str, what: Message, properties: Mapping[str, str]
 ) -> Message:
     """A transaction as a manifest keeps it."""
-    said = ((4, Message.of((1, name), (2, value)).pack()) for name, value in sorted(properties.items()))
-    return Message.of((1, read_version), (2, uuid), *said, (_NUMBERS[operation], what.pack()))
+    entries = ((4, Message.of((1, name), (2, value)).pack()) for name, value in sorted(properties.items()))
+    return Message.of((1, read_version), (2, uuid), *entries, (_NUMBERS[operation], what.pack()))
 
 
 def _map_of(body: Message, field: int) -> dict[str, bytes]:
@@ -378,17 +380,17 @@ def _map_of(body: Message, field: int) -> dict[str, bytes]:
     return {entry.text(1) or "": (entry.all(2) or [b""])[-1] for entry in entries}
 
 
-def _ordered(field: bytes) -> bytes:
+def _normalise_field(field: bytes) -> bytes:
     """A field of a schema as all writers of it would write it: each writes the entries of its metadata in
     another order, and Lance up to 0.39 says of every field in what way it is stored, also if that is none of
     its own."""
-    found = Message.read(field)
-    if found.all(_FIELD_STORAGE) == [b"default"]:
-        found = found.having(_FIELD_STORAGE)
-    return found.having(_FIELD_METADATA, *sorted(found.all(_FIELD_METADATA))).pack()
+    message = Message.read(field)
+    if message.all(_FIELD_STORAGE) == [b"default"]:
+        message = message.having(_FIELD_STORAGE)
+    return message.having(_FIELD_METADATA, *sorted(message.all(_FIELD_METADATA))).pack()
 
 
-def _flagged(body: Message, flag: int) -> Message:
+def _with_flag(body: Message, flag: int) -> Message:
     for field in (_Manifest.READER_FLAGS, _Manifest.WRITER_FLAGS):
         body = body.having(field, (body.number(field) or 0) | flag)
     return body
@@ -407,12 +409,12 @@ def _section(data: bytes, place: int) -> bytes:
 
 def without_sections(body: bytes) -> bytes:
     """A manifest's own message, as it is read where its file, with the sections, is not at hand."""
-    found = Message.read(body)
+    message = Message.read(body)
     for field in _SECTIONS:
-        found = found.having(field)
-    return found.pack()
+        message = message.having(field)
+    return message.pack()
 
 
-def _packed(message: Message) -> bytes:
+def _pack_with_length(message: Message) -> bytes:
     data = message.pack()
     return _LENGTH.pack(len(data)) + data

@@ -10,7 +10,16 @@ from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.calls import CALLS
 from penstock.formats.lance.lake.installed import require_lance
 from penstock.formats.lance.names import OWNER, USAGE
-from penstock.formats.plugin import Flaws, NeededFolder, PublishingPlugin, Rows, RowSource, WorkerTable
+from penstock.formats.plugin import (
+    DescribedTable,
+    Flaws,
+    NeededFolder,
+    PublishingPlugin,
+    Rows,
+    RowSource,
+    WorkerTable,
+)
+from penstock.formats.registry import load
 from penstock.kernel.format import Format
 from penstock.kernel.fsck import Damage
 from penstock.kernel.objects import Objects
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
     from penstock.formats.lance.lake.proposed_rows import LanceRows
     from penstock.formats.lance.lake.resync import LanceSync
     from penstock.formats.lance.lake.sweep import LanceSweep
+    from penstock.formats.lance.lake.table_rows import LanceTableRows
     from penstock.kernel.checks import Proposal
     from penstock.kernel.reachable import Progress
     from penstock.lake.calls import EraseTable, SweepTables
@@ -63,19 +73,31 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
         return self.answers.ways
 
     def content_check(self, objects: Objects) -> Flaws:
-        from penstock.formats.lance.lake.soundness import LanceCheck
+        from penstock.formats.lance.lake.table_check import LanceCheck
 
-        return LanceCheck(objects).flaws
+        return LanceCheck(objects).find_flaws
 
     def unreadable_tables(self) -> Iterator[Damage]:
         from penstock.formats.lance.lake.readability import LanceReadability
 
         readability = LanceReadability(self.lake.kernel, self.lake.places, with_files=True)
-        return (Damage(one.where, str(one)) for one in readability.unreadable())
+        return (Damage(unreadable.where, str(unreadable)) for unreadable in readability.unreadable())
 
     @classmethod
-    def rows_of(cls, table: Table) -> Rows:
-        return lambda: table.to_lance().scanner().to_reader()
+    def describe_version(cls, content: LanceTable) -> str:
+        newest = load("penstock.formats.lance.state:state_of")(content).newest
+        return f"v{newest}" if newest else ""
+
+    @classmethod
+    def describe_table(cls, table: Table) -> DescribedTable:
+        facts: DescribedTable = load("penstock.formats.lance.lake.table_facts:describe_table")(table)
+        return facts
+
+    @classmethod
+    def open_rows(cls, table: Table) -> LanceTableRows:
+        require_lance()
+        rows: LanceTableRows = load("penstock.formats.lance.lake.table_rows:LanceTableRows")(table)
+        return rows
 
     def proposed_rows(self, proposal: Proposal, key: Key, content: LanceTable) -> Rows:
         return self._rows(proposal, key, content).begin

@@ -17,11 +17,11 @@ from typing import Final
 from uuid import UUID
 
 from penstock.errors import ForeignCommit, PenstockError
-from penstock.formats.lance.chains import Chains, Waiting
+from penstock.formats.lance.chains import Chains, WaitingVersion
 from penstock.formats.lance.content import LanceTable
+from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.names import MAIN, MANIFEST, STAGING
-from penstock.formats.lance.owning import Ownership
-from penstock.formats.lance.reading import Manifests
+from penstock.formats.lance.ownership import Ownership
 from penstock.formats.lance.refs import RefFiles
 from penstock.formats.lance.state import Versions, state_of
 from penstock.formats.lance.tasks import PromoteTask, PromoteWork, job_id, merge_tasks
@@ -89,8 +89,8 @@ class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
         self.after_look: Callable[[Key, LanceTable], None] | None = None
         """Told of every table of the default branch whose folder was worked on."""
 
-    def told(self, key: Key, content: LanceTable, *, is_default: bool, branch: str = "") -> None:
-        """A table is so on a branch now: it is promoted soon. Quick, and never raises.
+    def table_committed(self, key: Key, content: LanceTable, *, is_default: bool, branch: str = "") -> None:
+        """A commit with this table has landed: promote it soon. Quick, and never raises.
 
         What is in a transaction is for nobody else to see, and is not promoted.
         """
@@ -120,25 +120,25 @@ class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
         problem = self.publish_here(task, until_s - monotonic())
         return problem is None and self._ownership.owns(content)
 
-    def pin_before(self, content: LanceTable, versions: Versions, one: Waiting) -> None:
+    def pin_before(self, content: LanceTable, versions: Versions, waiting: WaitingVersion) -> None:
         """Pin the version before one that somebody is about to see, though it is not promoted.
 
         Raises as storage does. A copy of a lake has the same tables, and they are not its own.
         """
         if not state_of(content).is_private and self._ownership.owns(content):
-            self._chains.pin_before(content, versions, one)
+            self._chains.pin_before(content, versions, waiting)
 
-    def apart(self, content: LanceTable, one: Waiting, transaction: str = "") -> str:
-        """Where a version is for who reads it though it cannot be promoted. See ``Chains.apart``."""
-        return self._chains.apart(content, one, transaction)
+    def apart(self, content: LanceTable, waiting: WaitingVersion, transaction: str = "") -> str:
+        """Where a version is for who reads it though it cannot be promoted. See ``Chains.path_apart``."""
+        return self._chains.path_apart(content, waiting, transaction)
 
-    def linked(self, content: LanceTable, one: Waiting) -> str | None:
-        """The same under one more name of its file. See ``Chains.linked``."""
-        return self._chains.linked(content, one)
+    def link_apart(self, content: LanceTable, waiting: WaitingVersion) -> str | None:
+        """The same under one more name of its file. See ``Chains.link_apart``."""
+        return self._chains.link_apart(content, waiting)
 
-    def is_promoted(self, content: LanceTable, one: Waiting) -> bool:
+    def is_promoted(self, content: LanceTable, waiting: WaitingVersion) -> bool:
         """Whether a version is known to be where everybody looks, and none after it is."""
-        return self._chains.is_promoted(content, one)
+        return self._chains.is_promoted(content, waiting)
 
     def compare(self, location: str, content: LanceTable | None) -> SyncState:
         """What a table's folder has that the lake has not. See ``Chains.compare``."""
@@ -153,14 +153,14 @@ class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
 
         Does not wait for what an administrator must mend.
         """
-        wanted, until_s = frozenset(ids), monotonic() + timeout_s
+        identities, until_s = frozenset(ids), monotonic() + timeout_s
         with self.changed:
-            jobs = [one for one in self.jobs if one.table in wanted and not one.is_follow_up]
-        promoted = [self.wait_for(one, lambda job: not job.pending, until_s - monotonic()) for one in jobs]
+            jobs = [job for job in self.jobs if job.table in identities and not job.is_follow_up]
+        promoted = [self.wait_for(job, lambda job: not job.pending, until_s - monotonic()) for job in jobs]
         return all(promoted)
 
-    def unpromoted(self, content: LanceTable) -> tuple[Waiting, ...]:
-        """Versions of a table that are not where everybody looks, by what is there now, in their order.
+    def find_unpromoted(self, content: LanceTable) -> tuple[WaitingVersion, ...]:
+        """The versions of a table that are not promoted yet, by what is in its folder now, in order.
 
         Raises ``Unavailable`` or ``Denied`` as storage does.
         """
@@ -169,13 +169,18 @@ class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
             return ()
         task = PromoteTask(_NO_KEY, content, state)
         return tuple(
-            one for branch in self._chains.branches(task) for one in self._chains.look(task, branch).missing
+            waiting
+            for branch in self._chains.branches(task)
+            for waiting in self._chains.look(task, branch).missing
         )
 
     def status(self, content: LanceTable) -> Unpromoted | None:
         """What is known here of versions that are not promoted; ``None`` if none are."""
-        wanted = content.id, state_of(content).chain
-        return next((one for one in self.backlog() if (one.id, one.chain) == wanted), None)
+        identities = content.id, state_of(content).chain
+        return next(
+            (unpromoted for unpromoted in self.backlog() if (unpromoted.id, unpromoted.chain) == identities),
+            None,
+        )
 
     # -- what the engine asks ------------------------------------------------------------------------------
 
@@ -208,14 +213,14 @@ class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
             location=task.location,
             chain=task.state.chain,
             versions=len(waiting),
-            since_us=min((one.version.time_us for one in waiting), default=self._clock()),
+            since_us=min((waiting.version.time_us for waiting in waiting), default=self._clock()),
             problem=problem,
         )
 
     def is_dropped(self, pending: Sequence[PromoteTask]) -> bool:
         """By the branch that the chain belongs to, as far as it is known."""
-        known = [task for task in pending if task.branch or not task.state.owner]
-        return self._has_table is not None and bool(known) and not self._has_table(known[-1])
+        promote_tasks = [task for task in pending if task.branch or not task.state.owner]
+        return self._has_table is not None and bool(promote_tasks) and not self._has_table(promote_tasks[-1])
 
     # -- one table -----------------------------------------------------------------------------------------
 
@@ -224,14 +229,16 @@ class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
             return  # a copy of a lake has the same tables, and they are not its own
         if self._is_left(task):
             return
-        done: list[Waiting] = []
+        promoted: list[WaitingVersion] = []
         place = self._places.at(task.location)
         busy = f"another process is promoting the table at {task.location}; try again"
         try:
             with self.guard(place, f"lance/{task.table}", busy) as guard:
-                self._put_all(task, guard, done)
+                self._put_all(task, guard, promoted)
         finally:
-            staged = tuple(one.version.staged for one in done if _is_apart(one.version.staged))
+            staged = tuple(
+                waiting.version.staged for waiting in promoted if _is_apart(waiting.version.staged)
+            )
             if staged:
                 self.add(task._replace(work=PromoteWork.STAGED, staged=staged))
         if self._refs is not None and task.branch and self._refs.is_news(task):
@@ -242,29 +249,29 @@ class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
 
         Whoever goes on from there looks whether its folder is free, and must not find it taken later.
         """
-        newest = next(self._chains.own(task, MAIN), None)
+        newest = next(self._chains.own_versions(task, MAIN), None)
         if self._current is None or not task.branch or not task.state.owner or newest is None:
             return False
         now = self._current(task)
         if now is None:
             return True
-        known = Versions(self._objects, state_of(now)).get(MAIN, newest.number)
-        return known is None or known.id(newest.number) != newest.version.id(newest.number)
+        version = Versions(self._objects, state_of(now)).get(MAIN, newest.number)
+        return version is None or version.id(newest.number) != newest.version.id(newest.number)
 
-    def _put_all(self, task: PromoteTask, guard: Guard | None, done: list[Waiting]) -> None:
+    def _put_all(self, task: PromoteTask, guard: Guard | None, done: list[WaitingVersion]) -> None:
         """Put what is missing of each of Lance's own branches. What stands against one keeps no other from
         going on; the first such problem is raised in the end."""
         failed: PenstockError | None = None
         for branch in self._chains.branches(task):
             try:
-                found = self._chains.look(task, branch)
-                done.extend(found.there)
-                for one in found.missing:
+                look = self._chains.look(task, branch)
+                done.extend(look.there)
+                for waiting in look.missing:
                     if guard is not None:
                         guard()
-                    if self._chains.put(task, one):
+                    if self._chains.put(task, waiting):
                         self._meter.count(metrics.LANCE_PROMOTED)
-                    done.append(one)
+                    done.append(waiting)
             except PenstockError as problem:
                 failed = failed or problem
         if failed is not None:

@@ -65,8 +65,8 @@ class RefFiles:
     def is_news(self, task: PromoteTask) -> bool:
         """Whether there may be something to do. Of a chain that was never looked at that is always so."""
         with self._lock:
-            done = self._done.get(_chain_of(task))
-        return done is None or done != self._refs_of(task.content)
+            written_refs = self._done.get(_chain_of(task))
+        return written_refs is None or written_refs != self._refs_of(task.content)
 
     def have(self, task: PromoteTask) -> None:
         """Make the files of a chain say what its branch says now. Raises as storage does."""
@@ -100,13 +100,13 @@ class RefFiles:
             had = self._done.get(_chain_of(task), ({}, {}))
         versions = Versions(self._objects, state_of(content))
         place = self._places.at(content.location)
-        following = _Following(place, self._lake, content, task.state.chain, versions, refs)
+        following = _RefFilesUpdate(place, self._lake, content, task.state.chain, versions, refs)
         following.remove(had)
         following.have_tags()
         return following.have_branches(self._clock())
 
 
-class _Following:
+class _RefFilesUpdate:
     """The files of a chain, being made to say what the table says."""
 
     def __init__(
@@ -122,9 +122,11 @@ class _Following:
             (self._of_branches, self._branches, had[0]),
             (self._of_tags, self._tags, had[1]),
         ):
-            there = dict(_there(self._place, folder))
+            existing = dict(_there(self._place, folder))
             gone = [
-                name for name in there if name not in now and (name in before or self._is_ours(there[name]))
+                name
+                for name in existing
+                if name not in now and (name in before or self._is_ours(existing[name]))
             ]
             self._place.delete([_file(folder, name) for name in gone])
 
@@ -132,7 +134,9 @@ class _Following:
         """Those that others come from first. Whether none is left for later: to a client that makes it, or
         until its versions are there."""
         is_whole = True
-        for name, branch in sorted(self._branches.items(), key=lambda one: one[1].created_us):
+        for name, branch in sorted(
+            self._branches.items(), key=lambda named_branch: named_branch[1].created_us
+        ):
             first, newest = self._versions.get(name, branch.version), self._versions.newest(name)
             is_clients = first is not None and STAGING not in first.staged
             if is_clients and now_us < branch.created_us + CLIENT_US:
@@ -149,26 +153,26 @@ class _Following:
         for name, tag in self._tags.items():
             self._put(_file(self._of_tags, name), self._said_of_tag(tag))
 
-    def _put(self, name: str, said: Mapping[str, Any]) -> None:
+    def _put(self, name: str, fields: Mapping[str, Any]) -> None:
         """Have a file say something, unless it is another's that says something else."""
-        wanted = {**said, MARK: self._lake}
-        data = msgspec.json.encode(wanted)
-        (there,) = self._place.read([name])
-        if there is None:
+        new_fields = {**fields, MARK: self._lake}
+        data = msgspec.json.encode(new_fields)
+        (existing,) = self._place.read([name])
+        if existing is None:
             with suppress(OutcomeUnknown):  # what is there tells
                 if self._place.create(name, data):
                     return
-            (there,) = self._place.read([name])
-        known = _parsed(there)
-        if known == wanted:
+            (existing,) = self._place.read([name])
+        json = _parse_json(existing)
+        if json == new_fields:
             return
-        if there is None or self._is_ours(known) or _means_same(known, said):
+        if existing is None or self._is_ours(json) or _means_same(json, fields):
             self._place.put(name, data)
         else:
             logger.warning("%s/%s is not what the lake says; it is left so", self._content.location, name)
 
-    def _is_ours(self, known: Mapping[str, Any]) -> bool:
-        return known.get(MARK) == self._lake
+    def _is_ours(self, fields: Mapping[str, Any]) -> bool:
+        return fields.get(MARK) == self._lake
 
     # -- what files say ------------------------------------------------------------------------------------
 
@@ -186,11 +190,15 @@ class _Following:
     def _lineage(self, name: str, branch: OwnBranch) -> list[list[Any]]:
         """By what Lance tells a branch from an earlier one of its name: where it and those it comes from
         forked, and what each was known by. A file that is there has the word."""
-        (there,) = self._place.read([_file(self._of_branches, name)])
-        known = _parsed(there)
-        is_it = not self._is_ours(known) or known.get("createAt") == branch.created_us // 1_000_000
-        if is_it and isinstance(said := known.get("identifier"), dict) and said.get("version_mapping"):
-            return list(said["version_mapping"])
+        (data,) = self._place.read([_file(self._of_branches, name)])
+        json = _parse_json(data)
+        is_it = not self._is_ours(json) or json.get("createAt") == branch.created_us // 1_000_000
+        if (
+            is_it
+            and isinstance(identifier := json.get("identifier"), dict)
+            and identifier.get("version_mapping")
+        ):
+            return list(identifier["version_mapping"])
         parent = self._branches.get(branch.parent)
         above = [] if parent is None else self._lineage(branch.parent, parent)
         assert self._content.id is not None
@@ -222,25 +230,25 @@ def _there(place: Place, folder: str) -> Iterator[tuple[str, Mapping[str, Any]]]
     """The files of a folder, by the names that they stand for."""
     names = [entry.key for entry in place.list(folder) if entry.key.endswith(SUFFIX)]
     for name, data in zip(names, place.read(names), strict=True):
-        yield unquote(name.removeprefix(folder).removesuffix(SUFFIX)), _parsed(data)
+        yield unquote(name.removeprefix(folder).removesuffix(SUFFIX)), _parse_json(data)
 
 
-def _parsed(data: bytes | None) -> Mapping[str, Any]:
-    """What a file says; nothing if it is not there, or says nothing that can be read."""
+def _parse_json(data: bytes | None) -> Mapping[str, Any]:
+    """The JSON object in a file; empty if the file is missing or malformed."""
     try:
-        found = msgspec.json.decode(data) if data else {}
+        parsed = msgspec.json.decode(data) if data else {}
     except msgspec.MsgspecError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}
 
 
-def _means_same(known: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
+def _means_same(old_fields: Mapping[str, Any], new_fields: Mapping[str, Any]) -> bool:
     """Whether somebody else's file leads to the same version."""
-    if "parentVersion" in said:
+    if "parentVersion" in new_fields:
         names = ("parentBranch", "parentVersion")
     else:
         names = ("branch", "version")
-    return bool(known) and all(known.get(name) == said[name] for name in names)
+    return bool(old_fields) and all(old_fields.get(name) == new_fields[name] for name in names)
 
 
 def _time(time_us: int) -> str:

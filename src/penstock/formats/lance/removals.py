@@ -13,9 +13,9 @@ from penstock.formats.lance.fragments import Side, fragments_of
 from penstock.formats.lance.lineage import TRACED_MAX, Lineage, RowChange, RowChanges, arrived_trace
 from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import is_revert
-from penstock.formats.lance.rehoming import Immovable
+from penstock.formats.lance.relocation import Immovable
 from penstock.formats.lance.rows import RowSet, all_rows, count_rows, other_rows, shared_rows
-from penstock.formats.lance.sides import Numbered, SidesHistory, has_returned
+from penstock.formats.lance.sides import NumberedVersion, SidesHistory, has_returned
 from penstock.formats.lance.state import Step, Version, VersionAt
 
 PLAIN_REMOVALS: Final = frozenset((ManifestOperation.DELETE,))
@@ -37,7 +37,7 @@ class Removal(NamedTuple):
     """Rows that are gone, and what removed them."""
 
     rows: RowSet
-    version: Numbered | None
+    version: NumberedVersion | None
     """``None`` if it is not known."""
     is_replacing: bool
     """Whether others are in their place, or may be."""
@@ -66,7 +66,7 @@ class LaterChanges(Protocol):
         Rows are left out that were not there at any time since the commit.
         """
 
-    def find_insert(self) -> Numbered | None:
+    def find_insert(self) -> NumberedVersion | None:
         """A version by which a merge insert has inserted rows, or may have, unless all of these are gone."""
 
     def rewritten(self) -> RowSet | None:
@@ -81,9 +81,9 @@ class LaterLanceVersions:
 
     def __init__(
         self,
-        versions: Sequence[Numbered],
+        versions: Sequence[NumberedVersion],
         lineage: Lineage,
-        side: Callable[[Numbered], Side],
+        side: Callable[[NumberedVersion], Side],
         *,
         is_undone: bool,
     ) -> None:
@@ -93,11 +93,11 @@ class LaterLanceVersions:
         """
         self._versions, self._lineage, self._side = versions, lineage, side
         self._is_undone = is_undone
-        self._starts = [place for place, one in enumerate(versions) if _may_bring_back(one)]
+        self._starts = [place for place, version in enumerate(versions) if _may_bring_back(version)]
 
     @property
     def has_replaced(self) -> bool:
-        return any(not _REPLACING.isdisjoint(_operations(one)) for one in self._versions[1:])
+        return any(not _REPLACING.isdisjoint(_operations(version)) for version in self._versions[1:])
 
     @property
     def has_reverts(self) -> bool:
@@ -105,7 +105,9 @@ class LaterLanceVersions:
 
     @property
     def is_one_line(self) -> bool:
-        return not any(one.version.copied and one.version.arrived is None for one in self._versions[1:])
+        return not any(
+            version.version.copied and version.version.arrived is None for version in self._versions[1:]
+        )
 
     def removals(self, rows: RowSet) -> list[Removal]:
         return self._removals_since(0, rows)
@@ -116,20 +118,20 @@ class LaterLanceVersions:
         What a merge brought may have been here before it, where merges crossed. So rows that it says to have
         deleted are looked for further back, too: they may have come back since, and been updated.
         """
-        found: list[Removal] = []
+        removals: list[Removal] = []
         end = len(self._versions) - 1
         for start in (*(place for place in reversed(self._starts) if place > first), first):
-            if rows and (there := self._present(rows, start)):
-                found += self._bisect(there, start, end)
-                rows = other_rows(rows, there)
-            if rows and start > first and (passed := self._passed(rows, start)):
+            if rows and (present := self._present(rows, start)):
+                removals += self._bisect(present, start, end)
+                rows = other_rows(rows, present)
+            if rows and start > first and (passed := self._removed_by_merge(rows, start)):
                 explained = [*self._explain(passed, start)]
-                found += explained
-                rows = other_rows(rows, *(one.rows for one in explained if one.is_replacing))
+                removals += explained
+                rows = other_rows(rows, *(removal.rows for removal in explained if removal.is_replacing))
             end = start
         if rows and self._is_undone:
-            found.append(Removal(rows, None, is_replacing=False, is_by_revert=True))
-        return found
+            removals.append(Removal(rows, None, is_replacing=False, is_by_revert=True))
+        return removals
 
     def _bisect(self, rows: RowSet, start: int, end: int) -> Iterator[Removal]:
         """Rows are there at one place of the versions, and not at a later one."""
@@ -137,17 +139,17 @@ class LaterLanceVersions:
             yield from self._explain(rows, end)
             return
         middle = (start + end) // 2
-        there = self._present(rows, middle)
-        if there:
-            yield from self._bisect(there, middle, end)
-        if gone := other_rows(rows, there):
+        present = self._present(rows, middle)
+        if present:
+            yield from self._bisect(present, middle, end)
+        if gone := other_rows(rows, present):
             yield from self._bisect(gone, start, middle)
 
     def _present(self, rows: RowSet, place: int) -> RowSet:
         return rows_in(self._side(self._versions[place]), rows, self._lineage)
 
-    def _passed(self, rows: RowSet, place: int) -> RowSet:
-        """Those of some rows that what a merge brought at a place has removed itself, or may have.
+    def _removed_by_merge(self, rows: RowSet, place: int) -> RowSet:
+        """The rows, of those given, that the merge at a place in the history has removed, or may have.
 
         The merge brought several changes at once: a row may have come back by one and be gone by another.
         """
@@ -156,44 +158,46 @@ class LaterLanceVersions:
             return {}
         changes = self._lineage.changes(arrived_trace(version.arrived))
         if changes is not None:
-            return shared_rows(rows, changes.removed())
+            return shared_rows(rows, changes.removed_rows())
         return rows if has_returned(version) else {}
 
     def _explain(self, rows: RowSet, place: int) -> Iterator[Removal]:
         """How the version at a place has removed rows."""
-        one = self._versions[place]
-        arrived = one.version.arrived
+        version = self._versions[place]
+        arrived = version.version.arrived
         if arrived is None:
-            is_replacing = one.version.operation not in PLAIN_REMOVALS
-            yield Removal(rows, one, is_replacing, is_revert(one.version.staged))
+            is_replacing = version.version.operation not in PLAIN_REMOVALS
+            yield Removal(rows, version, is_replacing, is_revert(version.version.staged))
             return
         changes = self._lineage.changes(arrived_trace(arrived))
-        deleted = {} if changes is None else _deleted(rows, changes)
+        deleted = {} if changes is None else _deleted_rows(rows, changes)
         if deleted:
-            yield Removal(deleted, one, is_replacing=False)
+            yield Removal(deleted, version, is_replacing=False)
         if rest := other_rows(rows, deleted):
-            yield Removal(rest, one, is_replacing=True)
+            yield Removal(rest, version, is_replacing=True)
 
-    def find_insert(self) -> Numbered | None:
+    def find_insert(self) -> NumberedVersion | None:
         looked = 0
-        for place, (before, one) in enumerate(zip(self._versions, self._versions[1:], strict=False), 1):
-            arrived = one.version.arrived
+        for place, (before, version) in enumerate(zip(self._versions, self._versions[1:], strict=False), 1):
+            arrived = version.version.arrived
             if arrived is None:
-                if one.version.operation is not ManifestOperation.UPDATE or is_revert(one.version.staged):
+                if version.version.operation is not ManifestOperation.UPDATE or is_revert(
+                    version.version.staged
+                ):
                     continue
                 looked += 1
                 if looked > TRACED_MAX:
-                    return one
-                change = self._lineage.change(_step(before, one))
+                    return version
+                change = self._lineage.change(_step(before, version))
                 inserted = change.added if _has_more_rows(change) else {}
             elif (changes := self._lineage.changes(arrived_trace(arrived))) is not None:
-                inserted = _inserted(changes)
+                inserted = _inserted_rows(changes)
             elif ManifestOperation.UPDATE in arrived.operations:
-                return one
+                return version
             else:
                 continue
             if inserted and self._stands(inserted, place):
-                return one
+                return version
         return None
 
     def _stands(self, rows: RowSet, since: int) -> bool:
@@ -203,15 +207,15 @@ class LaterLanceVersions:
     def rewritten(self) -> RowSet | None:
         steps: list[Step] = []
         traced: list[RowSet] = []
-        for before, one in zip(self._versions, self._versions[1:], strict=False):
-            arrived = one.version.arrived
+        for before, version in zip(self._versions, self._versions[1:], strict=False):
+            arrived = version.version.arrived
             if arrived is not None:
                 changes = self._lineage.changes(arrived_trace(arrived))
                 if changes is None:
                     return None
                 traced += [change.rewritten for change in changes.updates.values()]
-            elif one.version.operation in _IN_PLACE or is_revert(one.version.staged):
-                steps.append(_step(before, one))
+            elif version.version.operation in _IN_PLACE or is_revert(version.version.staged):
+                steps.append(_step(before, version))
         if len(steps) > TRACED_MAX:
             return None
         try:
@@ -237,18 +241,18 @@ class MergedChanges:
         if self._changes is None:
             return [Removal(rows, None, is_replacing=True)]
         others = self._changes if self._own is None else self._changes.without(self._own)
-        found: list[Removal] = []
+        removals: list[Removal] = []
         for step, change in (*others.updates.items(), *others.deletes.items()):
             if removed := shared_rows(rows, change.removed):
                 after, is_replacing = _version_at(step[1]), step in others.updates
-                found.append(Removal(removed, after, is_replacing, is_revert(step[1].staged)))
-        return found
+                removals.append(Removal(removed, after, is_replacing, is_revert(step[1].staged)))
+        return removals
 
-    def find_insert(self) -> Numbered | None:
+    def find_insert(self) -> NumberedVersion | None:
         if self._changes is None:
             return self._newest
         others = self._changes if self._own is None else self._changes.without(self._own)
-        if not (inserted := _inserted(others)):
+        if not (inserted := _inserted_rows(others)):
             return None
         is_there = rows_in(self._now, inserted, self._lineage)
         return self._newest if is_there or _is_replaced(inserted, self.removals(inserted)) else None
@@ -262,16 +266,16 @@ class MergedChanges:
 
 def rows_in(side: Side, rows: RowSet, lineage: Lineage) -> RowSet:
     """Those of some rows that a version has."""
-    mine = (one for one in fragments_of(side) if not lineage.origins(one).isdisjoint(rows))
+    mine = (fragment for fragment in fragments_of(side) if not lineage.origins(fragment).isdisjoint(rows))
     return shared_rows(rows, all_rows(map(lineage.rows, mine)))
 
 
-def _step(before: Numbered, after: Numbered) -> Step:
+def _step(before: NumberedVersion, after: NumberedVersion) -> Step:
     return before.version.at(before.number), after.version.at(after.number)
 
 
-def _inserted(changes: RowChanges) -> RowSet:
-    """What was written by merge inserts that have inserted rows, or may have."""
+def _inserted_rows(changes: RowChanges) -> RowSet:
+    """The rows written by merge inserts that inserted rows, or may have."""
     updates = changes.updates.items()
     return all_rows(
         change.added for step, change in updates if _has_more_rows(change) and not is_revert(step[1].staged)
@@ -284,27 +288,29 @@ def _has_more_rows(change: RowChange) -> bool:
 
 def _is_replaced(rows: RowSet, removals: Sequence[Removal]) -> bool:
     """Whether some rows that are gone may be there as others."""
-    if other_rows(rows, *(one.rows for one in removals)):
+    if other_rows(rows, *(removal.rows for removal in removals)):
         return True
-    return any(one.is_replacing and not one.is_by_revert for one in removals)
+    return any(removal.is_replacing and not removal.is_by_revert for removal in removals)
 
 
-def _version_at(one: VersionAt) -> Numbered:
-    return Numbered(one.number, Version(chain=one.chain, staged=one.staged, sha256=one.sha256))
+def _version_at(version_at: VersionAt) -> NumberedVersion:
+    return NumberedVersion(
+        version_at.number, Version(chain=version_at.chain, staged=version_at.staged, sha256=version_at.sha256)
+    )
 
 
-def _operations(one: Numbered) -> Sequence[ManifestOperation]:
-    arrived = one.version.arrived
-    return (one.version.operation,) if arrived is None else arrived.operations
+def _operations(version: NumberedVersion) -> Sequence[ManifestOperation]:
+    arrived = version.version.arrived
+    return (version.version.operation,) if arrived is None else arrived.operations
 
 
-def _deleted(rows: RowSet, changes: RowChanges) -> RowSet:
+def _deleted_rows(rows: RowSet, changes: RowChanges) -> RowSet:
     """Of some rows those that were deleted, and not updated."""
-    deleted = shared_rows(rows, all_rows(one.removed for one in changes.deletes.values()))
-    return other_rows(deleted, *(one.removed for one in changes.updates.values()))
+    deleted = shared_rows(rows, all_rows(delete.removed for delete in changes.deletes.values()))
+    return other_rows(deleted, *(update.removed for update in changes.updates.values()))
 
 
-def _may_bring_back(one: Numbered) -> bool:
+def _may_bring_back(one: NumberedVersion) -> bool:
     """Whether a version may have rows that the one before it had not, and an earlier one had."""
     version = one.version
     is_restored = version.operation in (

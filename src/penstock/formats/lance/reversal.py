@@ -23,10 +23,10 @@ from penstock.formats.lance.columns import (
     why_not_read,
 )
 from penstock.formats.lance.fragments import Fragment, Side, fragments_of
-from penstock.formats.lance.grafting import Grafted, Grafting, RowMoves
+from penstock.formats.lance.graft import GraftResult, RowGraft, RowMoves
 from penstock.formats.lance.lineage import Lineage, arrived_trace
 from penstock.formats.lance.manifests import Flag, Manifest, ManifestOperation
-from penstock.formats.lance.rehoming import (
+from penstock.formats.lance.relocation import (
     FILES,
     FRAGMENT_ID,
     INDEX_NAME,
@@ -37,7 +37,7 @@ from penstock.formats.lance.rehoming import (
 )
 from penstock.formats.lance.removals import LaterChanges, Removal, rows_in
 from penstock.formats.lance.rows import RowSet, all_rows, count_rows, other_rows, shared_rows
-from penstock.formats.lance.sides import Numbered, SidesHistory
+from penstock.formats.lance.sides import NumberedVersion, SidesHistory
 from penstock.formats.lance.wire import Message, unpacked_numbers
 from penstock.formats.roaring import pack_numbers, read_numbers
 
@@ -65,10 +65,14 @@ class Irreversible(Exception):
     ``files`` are the data files of rows at which it cannot be, ``versions`` those that are in the way.
     """
 
-    def __init__(self, why: str, files: Iterable[str] = (), versions: Iterable[Numbered | None] = ()) -> None:
+    def __init__(
+        self, why: str, files: Iterable[str] = (), versions: Iterable[NumberedVersion | None] = ()
+    ) -> None:
         super().__init__(why)
         self.why, self.files = why, tuple(sorted(files))
-        self.versions = tuple({one.number: one for one in versions if one is not None}.values())
+        self.versions = tuple(
+            {version.number: version for version in versions if version is not None}.values()
+        )
 
 
 class CommitRows(NamedTuple):
@@ -113,41 +117,45 @@ def commit_rows(lineage: Lineage, history: SidesHistory) -> CommitRows:
     return CommitRows(all_rows(removed), all_rows(added), operations)
 
 
-def reverse(states: States, lineage: Lineage, commit: CommitRows, later: LaterChanges) -> Grafted:
+def reverse(states: States, lineage: Lineage, commit: CommitRows, later: LaterChanges) -> GraftResult:
     """The version that is there now without what the commit did. ``Irreversible``, ``Immovable`` if not."""
     for side in states:
         check_movable(side.manifest)
-    return _Reversal(states, lineage, commit, later).reversed()
+    return _Reversal(states, lineage, commit, later).reverse()
 
 
 class _Reversal:
     def __init__(self, states: States, lineage: Lineage, commit: CommitRows, later: LaterChanges) -> None:
         self._states, self._lineage, self._commit, self._later = states, lineage, commit, later
         self._before, self._after, self._now = map(fragments_of, states)
-        known, made = ({one.key for one in fragments} for fragments in (self._before, self._after))
-        was = self._rows(one for one in self._before if one.key not in made)
-        done = self._rows(one for one in self._after if one.key not in known)
-        self._added, self._removed = other_rows(done, was), other_rows(was, done)
+        deletion_keys, made = (
+            {fragment.key for fragment in fragments} for fragments in (self._before, self._after)
+        )
+        old_rows = self._rows(fragment for fragment in self._before if fragment.key not in made)
+        rows = self._rows(fragment for fragment in self._after if fragment.key not in deletion_keys)
+        self._added, self._removed = other_rows(rows, old_rows), other_rows(old_rows, rows)
         files = self._added.keys() | self._removed.keys()
-        self._holding = [one for one in self._now if not lineage.origins(one).isdisjoint(files)]
+        self._holding = [
+            fragment for fragment in self._now if not lineage.origins(fragment).isdisjoint(files)
+        ]
         """Fragments that may have rows which the commit added or removed."""
-        there = self._rows(self._holding)
-        self._goes = shared_rows(self._added, there)
-        self._gone = other_rows(self._added, there)
-        self._comes = other_rows(self._removed, there)
+        rows_now = self._rows(self._holding)
+        self._goes = shared_rows(self._added, rows_now)
+        self._gone = other_rows(self._added, rows_now)
+        self._comes = other_rows(self._removed, rows_now)
 
     def _rows(self, fragments: Iterable[Fragment]) -> RowSet:
         return all_rows(map(self._lineage.rows, fragments))
 
-    def reversed(self) -> Grafted:
+    def reverse(self) -> GraftResult:
         if self._added or self._removed:
             self._check_rows()
         manifest = self._with_fields(self._states.now.manifest)
         has_other_fields = manifest is not self._states.now.manifest
         self._check_columns(manifest, has_other_fields)
         swaps = self._find_swaps(manifest)
-        grafting = Grafting(self._states.before, self._states.now, self._lineage, self._moves())
-        grafted = grafting.grafted()
+        grafting = RowGraft(self._states.before, self._states.now, self._lineage, self._moves())
+        grafted = grafting.graft()
         if has_other_fields:
             grafted = grafted._replace(manifest=grafted.manifest.with_fields(manifest.fields))
         manifest = _with_files(grafted.manifest, swaps, grafting)
@@ -166,23 +174,26 @@ class _Reversal:
             # Columns that go take their data files along, as if somebody had dropped them.
             operation, what = _say_columns(self._states.now.manifest, manifest)
         elif new or dropped:
-            said = (*((1, one.pack()) for one in new), *((2, one.pack()) for one in dropped))
-            operation, what = ManifestOperation.CREATE_INDEX, Message.of(*said)
+            fields = (
+                *((1, message.pack()) for message in new),
+                *((2, message.pack()) for message in dropped),
+            )
+            operation, what = ManifestOperation.CREATE_INDEX, Message.of(*fields)
         elif has_other_maps:
             operation, what = ManifestOperation.CONFIG, _say_config(self._states.now.manifest, manifest)
         return grafted._replace(manifest=manifest, operation=operation, what=what, is_changed=any(parts))
 
     def _moves(self) -> RowMoves:
-        holding = {one.number for one in self._holding}
-        kept = [one for one in self._now if one.number not in holding]
-        return RowMoves(kept, self._before_rows(), self._holding, self._comes, self._goes)
+        holding = {fragment.number for fragment in self._holding}
+        fragments = [fragment for fragment in self._now if fragment.number not in holding]
+        return RowMoves(fragments, self._before_rows(), self._holding, self._comes, self._goes)
 
     def _before_rows(self) -> Sequence[Fragment]:
         """Fragments from before the commit that have rows which come back."""
         if not self._comes:
             return ()
-        made = {one.key for one in self._after}
-        return [one for one in self._before if one.key not in made]
+        made = {fragment.key for fragment in self._after}
+        return [fragment for fragment in self._before if fragment.key not in made]
 
     # -- rows ----------------------------------------------------------------------------------------------
 
@@ -190,12 +201,15 @@ class _Reversal:
         """``Irreversible`` if rows that the commit added or removed were updated since, or may have been."""
         if (self._gone or self._comes) and not self._lineage.is_whole:
             raise Irreversible(
-                "was compacted since, on another branch too, and which rows are where is not known any more",
+                "was compacted since, also on another branch, and the history no longer says which rows are "
+                "in which file",
                 chain(self._gone, self._comes),
             )
         self._check_gone()
         replaced = (
-            [one for one in self._later.removals(self._comes) if one.is_replacing] if self._comes else []
+            [removal for removal in self._later.removals(self._comes) if removal.is_replacing]
+            if self._comes
+            else []
         )
         if replaced:
             raise _clash("which the commit had removed, and which came back since, {} updated", replaced)
@@ -206,19 +220,23 @@ class _Reversal:
 
     def _check_gone(self) -> None:
         removals = self._later.removals(self._gone) if self._gone else []
-        if unknown := other_rows(self._gone, *(one.rows for one in removals)):
+        if unknown := other_rows(self._gone, *(removal.rows for removal in removals)):
             raise _clash("that the commit added {} removed or rewritten", [Removal(unknown, None, True)])
         is_undone = not self._goes and not self._comes
         """All that the commit removed is there, and nothing that it added."""
-        replaced = [one for one in removals if one.is_replacing and not (is_undone and one.is_by_revert)]
+        replaced = [
+            removal
+            for removal in removals
+            if removal.is_replacing and not (is_undone and removal.is_by_revert)
+        ]
         if replaced:
             raise _clash("that the commit added {} updated or rewritten", replaced)
         replacing = {} if is_undone else self._commit.replacing
         deleted = [
-            one._replace(rows=one.rows if replacing is None else shared_rows(one.rows, replacing))
-            for one in removals
+            removal._replace(rows=removal.rows if replacing is None else shared_rows(removal.rows, replacing))
+            for removal in removals
         ]
-        if deleted := [one for one in deleted if one.rows]:
+        if deleted := [removal for removal in deleted if removal.rows]:
             raise _clash("that the commit had updated {} deleted", deleted)
 
     def _check_parts(self) -> None:
@@ -231,15 +249,15 @@ class _Reversal:
         if self._commit.replacing is None:
             if self._later.has_reverts:
                 raise Irreversible(
-                    "had changes reverted since, and whether these were parts of the commit is not known",
+                    "had changes reverted since, possibly parts of this commit",
                     self._comes,
                 )
             return
         passing = other_rows(self._commit.replacing, self._added)
-        if there := rows_in(self._states.now, passing, self._lineage):
+        if rows := rows_in(self._states.now, passing, self._lineage):
             raise Irreversible(
-                "had a part of the commit reverted since, so that rows are there which it had removed itself",
-                there,
+                "had a part of the commit reverted since, so it has rows that the commit had removed",
+                rows,
             )
 
     def _check_inserts(self) -> None:
@@ -248,15 +266,15 @@ class _Reversal:
         deleted = self._comes if replaced is None else other_rows(self._comes, replaced)
         if deleted and (inserting := self._later.find_insert()) is not None:
             raise Irreversible(
-                "got rows since by a merge insert, which may have inserted again what the commit deleted, so"
-                " that keys would be there twice",
+                "got rows since by a merge insert, which may have inserted rows with keys that the commit "
+                "deleted: the keys would be duplicated",
                 deleted,
                 [inserting],
             )
 
     def _check_values(self) -> None:
         """``Irreversible`` if columns of rows that are to go were written anew since."""
-        after = {one.file: one for one in self._after}
+        after = {fragment.file: fragment for fragment in self._after}
         columns = numbers_of(self._states.after.manifest) & numbers_of(self._states.now.manifest)
         is_moved, clashes = False, set[str]()
         for fragment in self._holding:
@@ -266,21 +284,23 @@ class _Reversal:
             then = after.get(fragment.file)
             if then is None:
                 is_moved = True
-            elif any(_column_files(then).get(one) != _column_files(fragment).get(one) for one in columns):
+            elif any(
+                _column_files(then).get(column) != _column_files(fragment).get(column) for column in columns
+            ):
                 clashes |= mine.keys()
         if is_moved:
             rewritten = self._later.rewritten()
             clashes |= (self._goes if rewritten is None else shared_rows(self._goes, rewritten)).keys()
         if clashes:
-            raise Irreversible("had columns written anew since, of rows that the commit added", clashes)
+            raise Irreversible("had columns of rows rewritten since that the commit added", clashes)
 
     def _check_row_ids(self) -> None:
         """Rows that come back have the numbers that they had, which others must not have been given."""
         is_numbered = any(side.manifest.flags & Flag.STABLE_ROW_IDS for side in self._states)
         if self._comes and is_numbered and not self._later.is_one_line:
             raise Irreversible(
-                "gives its rows numbers of their own, and was replaced since by a state of another branch,"
-                " which may have given the same numbers to other rows",
+                "has stable row ids, and was replaced since by the state of another branch, which may have "
+                "given the same ids to other rows",
                 self._comes,
             )
 
@@ -309,8 +329,8 @@ class _Reversal:
                 )
         if not has_other_fields:
             return
-        files = {one.file for one in self._before}
-        new = [one for one in self._now if one.file not in files]
+        files = {fragment.file for fragment in self._before}
+        new = [fragment for fragment in self._now if fragment.file not in files]
         if new and (why := why_not_read(now, result)) is not None:
             raise Irreversible(f"got rows since that do not fit its former columns: {why}", _files_of(new))
         if numbers_of(result) - numbers_of(now):
@@ -321,45 +341,49 @@ class _Reversal:
 
         By the number of a fragment: the fragment as it was, and which of the files that it has now it keeps.
         """
-        after = {one.file: one for one in self._after}
+        after = {fragment.file: fragment for fragment in self._after}
         changed = {
-            one.file: (one, after[one.file])
-            for one in self._before
-            if one.file in after and _parts(one) != _parts(after[one.file])
+            fragment.file: (fragment, after[fragment.file])
+            for fragment in self._before
+            if fragment.file in after and _parts(fragment) != _parts(after[fragment.file])
         }
         columns = numbers_of(result)
         lost = {
             file
-            for file, (was, done) in changed.items()
-            if any(_column_files(was).get(one) != _column_files(done).get(one) for one in columns)
-            and columns & _column_files(was).keys()
+            for file, (old_fragment, fragment) in changed.items()
+            if any(
+                _column_files(old_fragment).get(column) != _column_files(fragment).get(column)
+                for column in columns
+            )
+            and columns & _column_files(old_fragment).keys()
         }
-        known = {one.file for one in self._before}
+        files = {fragment.file for fragment in self._before}
         moved = [
-            one
-            for one in self._now
-            if one.file not in known and not self._lineage.origins(one).isdisjoint(lost)
+            fragment
+            for fragment in self._now
+            if fragment.file not in files and not self._lineage.origins(fragment).isdisjoint(lost)
         ]
         if lost:
-            self._check_not_rewritten(moved, "values that the commit had written anew")
+            self._check_not_rewritten(moved, "values that the commit had rewritten")
         swaps: dict[int, tuple[Fragment, Sequence[int]]] = {}
         for fragment in self._now:
             if fragment.file not in changed:
                 continue
-            was, done = changed[fragment.file]
-            here, made = _parts(fragment), _parts(done)
+            old_fragment, finished_fragment = changed[fragment.file]
+            here, made = _parts(fragment), _parts(finished_fragment)
             if set(made) <= set(here):
-                swaps[fragment.number] = was, [at for at, one in enumerate(here) if one not in made]
-            elif not set(_parts(was)) <= set(here):
-                raise Irreversible(
-                    "had columns written anew since, which the commit had written anew too", [fragment.file]
+                swaps[fragment.number] = (
+                    old_fragment,
+                    [at for at, file in enumerate(here) if file not in made],
                 )
+            elif not set(_parts(old_fragment)) <= set(here):
+                raise Irreversible("had columns rewritten since that the commit rewrote too", [fragment.file])
         return swaps
 
     def _check_not_rewritten(self, fragments: Iterable[Fragment], what: str) -> None:
         """``Irreversible`` if rows from before the commit were written to other files since."""
-        known = {one.file for one in self._before}
-        moved = [one for one in fragments if not self._lineage.origins(one).isdisjoint(known)]
+        files = {fragment.file for fragment in self._before}
+        moved = [fragment for fragment in fragments if not self._lineage.origins(fragment).isdisjoint(files)]
         if moved or self._later.has_replaced:
             raise Irreversible(
                 f"had rows compacted or updated since, which would have to get {what}", _files_of(moved)
@@ -368,20 +392,20 @@ class _Reversal:
     # -- settings ------------------------------------------------------------------------------------------
 
     def _with_maps(self, manifest: Manifest) -> tuple[Manifest, bool]:
-        was, done, now = (side.manifest.maps for side in self._states)
+        old_maps, new_maps, now = (side.manifest.maps for side in self._states)
         changed: dict[str, dict[str, bytes]] = {}
-        for kind in was:
+        for kind in old_maps:
             entries = dict(now[kind])
-            for name in was[kind].keys() | done[kind].keys():
-                wanted, made, here = (one[kind].get(name) for one in (was, done, now))
-                if wanted in (made, here):
+            for name in old_maps[kind].keys() | new_maps[kind].keys():
+                data, made, here = (maps[kind].get(name) for maps in (old_maps, new_maps, now))
+                if data in (made, here):
                     continue
                 if here != made:
                     raise Irreversible(f"had its {kind} '{name}' changed again since")
-                if wanted is None:
+                if data is None:
                     del entries[name]
                 else:
-                    entries[name] = wanted
+                    entries[name] = data
             if entries != now[kind]:
                 changed[kind] = entries
         return (manifest.with_maps(changed) if changed else manifest), bool(changed)
@@ -389,80 +413,96 @@ class _Reversal:
     # -- indexes -------------------------------------------------------------------------------------------
 
     def _with_indexes(
-        self, manifest: Manifest, grafting: Grafting
+        self, manifest: Manifest, grafting: RowGraft
     ) -> tuple[Manifest, list[Message], list[Message]]:
         """The manifest with the indexes that it is to have, those that come and those that go."""
-        was, done, now = (_by_name(side.manifest.indexes) for side in self._states)
-        wanted = list(manifest.indexes)
-        for name in was.keys() | done.keys():
-            if name.startswith(_OWN_INDEXES) or _ids(was.get(name, ())) == _ids(done.get(name, ())):
+        old_indexes, new_indexes, now = (_by_name(side.manifest.indexes) for side in self._states)
+        indexes = list(manifest.indexes)
+        for name in old_indexes.keys() | new_indexes.keys():
+            if name.startswith(_OWN_INDEXES) or _ids(old_indexes.get(name, ())) == _ids(
+                new_indexes.get(name, ())
+            ):
                 continue
             here = now.get(name, [])
-            if name in was and name in done and ManifestOperation.CREATE_INDEX not in self._commit.operations:
+            if (
+                name in old_indexes
+                and name in new_indexes
+                and ManifestOperation.CREATE_INDEX not in self._commit.operations
+            ):
                 continue  # compaction or an update has renewed it
-            if name in done and name in was and _ids(here) not in (_ids(done[name]), _ids(was[name])):
+            if (
+                name in new_indexes
+                and name in old_indexes
+                and _ids(here) not in (_ids(new_indexes[name]), _ids(old_indexes[name]))
+            ):
                 raise Irreversible(f"had its index '{name}' changed again since")
-            if (name not in done and here) or (here and _ids(here) == _ids(was.get(name, ()))):
+            if (name not in new_indexes and here) or (here and _ids(here) == _ids(old_indexes.get(name, ()))):
                 continue
-            wanted = [one for one in wanted if (one.text(INDEX_NAME) or "") != name]
-            wanted += self._indexes_back(was.get(name, ()), manifest, grafting)
-        columns, there = numbers_of(manifest), {one.number(FRAGMENT_ID) or 0 for one in manifest.fragments}
-        removed = {one.number for one in self._now} - there
-        wanted = [_without_fragments(one, removed) for one in wanted if columns >= _index_columns(one)]
-        known, kept = {*map(index_id, manifest.indexes)}, {*map(index_id, wanted)}
-        new = [one for one in wanted if index_id(one) not in known]
-        dropped = [one for one in manifest.indexes if index_id(one) not in kept]
+            indexes = [message for message in indexes if (message.text(INDEX_NAME) or "") != name]
+            indexes += self._indexes_back(old_indexes.get(name, ()), manifest, grafting)
+        columns, fragment_ids = (
+            numbers_of(manifest),
+            {fragment.number(FRAGMENT_ID) or 0 for fragment in manifest.fragments},
+        )
+        removed = {fragment.number for fragment in self._now} - fragment_ids
+        indexes = [
+            _without_fragments(message, removed) for message in indexes if columns >= _index_columns(message)
+        ]
+        identities, kept_ids = {*map(index_id, manifest.indexes)}, {*map(index_id, indexes)}
+        new = [message for message in indexes if index_id(message) not in identities]
+        dropped = [index for index in manifest.indexes if index_id(index) not in kept_ids]
         bases = grafting.bases if new else None
-        return manifest.with_parts(indexes=wanted, bases=bases), new, dropped
+        return manifest.with_parts(indexes=indexes, bases=bases), new, dropped
 
     def _indexes_back(
-        self, indexes: Iterable[Message], manifest: Manifest, grafting: Grafting
+        self, indexes: Iterable[Message], manifest: Manifest, grafting: RowGraft
     ) -> list[Message]:
         """Indexes from before the commit, for those fragments that are still what they were then."""
-        after = {one.number(FRAGMENT_ID) or 0: one for one in manifest.fragments}
-        then = {one.number: one for one in self._before}
-        found: list[Message] = []
+        after = {fragment.number(FRAGMENT_ID) or 0: fragment for fragment in manifest.fragments}
+        then = {fragment.number: fragment for fragment in self._before}
+        messages: list[Message] = []
         for index in indexes:
             covered = [
-                one.number
-                for one in self._now
-                if one.number in _covered(index)
-                and one.number in after
-                and one.number in then
-                and self._has_rows_of(one, then[one.number], _index_columns(index))
+                fragment.number
+                for fragment in self._now
+                if fragment.number in _covered_fragments(index)
+                and fragment.number in after
+                and fragment.number in then
+                and self._has_rows_of(fragment, then[fragment.number], _index_columns(index))
             ]
             if covered:
-                moved = move_index(index, grafting.moved)
-                found.append(moved.having(_BITMAP_OF_INDEX, pack_numbers(covered)))
-        return found
+                moved = move_index(index, grafting.base_moves)
+                messages.append(moved.having(_BITMAP_OF_INDEX, pack_numbers(covered)))
+        return messages
 
-    def _has_rows_of(self, one: Fragment, other: Fragment, columns: Collection[int]) -> bool:
+    def _has_rows_of(self, fragment: Fragment, other: Fragment, columns: Collection[int]) -> bool:
         """Whether all rows of a fragment are in another one too, with the same values of some columns."""
-        mine, others = _column_files(one), _column_files(other)
-        if one.file != other.file or any(mine.get(each) != others.get(each) for each in columns):
+        mine, others = _column_files(fragment), _column_files(other)
+        if fragment.file != other.file or any(mine.get(each) != others.get(each) for each in columns):
             return False
-        if one.deletions == other.deletions:
+        if fragment.deletions == other.deletions:
             return True
-        return not other_rows(self._lineage.rows(one), self._lineage.rows(other))
+        return not other_rows(self._lineage.rows(fragment), self._lineage.rows(other))
 
 
 def _clash(which: str, removals: Sequence[Removal]) -> Irreversible:
-    gone = all_rows(one.rows for one in removals)
+    gone = all_rows(removal.rows for removal in removals)
     number = count_rows(gone)
     rows, were = ("row", "was") if number == 1 else ("rows", "were")
     why = f"has changed since: {number} {rows} {which.format(were)} since"
-    return Irreversible(why, gone, [one.version for one in removals])
+    return Irreversible(why, gone, [removal.version for removal in removals])
 
 
 def _files_of(fragments: Iterable[Fragment]) -> list[str]:
-    return [one.file for one in fragments]
+    return [fragment.file for fragment in fragments]
 
 
 def _parts(fragment: Fragment) -> list[tuple[str, bytes]]:
     """The data files of a fragment, each with the numbers of its columns."""
-    said = map(Message.read, fragment.message.all(FILES))
+    files = map(Message.read, fragment.message.all(FILES))
     return [
-        (path, b"".join(one.all(_FIELDS_OF_FILE))) for path, one in zip(fragment.files, said, strict=True)
+        (path, b"".join(message.all(_FIELDS_OF_FILE)))
+        for path, message in zip(fragment.files, files, strict=True)
     ]
 
 
@@ -472,7 +512,7 @@ def _column_files(fragment: Fragment) -> dict[int, str]:
 
 
 def _with_files(
-    manifest: Manifest, swaps: Mapping[int, tuple[Fragment, Sequence[int]]], grafting: Grafting
+    manifest: Manifest, swaps: Mapping[int, tuple[Fragment, Sequence[int]]], grafting: RowGraft
 ) -> Manifest:
     if not swaps:
         return manifest
@@ -480,19 +520,19 @@ def _with_files(
     for fragment in manifest.fragments:
         swap = swaps.get(fragment.number(FRAGMENT_ID) or 0)
         if swap is not None:
-            was, kept = swap
+            old_fragment, kept_places = swap
             here = fragment.all(FILES)
-            files = move_fragment(was.message, grafting.moved).all(FILES)
-            fragment = fragment.having(FILES, *files, *(here[at] for at in kept))
+            files = move_fragment(old_fragment.message, grafting.base_moves).all(FILES)
+            fragment = fragment.having(FILES, *files, *(here[at] for at in kept_places))
         fragments.append(fragment)
     return manifest.with_parts(fragments=fragments, bases=grafting.bases)
 
 
 def _by_name(indexes: Iterable[Message]) -> dict[str, list[Message]]:
-    found: dict[str, list[Message]] = {}
-    for one in indexes:
-        found.setdefault(one.text(INDEX_NAME) or "", []).append(one)
-    return found
+    by_name: dict[str, list[Message]] = {}
+    for index in indexes:
+        by_name.setdefault(index.text(INDEX_NAME) or "", []).append(index)
+    return by_name
 
 
 def _ids(indexes: Iterable[Message]) -> frozenset[object]:
@@ -503,7 +543,7 @@ def _index_columns(index: Message) -> frozenset[int]:
     return frozenset(number for data in index.all(_FIELDS_OF_INDEX) for number in unpacked_numbers(data))
 
 
-def _covered(index: Message) -> frozenset[int]:
+def _covered_fragments(index: Message) -> frozenset[int]:
     """The fragments that an index covers; none if it does not say."""
     try:
         return frozenset(number for data in index.all(_BITMAP_OF_INDEX) for number in read_numbers(data))
@@ -512,29 +552,29 @@ def _covered(index: Message) -> frozenset[int]:
 
 
 def _without_fragments(index: Message, removed: Collection[int]) -> Message:
-    covered = _covered(index)
+    covered = _covered_fragments(index)
     if covered.isdisjoint(removed):
         return index
     return index.having(_BITMAP_OF_INDEX, pack_numbers(sorted(covered.difference(removed))))
 
 
-def _say_rows(grafted: Grafted) -> tuple[ManifestOperation, Message]:
+def _say_rows(grafted: GraftResult) -> tuple[ManifestOperation, Message]:
     """Rows that come back are no new ones: whoever merges must know that they were there before."""
     if grafted.operation is not ManifestOperation.APPEND:
         return grafted.operation, grafted.what
-    return ManifestOperation.UPDATE, Message.of(*((3, one) for one in grafted.what.all(1)))
+    return ManifestOperation.UPDATE, Message.of(*((3, data) for data in grafted.what.all(1)))
 
 
 def _say_columns(before: Manifest, after: Manifest) -> tuple[ManifestOperation, Message]:
-    fields = ((1, one) for one in after.fields)
+    fields = ((1, field) for field in after.fields)
     if numbers_of(after) <= numbers_of(before):
         return ManifestOperation.PROJECT, Message.of(*fields)
-    fragments = ((1, one.pack()) for one in after.fragments)
-    return ManifestOperation.MERGE, Message.of(*fragments, *((2, one) for one in after.fields))
+    fragments = ((1, fragment.pack()) for fragment in after.fragments)
+    return ManifestOperation.MERGE, Message.of(*fragments, *((2, field) for field in after.fields))
 
 
 def _say_config(before: Manifest, after: Manifest) -> Message:
-    was, now = before.maps["config"], after.maps["config"]
-    changed = [(name, value) for name, value in sorted(now.items()) if was.get(name) != value]
-    said = ((1, Message.of((1, name), (2, value)).pack()) for name, value in changed)
-    return Message.of(*said, *((2, name) for name in sorted(was.keys() - now.keys())))
+    old_config, now = before.maps["config"], after.maps["config"]
+    changed = [(name, value) for name, value in sorted(now.items()) if old_config.get(name) != value]
+    entries = ((1, Message.of((1, name), (2, value)).pack()) for name, value in changed)
+    return Message.of(*entries, *((2, name) for name in sorted(old_config.keys() - now.keys())))

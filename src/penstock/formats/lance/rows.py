@@ -31,7 +31,7 @@ Layout: TypeAlias = tuple[Span, ...]
 
 def ranges_of(numbers: Iterable[int]) -> Ranges:
     """A set of numbers that come in any order."""
-    return _joined((number, number + 1) for number in sorted(numbers))
+    return _join_ranges((number, number + 1) for number in sorted(numbers))
 
 
 def numbers_in(ranges: Ranges) -> Iterator[int]:
@@ -42,28 +42,28 @@ def count(ranges: Ranges) -> int:
     return sum(end - start for start, end in ranges)
 
 
-def union(one: Ranges, other: Ranges) -> Ranges:
-    return _joined(sorted((*one, *other))) if one and other else one or other
+def union(ranges: Ranges, other: Ranges) -> Ranges:
+    return _join_ranges(sorted((*ranges, *other))) if ranges and other else ranges or other
 
 
-def intersection(one: Ranges, other: Ranges) -> Ranges:
-    found: list[tuple[int, int]] = []
+def intersection(ranges: Ranges, other: Ranges) -> Ranges:
+    shared: list[tuple[int, int]] = []
     at = place = 0
-    while at < len(one) and place < len(other):
-        start, end = max(one[at][0], other[place][0]), min(one[at][1], other[place][1])
+    while at < len(ranges) and place < len(other):
+        start, end = max(ranges[at][0], other[place][0]), min(ranges[at][1], other[place][1])
         if start < end:
-            found.append((start, end))
-        if one[at][1] < other[place][1]:
+            shared.append((start, end))
+        if ranges[at][1] < other[place][1]:
             at += 1
         else:
             place += 1
-    return tuple(found)
+    return tuple(shared)
 
 
-def difference(one: Ranges, other: Ranges) -> Ranges:
-    if not one or not other:
-        return one
-    return intersection(one, _complement(other, one[0][0], one[-1][1]))
+def difference(ranges: Ranges, other: Ranges) -> Ranges:
+    if not ranges or not other:
+        return ranges
+    return intersection(ranges, _complement(other, ranges[0][0], ranges[-1][1]))
 
 
 def _complement(ranges: Ranges, start: int, end: int) -> Ranges:
@@ -72,15 +72,15 @@ def _complement(ranges: Ranges, start: int, end: int) -> Ranges:
     return tuple((low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high)
 
 
-def _joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
+def _join_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
     """Ranges that come in the order of their starts, without overlaps and gaps of nothing."""
-    found: list[tuple[int, int]] = []
+    joined: list[tuple[int, int]] = []
     for start, end in ranges:
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(joined[-1][1], end)
         else:
-            found.append((start, end))
-    return tuple(found)
+            joined.append((start, end))
+    return tuple(joined)
 
 
 # -- rows of several files ---------------------------------------------------------------------------------
@@ -88,29 +88,29 @@ def _joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 def all_rows(sets: Iterable[RowSet]) -> RowSet:
     """The rows that any of the sets has."""
-    found: dict[str, Ranges] = {}
+    united: dict[str, Ranges] = {}
     for rows in sets:
         for file, ranges in rows.items():
-            found[file] = union(found.get(file, ()), ranges)
-    return found
+            united[file] = union(united.get(file, ()), ranges)
+    return united
 
 
 def count_rows(rows: RowSet) -> int:
     return sum(map(count, rows.values()))
 
 
-def shared_rows(one: RowSet, other: RowSet) -> RowSet:
-    found = ((file, intersection(ranges, other.get(file, ()))) for file, ranges in one.items())
-    return {file: ranges for file, ranges in found if ranges}
+def shared_rows(rows: RowSet, other: RowSet) -> RowSet:
+    shared = ((file, intersection(ranges, other.get(file, ()))) for file, ranges in rows.items())
+    return {file: ranges for file, ranges in shared if ranges}
 
 
 def other_rows(one: RowSet, *others: RowSet) -> RowSet:
     """The rows of a set that none of the others has."""
-    found = dict(one)
+    remaining = dict(one)
     for rows in others:
-        for file in found.keys() & rows.keys():
-            found[file] = difference(found[file], rows[file])
-    return {file: ranges for file, ranges in found.items() if ranges}
+        for file in remaining.keys() & rows.keys():
+            remaining[file] = difference(remaining[file], rows[file])
+    return {file: ranges for file, ranges in remaining.items() if ranges}
 
 
 # -- layouts -----------------------------------------------------------------------------------------------
@@ -118,50 +118,50 @@ def other_rows(one: RowSet, *others: RowSet) -> RowSet:
 
 def rows_of(layout: Layout) -> RowSet:
     """The rows that a layout has."""
-    found: dict[str, list[tuple[int, int]]] = {}
+    ranges_by_file: dict[str, list[tuple[int, int]]] = {}
     for span in layout:
-        found.setdefault(span.file, []).append((span.start, span.start + span.rows))
-    return {file: _joined(sorted(ranges)) for file, ranges in found.items()}
+        ranges_by_file.setdefault(span.file, []).append((span.start, span.start + span.rows))
+    return {file: _join_ranges(sorted(ranges)) for file, ranges in ranges_by_file.items()}
 
 
 def without_places(layout: Layout, places: Ranges) -> Layout:
     """A layout without the rows at some places of it."""
-    kept: list[Span] = []
+    spans: list[Span] = []
     at = 0
     for span in layout:
         for start, end in _complement(_within(places, at, at + span.rows), at, at + span.rows):
-            kept.append(Span(span.file, span.start + start - at, end - start))
+            spans.append(Span(span.file, span.start + start - at, end - start))
         at += span.rows
-    return tuple(kept)
+    return tuple(spans)
 
 
 def places_of(layout: Layout, rows: RowSet) -> Ranges:
     """The places of a layout at which some rows are."""
-    found: list[tuple[int, int]] = []
+    places: list[tuple[int, int]] = []
     at = 0
     for span in layout:
         end = span.start + span.rows
         for start, stop in _within(rows.get(span.file, ()), span.start, end):
-            found.append((at + start - span.start, at + stop - span.start))
+            places.append((at + start - span.start, at + stop - span.start))
         at += span.rows
-    return _joined(found)
+    return _join_ranges(places)
 
 
 def split(layout: Layout, counts: Iterable[int]) -> list[Layout]:
     """A layout in pieces of so many rows each."""
-    found: list[Layout] = []
+    spans: list[Layout] = []
     rest = list(layout[::-1])
-    for wanted in counts:
+    for count in counts:
         piece: list[Span] = []
-        while wanted and rest:
+        while count and rest:
             span = rest.pop()
-            taken = min(wanted, span.rows)
-            piece.append(span._replace(rows=taken))
-            if taken < span.rows:
-                rest.append(Span(span.file, span.start + taken, span.rows - taken))
-            wanted -= taken
-        found.append(tuple(piece))
-    return found
+            rows_taken = min(count, span.rows)
+            piece.append(span._replace(rows=rows_taken))
+            if rows_taken < span.rows:
+                rest.append(Span(span.file, span.start + rows_taken, span.rows - rows_taken))
+            count -= rows_taken
+        spans.append(tuple(piece))
+    return spans
 
 
 def size(layout: Layout) -> int:
@@ -170,10 +170,10 @@ def size(layout: Layout) -> int:
 
 def _within(ranges: Ranges, start: int, end: int) -> Ranges:
     """The part of a set between two numbers. Sets are long, and looked into often."""
-    first = bisect_right(ranges, start, key=lambda one: one[1])
-    found: list[tuple[int, int]] = []
+    first = bisect_right(ranges, start, key=lambda span: span[1])
+    inside: list[tuple[int, int]] = []
     for low, high in ranges[first:] if first else ranges:
         if low >= end:
             break
-        found.append((max(low, start), min(high, end)))
-    return tuple(found)
+        inside.append((max(low, start), min(high, end)))
+    return tuple(inside)

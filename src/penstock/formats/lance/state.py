@@ -204,12 +204,12 @@ def is_managed(content: AnyContent | None) -> bool:
 def state_of(content: LanceTable) -> LanceState:
     """What a content says; ``Damaged`` if it cannot be read."""
     try:
-        found: LanceState = _decode_state(content.state)
+        state: LanceState = _decode_state(content.state)
     except msgspec.MsgspecError as problem:
         raise Damaged(
             f"the state of the Lance table at {content.location} cannot be read: {problem}"
         ) from None
-    return found
+    return state
 
 
 def with_state(content: LanceTable, state: LanceState) -> LanceTable:
@@ -277,13 +277,13 @@ class Versions:
     def get(self, branch: str, version: int) -> Version | None:
         if self._is_erased(branch, version):
             return None
-        for one in self._recent:
-            if one.branch == branch and one.number <= version:
-                if one.number == version:
-                    return one.version
+        for entry in self._recent:
+            if entry.branch == branch and entry.number <= version:
+                if entry.number == version:
+                    return entry.version
                 return None  # newer ones would have come before
-        found = self._get(version_key(branch, version)) if 0 <= version <= VERSION_MAX else None
-        return found if isinstance(found, Version) else None
+        found_version = self._get(version_key(branch, version)) if 0 <= version <= VERSION_MAX else None
+        return found_version if isinstance(found_version, Version) else None
 
     def newest(self, branch: str = MAIN) -> tuple[int, Version] | None:
         """The newest version of one of Lance's branches."""
@@ -291,52 +291,54 @@ class Versions:
 
     def all(self, branch: str = MAIN, below: int | None = None) -> Iterator[tuple[int, Version]]:
         """The versions of one of Lance's branches, newest first, those below a number."""
-        for one in self._recent:
-            if one.branch == branch and (below is None or one.number < below):
-                if self._is_erased(branch, one.number):
+        for entry in self._recent:
+            if entry.branch == branch and (below is None or entry.number < below):
+                if self._is_erased(branch, entry.number):
                     return
-                yield one.number, one.version
+                yield entry.number, entry.version
         prefix = _versions_of(branch)
         start = prefix if below is None else version_key(branch, below - 1)
         if below is not None and below <= 0:
             return
         for key, value in tree.scan(self._objects, self._root, start, prefix_end(prefix)):
-            found, named = decode_entry(value), version_of(key)
-            if isinstance(found, Version) and named is not None:
+            version, named = decode_entry(value), version_of(key)
+            if isinstance(version, Version) and named is not None:
                 if self._is_erased(*named):
                     return
-                yield named[1], found
+                yield named[1], version
 
     def _is_erased(self, branch: str, version: int) -> bool:
         """Whether a version is from before the history of the table."""
         return branch == MAIN and version < self._first
 
     def branch(self, name: str) -> OwnBranch | None:
-        found = self._get(branch_key(name)) if name else None
-        return found if isinstance(found, OwnBranch) else None
+        branch = self._get(branch_key(name)) if name else None
+        return branch if isinstance(branch, OwnBranch) else None
 
     def branches(self) -> dict[str, OwnBranch]:
-        return {name: one for name, one in self._named(_BRANCHES) if isinstance(one, OwnBranch)}
+        return {
+            name: version for name, version in self._list_named(_BRANCHES) if isinstance(version, OwnBranch)
+        }
 
     def tag(self, name: str) -> OwnTag | None:
-        found = self._get(tag_key(name))
-        is_there = isinstance(found, OwnTag) and not self._is_erased(found.branch, found.version)
-        return found if isinstance(found, OwnTag) and is_there else None
+        tag = self._get(tag_key(name))
+        is_there = isinstance(tag, OwnTag) and not self._is_erased(tag.branch, tag.version)
+        return tag if isinstance(tag, OwnTag) and is_there else None
 
     def tags(self) -> dict[str, OwnTag]:
         return {
-            name: one
-            for name, one in self._named(_TAGS)
-            if isinstance(one, OwnTag) and not self._is_erased(one.branch, one.version)
+            name: version
+            for name, version in self._list_named(_TAGS)
+            if isinstance(version, OwnTag) and not self._is_erased(version.branch, version.version)
         }
 
-    def _named(self, kind: bytes) -> Iterator[tuple[str, Entry]]:
+    def _list_named(self, kind: bytes) -> Iterator[tuple[str, Entry]]:
         for key, value in tree.scan(self._objects, self._root, kind, prefix_end(kind)):
             yield key[1:].decode(), decode_entry(value)
 
     def _get(self, key: bytes) -> Entry | None:
-        found = tree.get(self._objects, self._root, key)
-        return None if found is None else decode_entry(found)
+        value = tree.get(self._objects, self._root, key)
+        return None if value is None else decode_entry(value)
 
 
 class VersionsUntil(Versions):
@@ -357,57 +359,65 @@ class VersionsUntil(Versions):
 
 def decode_entry(value: object) -> Entry:
     try:
-        found: Entry = _decode_entry(value)  # type: ignore[arg-type]
+        entry: Entry = _decode_entry(value)  # type: ignore[arg-type]
     except (msgspec.MsgspecError, TypeError) as problem:
         raise Damaged(f"an entry of a Lance table cannot be read: {problem}") from None
-    return found
+    return entry
 
 
 # -- changing ----------------------------------------------------------------------------------------------
 
 
-def changed(
+def apply_changes(
     objects: Objects, state: LanceState, changes: Mapping[bytes, Entry | None]
 ) -> tuple[LanceState, dict[ObjectId, bytes]]:
-    """A state with some entries set or, where there is nothing, removed; and the new nodes of its tree.
+    """Set entries of a state, or remove them where the entry is ``None``. Returns the state and the new tree
+    nodes.
 
     The newest version never goes. What was not in the tree is there then.
     """
     if not changes:
         return state, {}
-    root, blobs = tree.changed(objects, state.root, _values(state.recent) | _encoded(changes))
-    named = (version_of(key) for key, one in changes.items() if isinstance(one, Version))
-    newest = max((state.newest, *(found[1] for found in named if found is not None and found[0] == MAIN)))
+    root, blobs = tree.apply_changes(objects, state.root, _values(state.recent) | _encode_changes(changes))
+    named = (version_of(key) for key, version in changes.items() if isinstance(version, Version))
+    newest = max(
+        (
+            state.newest,
+            *(version_at[1] for version_at in named if version_at is not None and version_at[0] == MAIN),
+        )
+    )
     return msgspec.structs.replace(state, root=root, newest=newest, recent=()), blobs
 
 
 def with_next(
-    objects: Objects, content: LanceTable, state: LanceState, one: Recent
+    objects: Objects, content: LanceTable, state: LanceState, entry: Recent
 ) -> tuple[LanceTable, dict[ObjectId, bytes]]:
     """A table with the next version of one of Lance's branches, and new nodes of its tree, if there are any.
 
     Only when there are too many others beside the tree do they go into it.
     """
-    newest = one.number if one.branch == MAIN else state.newest
-    grown = with_state(content, msgspec.structs.replace(state, newest=newest, recent=(*state.recent, one)))
+    newest = entry.number if entry.branch == MAIN else state.newest
+    grown = with_state(content, msgspec.structs.replace(state, newest=newest, recent=(*state.recent, entry)))
     if len(grown.state) <= STATE_MAX_BYTES or not state.recent:
         return grown, {}
-    root, blobs = tree.changed(objects, state.root, _values(state.recent))
-    return with_state(content, msgspec.structs.replace(state, root=root, newest=newest, recent=(one,))), blobs
+    root, blobs = tree.apply_changes(objects, state.root, _values(state.recent))
+    return with_state(
+        content, msgspec.structs.replace(state, root=root, newest=newest, recent=(entry,))
+    ), blobs
 
 
 def keys_differing(objects: Objects, before: LanceState, after: LanceState) -> list[bytes]:
     """The keys of all entries that differ between two states, with some that do not."""
-    found = dict.fromkeys(tree.diff(objects, before.root, after.root))
-    return [*(found | dict.fromkeys((*_values(before.recent), *_values(after.recent))))]
+    keys = dict.fromkeys(tree.diff(objects, before.root, after.root))
+    return [*(keys | dict.fromkeys((*_values(before.recent), *_values(after.recent))))]
 
 
 def _values(recent: Iterable[Recent]) -> dict[bytes, Value | None]:
-    return {version_key(one.branch, one.number): encode(one.version) for one in recent}
+    return {version_key(entry.branch, entry.number): encode(entry.version) for entry in recent}
 
 
-def _encoded(changes: Mapping[bytes, Entry | None]) -> dict[bytes, Value | None]:
-    return {key: None if one is None else encode(one) for key, one in changes.items()}
+def _encode_changes(changes: Mapping[bytes, Entry | None]) -> dict[bytes, Value | None]:
+    return {key: None if version is None else encode(version) for key, version in changes.items()}
 
 
 def folder_at(location: str, chain: str, branch: str = MAIN) -> str:

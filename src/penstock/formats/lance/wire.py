@@ -59,14 +59,14 @@ class Message(tuple[WireField, ...]):
 
     def number(self, number: int) -> int | None:
         """The integer of a field, the last one if it is there several times; ``None`` if it is not."""
-        found = [value for which, kind, value in self if which == number and kind == VARINT]
-        return found[-1] if found and isinstance(found[-1], int) else None
+        values = [value for which, kind, value in self if which == number and kind == VARINT]
+        return values[-1] if values and isinstance(values[-1], int) else None
 
     def text(self, number: int) -> str | None:
         """The text of a field. ``Malformed`` if it is not UTF-8."""
-        found = self.all(number)
+        values = self.all(number)
         try:
-            return found[-1].decode() if found else None
+            return values[-1].decode() if values else None
         except UnicodeDecodeError:
             raise Malformed(f"field {number} is not UTF-8") from None
 
@@ -76,8 +76,8 @@ class Message(tuple[WireField, ...]):
 
     def message(self, number: int) -> Message | None:
         """The message in a field. ``Malformed`` if there is something else."""
-        found = self.all(number)
-        return Message.read(found[-1]) if found else None
+        values = self.all(number)
+        return Message.read(values[-1]) if values else None
 
     def having(self, number: int, *values: Value | str) -> Message:
         """The message with these values of a field instead of those that it has, where the first one was."""

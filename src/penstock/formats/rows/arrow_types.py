@@ -35,6 +35,7 @@ __all__ = [
     "pa",
     "pc",
     "pq",
+    "read_csv",
     "reshaped",
     "schema_of",
     "spelled",
@@ -123,6 +124,13 @@ def schema_of(schema: Any) -> StructType:
     ``InvalidRequest`` names a column of a type that no table has, and columns that differ in case alone.
     """
     return _struct_of(schema, "")
+
+
+def read_csv(path: Any) -> Any:
+    """The rows of a CSV file with a header, as a reader."""
+    from pyarrow import csv
+
+    return csv.open_csv(path)
 
 
 def spelled(kind: Any) -> str:

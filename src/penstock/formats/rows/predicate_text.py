@@ -9,11 +9,10 @@ without a zone is UTC, and a date is the midnight at which it begins.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from penstock.errors import InvalidRequest
 from penstock.formats.rows.partition_values import Value, parse_value
@@ -31,10 +30,22 @@ from penstock.formats.rows.predicates import (
     in_utc,
 )
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType
+from penstock.formats.rows.sql_text import MIRRORED, SqlReader, SqlToken
+from penstock.model.similar_names import describe_names
 
-DEPTH_MAX: Final = 64
-"""How deeply conditions may be nested."""
 DECIMAL_DIGITS_MAX: Final = 38
+_WORDS: Final = frozenset({"and", "or", "not", "in", "is", "null", "between", "like", "true", "false"})
+_WHOLE: Final = frozenset({"byte", "short", "integer", "long"})
+
+
+class SqlLiteral(NamedTuple):
+    """A literal as it is spelled, and what is between its quotes."""
+
+    token: SqlToken
+    text: str
+
+
+_Operand: TypeAlias = Predicate | Column | SqlLiteral
 
 
 def parse_predicate(text: str, schema: StructType) -> Predicate:
@@ -42,121 +53,66 @@ def parse_predicate(text: str, schema: StructType) -> Predicate:
     return _Parser(text, schema).parse()
 
 
-_TOKENS: Final = re.compile(
-    r"\s*(?:"
-    r"(?P<text>'(?:[^']|'')*')"
-    r"|(?P<quoted>`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\")"
-    r"|(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![\w.]))"
-    r"|(?P<word>[^\W\d]\w*)"
-    r"|(?P<sign><=|>=|<>|!=|==|[=<>(),.])"
-    r")"
-)
-_OPERATORS: Final = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-_MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
-_WORDS: Final = frozenset({"and", "or", "not", "in", "is", "null", "between", "like", "true", "false"})
-_WHOLE: Final = frozenset({"byte", "short", "integer", "long"})
+class _Parser(SqlReader[_Operand, Predicate]):
+    """Conditions that compare columns with literals."""
 
-
-class _Token(NamedTuple):
-    kind: str
-    text: str
-    at: int
-
-    @property
-    def word(self) -> str:
-        """In lower case if it may be a keyword: what is quoted is a name."""
-        return self.text.lower() if self.kind == "word" else ""
-
-
-class _Literal(NamedTuple):
-    token: _Token
-    text: str
-
-
-class _Parser:
-    """Reads a condition from left to right: ``or`` binds least, then ``and``, then ``not``."""
+    subject, following = "condition", "'and', 'or' or the end"
 
     def __init__(self, text: str, schema: StructType) -> None:
-        self._text, self._schema = text, schema
-        self._tokens = list(self._split(text))
-        self._next, self._depth = 0, 0
+        super().__init__(text)
+        self._schema = schema
 
-    def parse(self) -> Predicate:
-        found = self._either()
-        if self._peek().kind != "end":
-            self._fail(self._peek(), "'and', 'or' or the end")
-        return found
+    def _operand(self, first: _Operand | None = None) -> _Operand:
+        if isinstance(first, Column):
+            return self._literal()
+        if first is None and self._takes("("):
+            inner = self._either()
+            self._expect(")")
+            return inner
+        literal = self._literal_or_none() if first is None else None
+        return self._column() if literal is None else literal
 
-    def _either(self) -> Predicate:
-        return self._chain("or", self._both, Or)
+    def _compare(self, first: _Operand, operator: str, second: _Operand) -> Predicate:
+        if isinstance(first, SqlLiteral):
+            first, operator, second = second, MIRRORED[operator], first
+        assert isinstance(second, SqlLiteral)  # as the other side of a column
+        column = self._require_column(first)
+        return ComparedValues(column, operator, read_literal(column, second))
 
-    def _both(self) -> Predicate:
-        return self._chain("and", self._one, And)
+    def _is_null(self, first: _Operand) -> Predicate:
+        return IsNull(self._require_column(first))
 
-    def _chain(
-        self, word: str, part: Callable[[], Predicate], whole: Callable[[tuple[Predicate, ...]], Predicate]
-    ) -> Predicate:
-        parts = [part()]
-        while self._takes(word):
-            parts.append(part())
-        return parts[0] if len(parts) == 1 else whole(tuple(parts))
+    def _is_one_of(self, first: _Operand, others: Sequence[_Operand]) -> Predicate:
+        column = self._require_column(first)
+        literals = (other for other in others if isinstance(other, SqlLiteral))
+        return OneOf(column, tuple(read_literal(column, literal) for literal in literals))
 
-    def _one(self) -> Predicate:
-        self._depth += 1
-        if self._depth > DEPTH_MAX:
-            raise InvalidRequest(f"the condition is nested more than {DEPTH_MAX} deep")
-        try:
-            if self._takes("not"):
-                return Not(self._one())
-            if self._takes("("):
-                found = self._either()
-                self._expect(")")
-                return found
-            return self._test()
-        finally:
-            self._depth -= 1
-
-    def _test(self) -> Predicate:
-        literal = self._literal_or_none()
-        if literal is not None:
-            operator = self._operator()
-            column = self._column()
-            return ComparedValues(column, _MIRRORED[operator], self._value(column, literal))
-        column = self._column()
-        if self._takes("is"):
-            negated = self._takes("not")
-            self._expect("null")
-            return _unless(negated, IsNull(column))
-        negated = self._takes("not")
-        if self._takes("in"):
-            return _unless(negated, OneOf(column, self._values(column)))
-        if self._takes("between"):
-            low = ComparedValues(column, ">=", self._value(column, self._literal()))
-            self._expect("and")
-            return _unless(
-                negated, And((low, ComparedValues(column, "<=", self._value(column, self._literal()))))
-            )
-        if self._takes("like"):
-            return _unless(negated, self._like(column))
-        if negated:
-            self._fail(self._peek(), "'in', 'between' or 'like' after 'not'")
-        return ComparedValues(column, self._operator(), self._value(column, self._literal()))
-
-    def _values(self, column: Column) -> tuple[Value, ...]:
-        self._expect("(")
-        values = [self._value(column, self._literal())]
-        while self._takes(","):
-            values.append(self._value(column, self._literal()))
-        self._expect(")")
-        return tuple(values)
-
-    def _like(self, column: Column) -> Like:
-        literal = self._literal()
-        if column.kind != "string" or literal.token.kind != "text":
+    def _is_like(self, first: _Operand, pattern: _Operand) -> Predicate:
+        column = self._require_column(first)
+        assert isinstance(pattern, SqlLiteral)  # as the other side of a column
+        if column.kind != "string" or pattern.token.kind != "text":
             raise InvalidRequest(
                 f"'like' compares a column of text with a text, and '{column}' is {_said(column)}"
             )
-        return Like(column, literal.text)
+        return Like(column, pattern.text)
+
+    def _as_condition(self, first: _Operand) -> Predicate:
+        if isinstance(first, Column | SqlLiteral):
+            self._fail(self._peek(), "a comparison")
+        return first
+
+    def _join(self, word: str, parts: Sequence[Predicate]) -> Predicate:
+        return Or(tuple(parts)) if word == "or" else And(tuple(parts))
+
+    def _negate(self, condition: Predicate) -> Predicate:
+        return Not(condition)
+
+    def _require_column(self, operand: _Operand) -> Column:
+        if not isinstance(operand, Column):
+            raise InvalidRequest(
+                f"the condition {self._text!r} compares something other than a column with a literal"
+            )
+        return operand
 
     def _column(self) -> Column:
         token = self._take()
@@ -169,28 +125,20 @@ class _Parser:
                 self._fail(token, "the name of a part of the column")
             inside, above = fields[-1].type, ".".join(one.name for one in fields)
             if not isinstance(inside, StructType):
-                raise InvalidRequest(
-                    f"the column '{above}' has no parts, and '{_unquoted(token)}' is asked for"
-                )
+                raise InvalidRequest(f"the column '{above}' has no parts, and '{token.content}' is asked for")
             fields.append(self._field(inside, token, above))
         return Column(tuple(fields))
 
-    def _field(self, schema: StructType, token: _Token, above: str) -> Field:
-        name = _unquoted(token)
+    def _field(self, schema: StructType, token: SqlToken, above: str) -> Field:
+        name = token.content
         found = schema.field(name)
         if found is None:
-            known = ", ".join(one.name for one in schema.fields)
+            known = describe_names(name, [one.name for one in schema.fields])
             what = f"column '{above}' has no part" if above else "table has no column"
-            raise InvalidRequest(f"the {what} '{name}'; there are {known}", column=name)
+            raise InvalidRequest(f"the {what} '{name}'{known}", column=name)
         return found
 
-    def _operator(self) -> str:
-        token = self._take()
-        if token.text not in _OPERATORS:
-            self._fail(token, "a comparison")
-        return _OPERATORS[token.text]
-
-    def _literal(self) -> _Literal:
+    def _literal(self) -> SqlLiteral:
         found = self._literal_or_none()
         if found is None:
             token = self._peek()
@@ -201,78 +149,35 @@ class _Parser:
             self._fail(token, "a literal, such as 10, 'text' or true")
         return found
 
-    def _literal_or_none(self) -> _Literal | None:
+    def _literal_or_none(self) -> SqlLiteral | None:
         token, following = self._peek(), self._peek(1)
         if token.word in {"date", "timestamp"} and following.kind == "text":
             self._take()
             token = following
-        if token.kind == "text":
+        if token.text in {"-", "+"} and following.kind == "number":
             self._take()
-            return _Literal(token, token.text[1:-1].replace("''", "'"))
-        if token.kind == "number" or token.word in {"true", "false"}:
+            token = following._replace(text=f"{token.text}{following.text}", at=token.at)
+        if token.kind in {"text", "number"} or token.word in {"true", "false"}:
             self._take()
-            return _Literal(token, token.text.lower())
+            return SqlLiteral(token, token.content if token.kind == "text" else token.text.lower())
         return None
 
-    def _value(self, column: Column, literal: _Literal) -> Value:
-        kind = column.kind
-        if not isinstance(kind, str) or kind in {"binary", "void", "variant"}:
-            raise InvalidRequest(
-                f"the column '{column}' is {_said(column)}, which can only be asked whether it is null"
-            )
-        try:
-            return _typed(kind, literal)
-        except ValueError as problem:
-            raise InvalidRequest(
-                f"{literal.token.text} cannot be compared with the column '{column}', "
-                f"which is {_said(column)}: {problem}",
-                column=str(column),
-            ) from None
 
-    def _takes(self, text: str) -> bool:
-        token = self._peek()
-        if token.word == text or (token.kind == "sign" and token.text == text):
-            self._next += 1
-            return True
-        return False
-
-    def _expect(self, text: str) -> None:
-        if not self._takes(text):
-            self._fail(self._peek(), f"'{text}'")
-
-    def _peek(self, further: int = 0) -> _Token:
-        return self._tokens[min(self._next + further, len(self._tokens) - 1)]
-
-    def _take(self) -> _Token:
-        token = self._peek()
-        self._next += 1
-        return token
-
-    def _split(self, text: str) -> Iterator[_Token]:
-        at, end = 0, len(text.rstrip())
-        while at < end:
-            found = _TOKENS.match(text, at)
-            if found is None or found.lastgroup is None:
-                at += len(text[at:]) - len(text[at:].lstrip())
-                self._fail(_Token("", text[at : at + 10], at), "a condition")
-            yield _Token(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup))
-            at = found.end()
-        yield _Token("end", "", end)
-
-    def _fail(self, token: _Token, wanted: str) -> NoReturn:
-        found = f"{token.text!r} at character {token.at + 1}" if token.text else "the end"
-        raise InvalidRequest(f"the condition {self._text!r} has {found}, where {wanted} should be")
-
-
-def _unless(negated: bool, found: Predicate) -> Predicate:
-    return Not(found) if negated else found
-
-
-def _unquoted(token: _Token) -> str:
-    if token.kind != "quoted":
-        return token.text
-    mark = token.text[0]
-    return token.text[1:-1].replace(mark * 2, mark)
+def read_literal(column: Column, literal: SqlLiteral) -> Value:
+    """A literal as a value of the type of the column that it is compared with."""
+    kind = column.kind
+    if not isinstance(kind, str) or kind in {"binary", "void", "variant"}:
+        raise InvalidRequest(
+            f"the column '{column}' is {_said(column)}, which can only be asked whether it is null"
+        )
+    try:
+        return read_value(kind, literal)
+    except ValueError as problem:
+        raise InvalidRequest(
+            f"{literal.token.text} cannot be compared with the column '{column}', "
+            f"which is {_said(column)}: {problem}",
+            column=str(column),
+        ) from None
 
 
 def _said(column: Column) -> str:
@@ -287,7 +192,7 @@ def _said(column: Column) -> str:
             return "a struct"
 
 
-def _typed(kind: str, literal: _Literal) -> Value:
+def read_value(kind: str, literal: SqlLiteral) -> Value:
     """A literal as a value of a plain type. ``ValueError`` says why it is none."""
     token, text = literal
     if (kind == "boolean") != (token.kind == "word"):

@@ -62,10 +62,10 @@ class RemoveExpectation(Call[tuple[Expectation, ...]], frozen=True, kw_only=True
         """What is not expected any more cannot be removed again."""
         if not isinstance(refused, InvalidRequest):
             raise refused
-        left: tuple[Expectation, ...] = ask(ListExpectations(branch=self.branch))
-        if any(one.name == self.name for one in left):
+        expectations: tuple[Expectation, ...] = ask(ListExpectations(branch=self.branch))
+        if any(expectation.name == self.name for expectation in expectations):
             raise refused
-        return left
+        return expectations
 
 
 CALLS: Final[tuple[type[Call[Any]], ...]] = (ListExpectations, AddExpectation, RemoveExpectation)

@@ -51,10 +51,10 @@ class ExpectationAnswers:
         state = None if branch.head == NO_COMMIT else self._kernel.state(branch.head)
         missing = [str(key) for key in tables if state is None or state.get(key.encode()) is None]
         if missing:
-            names = " and ".join(f"'{key}'" for key in sorted(missing))
+            names = " or ".join(f"'{key}'" for key in sorted(missing))
             raise KeyNotFound(
-                f"there is no {names} on '{branch.name}', so that the expectation would guard nothing\n"
-                "  Keys are told apart by case. To add it before the table is there, say missing_ok "
+                f"there is no {names} on '{branch.name}', so the expectation would check nothing\n  Names "
+                "are case-sensitive. To add the expectation before the table exists: missing_ok=True "
                 "(--missing-ok on the command line).",
                 key=missing[0],
                 ref=branch.name,

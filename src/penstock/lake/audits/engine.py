@@ -14,7 +14,7 @@ from penstock.model.expectations import Expectation
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
-    from penstock.lake.audits.asking import FoundRows
+    from penstock.lake.audits.query_run import FoundRows
     from penstock.lake.embedded import Embedded
     from penstock.processes.pool import ProcessPool
 
@@ -30,7 +30,7 @@ class LakeEngine:
     def require(self) -> None:
         require_sql()
 
-    def broken(self, proposal: Proposal, expectation: Expectation) -> str | None:
+    def find_violation(self, proposal: Proposal, expectation: Expectation) -> str | None:
         """Why a proposal is not as expected.
 
         It is not asked while a table that it names is not there, or has no columns yet: one that was only
@@ -38,28 +38,28 @@ class LakeEngine:
         could not be asked from then on. One that takes longer than it may is not as expected.
         """
         keys = sorted(expectation.keys)
-        there = [key for key in keys if proposal.get(key) is not None]
-        if len(there) < len(keys):
-            taken = [key for key in keys if key not in there and key in proposal.changed]
-            if taken and there:
+        present = [key for key in keys if proposal.get(key) is not None]
+        if len(present) < len(keys):
+            removed = [key for key in keys if key not in present and key in proposal.changed]
+            if removed and present:
                 return (
-                    f"'{taken[0]}' would go, without which this cannot be asked; remove the expectation first"
+                    f"'{removed[0]}' would be removed, but the query needs it; remove the expectation first"
                 )
             return None
         limit = time_limit(self._lake.kernel.settings.expectation_timeout_s, "expectation_timeout_s")
         try:
             require_sql()
-            found = self._ask(proposal, expectation.sql, keys, limit.seconds)
+            rows = self._ask(proposal, expectation.sql, keys, limit.seconds)
         except RequestError as problem:
             is_late = isinstance(problem, InvalidRequest) and "timeout_s" in problem.details
             return (
                 f"{problem.message} (its time is limited by {limit.option})" if is_late else problem.message
             )
-        return None if found is None else str(found)
+        return None if rows is None else str(rows)
 
     def _ask(self, proposal: Proposal, sql: str, keys: Sequence[Key], timeout_s: float) -> FoundRows | None:
-        from penstock.lake.audits.asking import ask
         from penstock.lake.audits.queries import Query
+        from penstock.lake.audits.query_run import ask
 
         query = Query(sql, tuple(keys))
         if self.pool is not None:
@@ -67,6 +67,6 @@ class LakeEngine:
 
             return ask_in_process(self.pool, self._lake, proposal, query, timeout_s)
         rows = {key: rows_proposed(self._lake, proposal, key) for key in keys}
-        if not all(one.has_columns for one in rows.values()):
+        if not all(table_rows.has_columns for table_rows in rows.values()):
             return None
         return ask(query, rows, timeout_s)

@@ -11,9 +11,7 @@ PACKAGES: Final = ("duckdb", "pyarrow")
 INSTALL: Final = "pip install 'penstock[sql]'"
 
 
-def require_sql() -> None:
+def require_sql(what: str = "what a branch expects") -> None:
     """``InvalidRequest`` if DuckDB, or Arrow, is not installed where this runs."""
     if not all(find_spec(name) is not None for name in PACKAGES):
-        raise InvalidRequest(
-            f"what a branch expects is asked by DuckDB, which is not installed here: {INSTALL}", extra="sql"
-        )
+        raise InvalidRequest(f"{what} needs DuckDB, which is not installed: {INSTALL}", extra="sql")

@@ -39,54 +39,62 @@ def read_query(sql: str) -> Query:
     require_sql()
     check_text(sql)
     try:
-        statements = _parsed(sql)
+        statements = parse_statements(sql)
         if len(statements) != 1:
-            raise InvalidRequest(f"an expectation is one query, and not {len(statements)}\n  {sql}")
-        tables = tuple(dict.fromkeys(_tables(statements[0], frozenset())))
+            raise InvalidRequest(
+                f"an expectation must be one query, got {len(statements)} statements\n  {sql}"
+            )
+        tables = tuple(dict.fromkeys(map(_as_key, list_table_names(statements[0]))))
     except RecursionError:
-        raise InvalidRequest("the query is nested too deeply to be read") from None
+        raise InvalidRequest("the query is nested too deeply") from None
     if not tables:
         raise InvalidRequest(f"the query names no table of the lake, such as sales.orders\n  {sql}")
     return Query(sql, tables)
 
 
-def _parsed(sql: str) -> list[Any]:
+def parse_statements(sql: str) -> list[Any]:
     """The statements of a text, as DuckDB understands them."""
     import duckdb
 
     try:
         with duckdb.connect(":memory:", config=dict(CLOSED)) as connection:
-            told = connection.execute("select json_serialize_sql(?::varchar)", [sql]).fetchone()
+            serialized = connection.execute("select json_serialize_sql(?::varchar)", [sql]).fetchone()
     except duckdb.Error as problem:
-        raise InvalidRequest(f"this is no query: {str(problem).partition(chr(10))[0]}\n  {sql}") from None
-    parsed = msgspec.json.decode(told[0] if told else "{}")
+        raise InvalidRequest(f"invalid query: {str(problem).partition(chr(10))[0]}\n  {sql}") from None
+    parsed = msgspec.json.decode(serialized[0] if serialized else "{}")
+    if parsed.get("error") and parsed.get("error_type") == "not implemented":
+        raise InvalidRequest(f"a query must be a SELECT, which changes nothing\n  {sql}")
     if parsed.get("error"):
-        raise InvalidRequest(f"this is no query: {parsed.get('error_message')}\n  {sql}")
-    found: list[Any] = parsed.get("statements", [])
-    return found
+        raise InvalidRequest(f"invalid query: {parsed.get('error_message')}\n  {sql}")
+    statements: list[Any] = parsed.get("statements", [])
+    return statements
 
 
-def _tables(node: Any, inside: frozenset[str]) -> Iterator[Key]:
+def _as_key(names: tuple[str, ...]) -> Key:
+    return Key(*names) if len(names) > 1 else Key.parse(names[0])
+
+
+def list_table_names(node: Any, inside: frozenset[str] = frozenset()) -> Iterator[tuple[str, ...]]:
     """The tables that a part of a query names; ``inside`` are names that the query itself has given."""
     if isinstance(node, list):
-        for one in node:
-            yield from _tables(one, inside)
+        for part in node:
+            yield from list_table_names(part, inside)
         return
     if not isinstance(node, dict):
         return
-    if (given := node.get("cte_map")) is not None:
-        inside |= {one["key"].lower() for one in given.get("map", ())}
+    if (ctes := node.get("cte_map")) is not None:
+        inside |= {cte["key"].lower() for cte in ctes.get("map", ())}
     if node.get("type") == "TABLE_FUNCTION":
         name = (node.get("function") or {}).get("function_name", "")
         if name.lower() not in FUNCTIONS:
-            raise InvalidRequest(f"a query reads tables of the lake, and not what '{name}' gives")
+            raise InvalidRequest(f"a query can only read tables of the lake, not the function '{name}'")
     if node.get("type") == "SHOW_REF":
-        raise InvalidRequest("a query selects rows; it does not describe tables")
+        raise InvalidRequest("a query must select rows; it cannot describe tables")
     if node.get("type") == "BASE_TABLE":
         names = [name for part in ("catalog_name", "schema_name", "table_name") if (name := node.get(part))]
         if len(names) > 1:
-            yield Key(*names)
+            yield tuple(names)
         elif names and names[0].lower() not in inside:
-            yield Key.parse(names[0])
+            yield (names[0],)
     for value in node.values():
-        yield from _tables(value, inside)
+        yield from list_table_names(value, inside)

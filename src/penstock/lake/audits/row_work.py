@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import msgspec
 
 from penstock.formats.plugin import WorkerTable
+from penstock.formats.rows.reader import TableRows
 from penstock.kernel.checks import Proposal
 from penstock.kernel.objects import Objects
-from penstock.lake.audits.asking import FoundRows, ask
 from penstock.lake.audits.queries import Query
-from penstock.lake.audits.rows import TableRows, no_rows, proposed_table
+from penstock.lake.audits.query_run import FoundRows, ask
+from penstock.lake.audits.rows import no_rows_error, proposed_table
 from penstock.lake.plugins import find_plugin
 from penstock.model.content import AnyContent
 from penstock.model.decoders import json_decoder, msgpack_decoder
@@ -71,16 +72,18 @@ def ask_in_process(
         source = plugin.row_source(proposal, key, content)
         held.append(source.keep_alive)  # until it is asked
         tables.append(ProposedTable(key, content, source.details))
-    asked = RowQuery(query, tuple(tables), lake.warehouse, lake.moved.all, timeout_s)
+    row_query = RowQuery(query, tuple(tables), lake.warehouse, lake.moved.all, timeout_s)
 
     def answer(question: bytes) -> bytes:
         ids = msgpack_decoder(list[bytes]).decode(question)
-        return msgspec.msgpack.encode(proposal.objects.stored_bytes([ObjectId(one) for one in ids]))
+        return msgspec.msgpack.encode(
+            proposal.objects.stored_bytes([ObjectId(object_id) for object_id in ids])
+        )
 
-    output = pool.run(FUNCTION, body=pickle.dumps(asked), answer=answer)
+    output = pool.run(FUNCTION, body=pickle.dumps(row_query), answer=answer)
     held.clear()
-    found = json_decoder(tuple[list[dict[str, str]], bool] | None).decode(output.body)
-    return None if found is None else FoundRows(tuple(found[0]), found[1])
+    sample = json_decoder(tuple[list[dict[str, str]], bool] | None).decode(output.body)
+    return None if sample is None else FoundRows(tuple(sample[0]), sample[1])
 
 
 # -- in the process ----------------------------------------------------------------------------------------
@@ -88,17 +91,21 @@ def ask_in_process(
 
 def run(task: Task) -> TaskResult:
     """Ask a query, and give what it finds."""
-    asked: RowQuery = pickle.loads(task.body)
+    row_query: RowQuery = pickle.loads(task.body)
     objects = Objects(cast("Store", _AskedStore(task)))
-    places = Places(MovedRoots(asked.moved))
+    places = Places(MovedRoots(row_query.moved))
     try:
-        rows = {one.key: _rows(one, objects, places, asked.warehouse) for one in asked.tables}
-        found = None
-        if all(one.has_columns for one in rows.values()):
-            found = ask(asked.query, rows, asked.timeout_s, task.memory_max_bytes // MEMORY_SHARE)
+        rows = {table.key: _rows(table, objects, places, row_query.warehouse) for table in row_query.tables}
+        found_rows = None
+        if all(table_rows.has_columns for table_rows in rows.values()):
+            found_rows = ask(
+                row_query.query, rows, row_query.timeout_s, task.memory_max_bytes // MEMORY_SHARE
+            )
     finally:
         places.close()
-    return TaskResult(body=msgspec.json.encode(None if found is None else (found.rows, found.are_all)))
+    return TaskResult(
+        body=msgspec.json.encode(None if found_rows is None else (found_rows.rows, found_rows.are_all))
+    )
 
 
 class _AskedStore:
@@ -115,6 +122,6 @@ class _AskedStore:
 def _rows(table: ProposedTable, objects: Objects, places: Places, warehouse: str) -> TableRows:
     key, content = table.key, table.content
     if (plugin := find_plugin(content)) is None:
-        raise no_rows(key, content)
+        raise no_rows_error(key, content)
     worked_on = WorkerTable(key, content, table.details, objects, places, warehouse)
     return TableRows(key, plugin.rows_in_worker(worked_on))

@@ -10,7 +10,7 @@ from penstock.model.clock import utc
 from penstock.model.commits import Commit
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.reads import Read
-from penstock.model.transactions import Isolation, Policy, Transaction, TransactionState
+from penstock.model.transactions import Isolation, Policy, StoredTransaction, TransactionState
 
 
 class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,25 +51,25 @@ class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What it has read, if that was asked for."""
 
     @classmethod
-    def of(cls, found: Transaction, now_us: int, reads: tuple[Read, ...] = ()) -> TransactionInfo:
+    def of(cls, transaction: StoredTransaction, now_us: int, reads: tuple[Read, ...] = ()) -> TransactionInfo:
         return cls(
-            id=found.id,
-            state=found.state,
-            target=found.target,
-            branch=found.branch,
-            base=found.base.hex(),
-            policy=found.policy,
-            isolation=found.isolation,
-            begun=utc(found.begun_us),
-            lease_s=found.lease_us / 1e6,
-            expires=utc(found.expires_us) if found.state is TransactionState.OPEN else None,
-            ended=utc(found.changed_us) if found.has_ended else None,
-            commit=found.commit.hex() if found.commit != NO_COMMIT else "",
-            who=found.who,
-            message=found.message,
-            why=found.why,
-            properties=found.properties,
-            is_late=found.is_expired(now_us),
+            id=transaction.id,
+            state=transaction.state,
+            target=transaction.target,
+            branch=transaction.branch,
+            base=transaction.base.hex(),
+            policy=transaction.policy,
+            isolation=transaction.isolation,
+            begun=utc(transaction.begun_us),
+            lease_s=transaction.lease_us / 1e6,
+            expires=utc(transaction.expires_us) if transaction.state is TransactionState.OPEN else None,
+            ended=utc(transaction.changed_us) if transaction.has_ended else None,
+            commit=transaction.commit.hex() if transaction.commit != NO_COMMIT else "",
+            who=transaction.who,
+            message=transaction.message,
+            why=transaction.why,
+            properties=transaction.properties,
+            is_late=transaction.is_expired(now_us),
             reads=reads,
         )
 

@@ -15,9 +15,9 @@ import msgspec
 from penstock.errors import HistoryExpired, InvalidRequest, PenstockError, ReferenceNotFound
 from penstock.kernel.conflict import content_of
 from penstock.kernel.state import prefix_end
-from penstock.kernel.transactions import Known, Transactions
+from penstock.kernel.transactions import TransactionRecord, Transactions
 from penstock.lake.call import Call, Said
-from penstock.lake.handling import commit_meta, first
+from penstock.lake.handler_parts import commit_meta, first
 from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded
 from penstock.lake.transactions.calls import (
     AbortTransaction,
@@ -34,7 +34,7 @@ from penstock.model.content import AnyContent
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
 from penstock.model.reads import Read
-from penstock.model.transactions import TEXT_MAX_CHARS, Transaction, check_transaction_id
+from penstock.model.transactions import TEXT_MAX_CHARS, StoredTransaction, check_transaction_id
 
 if TYPE_CHECKING:
     from penstock.lake.embedded import Embedded
@@ -67,7 +67,7 @@ class TransactionAnswers:
         self._shared: set[ObjectId] = set()
 
     def _begin(self, call: BeginTransaction) -> TransactionInfo:
-        known = self._transactions.begin(
+        record = self._transactions.begin(
             call.id,
             self._lake.or_default(call.target),
             policy=call.policy,
@@ -78,38 +78,38 @@ class TransactionAnswers:
             properties={_text(name): _text(value) for name, value in call.properties.items()},
         )
         self._tidy_some()
-        return self._told(known)
+        return self._info_of(record)
 
     def _get(self, call: GetTransaction) -> TransactionInfo:
-        known = self._transactions.seen(self._transactions.get(call.id))
-        return self._told(known, self._transactions.reads(known) if call.reads else ())
+        record = self._transactions.look_up_end(self._transactions.get(call.id))
+        return self._info_of(record, self._transactions.reads(record) if call.reads else ())
 
     def _renew(self, call: RenewTransaction) -> TransactionInfo:
         properties = {
             _text(name): None if value is None else _text(value) for name, value in call.properties.items()
         }
-        return self._told(self._transactions.renew(call.id, _lease_us(call.lease_s), properties))
+        return self._info_of(self._transactions.renew(call.id, _lease_us(call.lease_s), properties))
 
     def _note_reads(self, call: NoteReads) -> TransactionInfo:
         self._transactions.note_reads(call.id, call.reads)
-        return self._told(self._transactions.get(call.id))
+        return self._info_of(self._transactions.get(call.id))
 
     def _commit(self, call: CommitTransaction) -> TransactionLanded:
         begun = self._transactions.get(call.id).transaction
-        known = self._transactions.commit(call.id, _meta(begun, call.said, call.who))
-        found = known.transaction
-        if found.commit == NO_COMMIT:
-            head = found.base
+        record = self._transactions.commit(call.id, _meta(begun, call.said, call.who))
+        transaction = record.transaction
+        if transaction.commit == NO_COMMIT:
+            head = transaction.base
             with suppress(ReferenceNotFound):
-                head = self._kernel.references.get(found.target).head
-            return TransactionLanded(info=self._told(known), head=head.hex())
+                head = self._kernel.references.get(transaction.target).head
+            return TransactionLanded(info=self._info_of(record), head=head.hex())
         commit: Commit | None = None
         with suppress(HistoryExpired):
-            commit = Commit.of(found.commit, self._kernel.history.commit(found.commit))
-            self._lake.await_published(found.target, self._landed(found.commit))
-        return TransactionLanded(info=self._told(known), commit=commit, head=found.commit.hex())
+            commit = Commit.of(transaction.commit, self._kernel.history.commit(transaction.commit))
+            self._lake.await_published(transaction.target, self._changed_contents(transaction.commit))
+        return TransactionLanded(info=self._info_of(record), commit=commit, head=transaction.commit.hex())
 
-    def _landed(self, commit: ObjectId) -> Iterator[tuple[Key, AnyContent | None]]:
+    def _changed_contents(self, commit: ObjectId) -> Iterator[tuple[Key, AnyContent | None]]:
         """The keys that a commit changed, and what they hold since."""
         before = self._kernel.history.commit(commit).parent
         users = prefix_end(RESERVED) or b""
@@ -117,15 +117,15 @@ class TransactionAnswers:
             yield Key.decode(stored), content_of(self._kernel.objects, now)
 
     def _abort(self, call: AbortTransaction) -> TransactionInfo:
-        why = _text(call.why or (f"by {call.who}" if call.who else ""))[:TEXT_MAX_CHARS]
-        return self._told(self._transactions.seen(self._transactions.abort(call.id, why)))
+        reason = _text(call.why or (f"by {call.who}" if call.who else ""))[:TEXT_MAX_CHARS]
+        return self._info_of(self._transactions.look_up_end(self._transactions.abort(call.id, reason)))
 
     def _list(self, call: ListTransactions) -> tuple[TransactionInfo, ...]:
         after = check_transaction_id(call.after) if call.after is not None else ""
         chosen = (
-            self._told(self._transactions.seen(known))
-            for known in self._known(after, call.all)
-            if call.target in (None, known.transaction.target)
+            self._info_of(self._transactions.look_up_end(record))
+            for record in self._list_records(after, call.all)
+            if call.target in (None, record.transaction.target)
         )
         return tuple(first(chosen, call.limit))
 
@@ -141,20 +141,20 @@ class TransactionAnswers:
             self._shared.add(commit)
         return is_shared
 
-    def _known(self, after: str, also_ended: bool) -> Iterator[Known]:
+    def _list_records(self, after: str, also_ended: bool) -> Iterator[TransactionRecord]:
         """Those that are known, by id, each once: one may end while they are read."""
         if not also_ended:
             yield from self._transactions.open(after)
             return
         last = ""
-        both = self._transactions.open(after), self._transactions.ended(after)
-        for known in merge(*both, key=lambda one: one.transaction.id):
-            if known.transaction.id != last:
-                last = known.transaction.id
-                yield known
+        both = self._transactions.open(after), self._transactions.list_ended(after)
+        for record in merge(*both, key=lambda record: record.transaction.id):
+            if record.transaction.id != last:
+                last = record.transaction.id
+                yield record
 
-    def _told(self, known: Known, reads: tuple[Read, ...] = ()) -> TransactionInfo:
-        return TransactionInfo.of(known.transaction, self._kernel.clock(), reads)
+    def _info_of(self, record: TransactionRecord, reads: tuple[Read, ...] = ()) -> TransactionInfo:
+        return TransactionInfo.of(record.transaction, self._kernel.clock(), reads)
 
     # -- those that were left ------------------------------------------------------------------------------
 
@@ -162,46 +162,46 @@ class TransactionAnswers:
         """End all transactions that nobody is at any more, and forget those that ended long ago; returns how
         many were ended. One that cannot be ended now is left for the next time, and does not keep the others
         from it."""
-        ended = sum(self._settled(known) for known in self._transactions.open(skips_damaged=True))
-        for known in self._transactions.ended(skips_damaged=True):
-            self._forgotten(known)
+        ended = sum(self._settle(record) for record in self._transactions.open(skips_damaged=True))
+        for record in self._transactions.list_ended(skips_damaged=True):
+            self._forget(record)
         return ended
 
     def _tidy_some(self) -> None:
         """The same for a few, wherever chance begins."""
         start, few = uuid4().hex, TIDIED_AT_ONCE
         try:
-            for known in islice(self._transactions.open(start, skips_damaged=True, page_max=few), few):
-                self._settled(known)
-            for known in islice(self._transactions.ended(start, skips_damaged=True, page_max=few), few):
-                self._forgotten(known)
+            for record in islice(self._transactions.open(start, skips_damaged=True, page_max=few), few):
+                self._settle(record)
+            for record in islice(self._transactions.list_ended(start, skips_damaged=True, page_max=few), few):
+                self._forget(record)
         except PenstockError as problem:
-            logger.warning("transactions that were left could not be looked for: %s", problem)
+            logger.warning("abandoned transactions could not be searched for: %s", problem)
 
-    def _settled(self, known: Known) -> bool:
-        if not self._transactions.is_left(known):
+    def _settle(self, record: TransactionRecord) -> bool:
+        if not self._transactions.is_left(record):
             return False
         try:
-            return self._transactions.settle(known).transaction.has_ended
+            return self._transactions.settle(record).transaction.has_ended
         except PenstockError as problem:
-            logger.warning("transaction %s could not be ended: %s", known.transaction.id, problem)
+            logger.warning("transaction %s could not be ended: %s", record.transaction.id, problem)
         except Exception:  # of a format, or of a check: whoever tidies has nothing to do with it
-            logger.exception("transaction %s could not be ended", known.transaction.id)
+            logger.exception("transaction %s could not be ended", record.transaction.id)
         return False
 
-    def _forgotten(self, known: Known) -> None:
-        if self._transactions.is_old(known):
+    def _forget(self, record: TransactionRecord) -> None:
+        if self._transactions.is_old(record):
             try:
-                self._transactions.forget(known)
+                self._transactions.forget(record)
             except PenstockError as problem:
-                logger.warning("transaction %s could not be forgotten: %s", known.transaction.id, problem)
+                logger.warning("transaction %s could not be removed: %s", record.transaction.id, problem)
 
 
-def _meta(begun: Transaction, said: Said, who: str) -> CommitMeta:
+def _meta(transaction: StoredTransaction, said: Said, who: str) -> CommitMeta:
     """What the commit of a transaction says of itself, unless whoever commits it says otherwise."""
-    meta = commit_meta(said, who or begun.who, begun.message or f"transaction {begun.id}")
-    given = {name: (value,) for name, value in begun.properties.items()}
-    return msgspec.structs.replace(meta, properties={**given, **meta.properties})
+    meta = commit_meta(said, who or transaction.who, transaction.message or f"transaction {transaction.id}")
+    properties = {name: (value,) for name, value in transaction.properties.items()}
+    return msgspec.structs.replace(meta, properties={**properties, **meta.properties})
 
 
 def _lease_us(lease_s: float | None) -> int | None:
@@ -210,7 +210,7 @@ def _lease_us(lease_s: float | None) -> int | None:
     try:
         return int(lease_s * 1e6)
     except (OverflowError, ValueError):
-        raise InvalidRequest(f"a lease is a number of seconds, and not {lease_s}") from None
+        raise InvalidRequest(f"lease_s must be a number of seconds, got {lease_s}") from None
 
 
 def _text(text: str) -> str:

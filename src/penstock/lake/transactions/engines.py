@@ -11,7 +11,7 @@ from penstock.errors import InvalidRequest
 def is_spark_frame(data: object) -> bool:
     """Whether rows are a DataFrame of Spark, in any of its forms."""
     kinds = type(data).__mro__
-    return any(one.__name__ == "DataFrame" and one.__module__.startswith("pyspark.sql.") for one in kinds)
+    return any(kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql.") for kind in kinds)
 
 
 def penstock_spark() -> Any:
@@ -19,18 +19,18 @@ def penstock_spark() -> Any:
     return import_module("penstock.spark")
 
 
-def session_of(given: Any, otherwise: str) -> Any:
+def session_of(session: Any, otherwise: str) -> Any:
     """The session of Spark that is given, or the active one; ``InvalidRequest`` says what does without."""
-    if given is not None:
-        return given
+    if session is not None:
+        return session
     try:
-        found = import_module("pyspark.sql").SparkSession.getActiveSession()
+        active = import_module("pyspark.sql").SparkSession.getActiveSession()
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0] != "pyspark":
             raise
-        found = None
-    if found is None:
+        active = None
+    if active is None:
         raise InvalidRequest(
-            f"no session of Spark is active here: give one, as in spark=…; without Spark, {otherwise} reads"
+            f"no Spark session is active: give one, as in spark=…; without Spark, read with {otherwise}"
         )
-    return found
+    return active

@@ -43,7 +43,7 @@ class Heartbeat:
                 logger.info("the lease of a transaction could not be renewed yet: %s", problem)
                 wait_s = self._every_s / BEATS
             except PenstockError as problem:
-                logger.warning("the lease of a transaction is not renewed any more: %s", problem)
+                logger.warning("the lease of a transaction is no longer renewed: %s", problem)
                 return
 
     def _beat(self) -> None:

@@ -18,16 +18,16 @@ PAGE: Final = 100
 def steps_of(lake: Lake, info: TransactionInfo) -> list[Commit]:
     """The commits that were made in a transaction, newest first; none of one that was aborted."""
     head = _head(lake, info)
-    found: list[Commit] = []
+    commits: list[Commit] = []
     while head is not None:
-        page = lake.log(head, limit=PAGE, after=found[-1].id if found else None)
+        page = lake.log(head, limit=PAGE, after=commits[-1].id if commits else None)
         for commit in page:
             if commit.id == info.base:
-                return found
-            found.append(commit)
+                return commits
+            commits.append(commit)
         if len(page) < PAGE:
             break
-    return found
+    return commits
 
 
 def changes_of(lake: Lake, info: TransactionInfo) -> list[Difference]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 from uuid import uuid4
 
 import msgspec
@@ -24,9 +24,11 @@ from penstock.errors import (
     TransactionOver,
     TryAgainError,
 )
-from penstock.kernel.checks import NO_REASON, said_no, verdict
+from penstock.formats.registry import load
+from penstock.kernel.checks import NO_REASON, run_check, veto_reason
 from penstock.kernel.retry import reason_of
-from penstock.lake.call import said as commit_said
+from penstock.lake.call import describe_commit as commit_said
+from penstock.lake.options import BranchCommitOptions
 from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded
 from penstock.lake.transactions.calls import (
     AbortTransaction,
@@ -41,8 +43,9 @@ from penstock.lake.views import Branch
 from penstock.model.transactions import Isolation, Policy, TransactionState
 
 if TYPE_CHECKING:
-    from penstock.formats.public_types import PenstockNamespace
+    from penstock.formats.public_types import DeltaCreation, PenstockNamespace
     from penstock.lake.lake import Lake
+    from penstock.lake.sql.result import SqlResult
     from penstock.lake.table import Table
     from penstock.model.commits import Commit
     from penstock.model.keys import Key
@@ -58,7 +61,7 @@ CHECK_MAX_CHARS: Final = 256
 CHECKS_MAX: Final = 500
 CHECKS_MAX_CHARS: Final = 8_192
 """Half of what a commit can say: the rest is for what else it is to say."""
-NEITHER: Final = "it is None, which is neither yes nor no"
+NEITHER: Final = "it returned None, which is neither true nor false"
 
 
 class Transaction:
@@ -82,8 +85,13 @@ class Transaction:
     def __repr__(self) -> str:
         return f"<Transaction {self.id[:8]} on {self.target!r}>"
 
+    def _repr_html_(self) -> str:
+        shown: str = load("penstock.lake.notebook:show_transaction")(self)
+        return shown
+
     @property
     def id(self) -> str:
+        """By which any process finds it."""
         return self._info.id
 
     @property
@@ -139,13 +147,22 @@ class Transaction:
         """The tables below a namespace, or all, as the transaction sees them."""
         return self.writes.tables(prefix)
 
-    def create_table(self, key: str | Key, **table: Any) -> Table:
-        """Create a Delta table; takes what ``Lake.create_table`` takes."""
-        return self._lake.create_table(key, branch=self.branch, **table)
+    def sql(self, query: str) -> SqlResult:
+        """Ask a query of the tables as the transaction sees them; see ``Lake.sql``."""
+        return self._lake.sql(query, self.branch)
 
-    def drop(self, key: str | Key, **said: Any) -> Commit:
-        """Delete a catalog entry; takes what ``Branch.drop`` takes."""
-        return self.writes.drop(key, **said)
+    def create_table(
+        self, key: str | Key, *, schema: Any = None, data: Any = None, **options: Unpack[DeltaCreation]
+    ) -> Table:
+        """Create a Delta table from a ``schema`` or from ``data``."""
+        if "branch" in options:
+            raise InvalidRequest("a transaction writes to its private branch: leave out 'branch'")
+        options["branch"] = self.branch
+        return self._lake.create_table(key, schema=schema, data=data, **options)
+
+    def drop(self, key: str | Key, **options: Unpack[BranchCommitOptions]) -> Commit:
+        """Delete a catalog entry. A namespace must be empty."""
+        return self.writes.drop(key, **options)
 
     def write(
         self,
@@ -181,8 +198,8 @@ class Transaction:
         They show what the transaction has now, until this is called again.
         """
         session = session_of(spark, "tx.table(…).to_arrow()")
-        found: str = penstock_spark().view(session, *keys, ref=self.branch, name=name, lake=self._lake)
-        return found
+        view_name: str = penstock_spark().view(session, *keys, ref=self.branch, name=name, lake=self._lake)
+        return view_name
 
     def check(self, name: str, holds: bool | Callable[[Transaction], Any], why: str = "") -> None:
         """Go on only if something holds: ``CheckFailed`` otherwise, which lets nothing of the block land.
@@ -192,11 +209,11 @@ class Transaction:
         """
         self._check_name(name)
         if callable(holds):
-            said = verdict(name, holds, self)
+            refusal = run_check(name, holds, self)
         else:
-            said = NEITHER if holds is None else said_no(holds)
-        if said is not None:
-            reason = said if not why else why if said == NO_REASON else f"{why}: {said}"
+            refusal = NEITHER if holds is None else veto_reason(holds)
+        if refusal is not None:
+            reason = refusal if not why else why if refusal == NO_REASON else f"{why}: {refusal}"
             raise CheckFailed(f"check '{name}' failed: {reason}", check=name, reason=reason)
         if name not in self._passed:
             self._passed.append(name)
@@ -205,12 +222,13 @@ class Transaction:
         """``InvalidRequest`` for a check that the commit could not name, before work is done in vain."""
         if not isinstance(name, str) or not 0 < len(name) <= CHECK_MAX_CHARS:
             raise InvalidRequest(
-                f"a check has a name of up to {CHECK_MAX_CHARS} characters, not {name!r:.100}"
+                f"the name of a check must be a string of 1 to {CHECK_MAX_CHARS} characters, got "
+                f"{name!r:.100}"
             )
         if len({*self._passed, name}) > CHECKS_MAX or sum(map(len, {*self._passed, name})) > CHECKS_MAX_CHARS:
             raise InvalidRequest(
-                f"a commit names up to {CHECKS_MAX} checks, of {CHECKS_MAX_CHARS} characters together: make "
-                "one check of several"
+                f"a commit can have at most {CHECKS_MAX} checks, whose names have {CHECKS_MAX_CHARS} "
+                "characters together: combine several checks into one"
             )
 
     # -- ending --------------------------------------------------------------------------------------------
@@ -224,7 +242,7 @@ class Transaction:
         if self._info.ended is not None:
             return  # within the block
         if kind is not None:
-            self._abort_quietly(_told(kind, error))
+            self._abort_quietly(_describe_exception(kind, error))
             return
         try:
             self.land()
@@ -234,7 +252,7 @@ class Transaction:
         except PenstockError:
             raise  # it has ended, or may land yet
         except BaseException as interrupted:
-            self._abort_quietly(_told(type(interrupted), interrupted))
+            self._abort_quietly(_describe_exception(type(interrupted), interrupted))
             raise
 
     def _abort_quietly(self, why: str) -> None:
@@ -248,8 +266,8 @@ class Transaction:
         message: str | None = None,
         *,
         author: str | None = None,
+        authors: tuple[str, ...] | None = None,
         properties: Mapping[str, str | Sequence[str]] | None = None,
-        **said: Any,
     ) -> TransactionLanded:
         """Let it land, as one commit. Repeated, it is answered with what it came to.
 
@@ -261,8 +279,10 @@ class Transaction:
         """
         if message is not None:
             _text("the message", message)
-        told = {**(properties or {}), **({CHECKS: tuple(self._passed)} if self._passed else {})}
-        meta = msgspec.structs.replace(commit_said(message, author, told), **said)
+        all_properties = {**(properties or {}), **({CHECKS: tuple(self._passed)} if self._passed else {})}
+        meta = commit_said(message, author, all_properties)
+        if authors is not None:
+            meta = msgspec.structs.replace(meta, authors=authors)
         call = CommitTransaction(id=self.id, said=meta, who=self._lake.author)
         self._is_sent = True
         deadline_s, wait_s = time.monotonic() + COMMIT_WAIT_S, 0.05
@@ -271,12 +291,12 @@ class Transaction:
                 landed = self._lake.do(call)
             except StorageFull as problem:  # to wait makes no room
                 if not self._is_still_open():
-                    raise self._unknown(problem) from problem
+                    raise self._unknown_error(problem) from problem
                 self._is_sent = False
                 raise
             except (TryAgainError, OutcomeUnknown) as problem:
                 if time.monotonic() + wait_s > deadline_s:
-                    raise self._unknown(problem) from problem
+                    raise self._unknown_error(problem) from problem
                 time.sleep(wait_s)
                 wait_s = min(wait_s * 2, WAIT_MAX_S)
             except ConflictError:
@@ -299,13 +319,16 @@ class Transaction:
         self._info = self._lake.do(AbortTransaction(id=self.id, why=why, who=self._lake.author))
         return self._info
 
-    def renew(self, lease_s: float | None = None, **properties: str | None) -> TransactionInfo:
-        """Say that it is still wanted; or set properties, or take those away that are given as ``None``.
+    def renew(
+        self, lease_s: float | None = None, properties: Mapping[str, str | None] | None = None
+    ) -> TransactionInfo:
+        """Say that it is still wanted; or set properties, or remove those that are given as ``None``.
 
         ``TransactionOver`` if it is not open any more.
         """
-        _texts({name: value for name, value in properties.items() if value is not None})
-        call = RenewTransaction(id=self.id, lease_s=_seconds(lease_s), properties=properties)
+        changes = dict(properties or {})
+        _texts({name: value for name, value in changes.items() if value is not None})
+        call = RenewTransaction(id=self.id, lease_s=_seconds(lease_s), properties=changes)
         self._info = self._lake.do(call)
         return self._info
 
@@ -329,10 +352,11 @@ class Transaction:
         if self._heartbeat is not None:
             self._heartbeat.stop()
 
-    def _unknown(self, problem: PenstockError) -> OutcomeUnknown:
+    def _unknown_error(self, problem: PenstockError) -> OutcomeUnknown:
         return OutcomeUnknown(
-            f"it is not known yet whether transaction {self.id} has landed: {reason_of(problem)}\n"
-            f"  'penstock tx commit {self.id}' finishes it and tells, as often as it is run.",
+            f"it is not known yet whether transaction {self.id} was committed: {reason_of(problem)}\n  "
+            f"'penstock tx commit {self.id}' finishes it and shows the outcome; it can be run any number of "
+            "times.",
             key=self.id,
             transaction=self.id,
         )
@@ -351,9 +375,9 @@ def begin_transaction(
 ) -> Transaction:
     """Begin a transaction, or go on with one that is open; ``TransactionOver`` if that has ended."""
     if policy not in tuple(Policy):
-        raise InvalidRequest(f"{policy!r} is no policy: it is one of {', '.join(Policy)}")
+        raise InvalidRequest(f"unknown policy {policy!r}; it must be one of {', '.join(Policy)}")
     if isolation not in tuple(Isolation):
-        raise InvalidRequest(f"{isolation!r} is no isolation: it is one of {', '.join(Isolation)}")
+        raise InvalidRequest(f"unknown isolation {isolation!r}; it must be one of {', '.join(Isolation)}")
     call = BeginTransaction(
         id=uuid4().hex if id is None else _text("the id", id),
         target=None if target is None else _text("the target", target),
@@ -367,36 +391,36 @@ def begin_transaction(
     return Transaction(lake, _require_open(lake.do(call)), beats=True)
 
 
-def _text(what: str, given: object) -> str:
+def _text(what: str, value: object) -> str:
     """``InvalidRequest`` for what a server could not read either."""
-    if not isinstance(given, str):
-        raise InvalidRequest(f"{what} of a transaction is a text, and not {given!r}")
-    return given
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{what} of a transaction must be a string, got {value!r}")
+    return value
 
 
-def _texts(given: Mapping[str, str]) -> dict[str, str]:
-    if not isinstance(given, Mapping):
-        raise InvalidRequest(f"the properties of a transaction are texts by name, and not {given!r}")
+def _texts(texts: Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(texts, Mapping):
+        raise InvalidRequest(f"the properties of a transaction must be a dict of strings, got {texts!r}")
     return {
         _text("the name of a property", name): _text(f"the property '{name}'", value)
-        for name, value in given.items()
+        for name, value in texts.items()
     }
 
 
 def _seconds(lease_s: float | None) -> float | None:
     if lease_s is not None and (isinstance(lease_s, bool) or not isinstance(lease_s, int | float)):
-        raise InvalidRequest(f"a lease is a number of seconds, and not {lease_s!r}")
+        raise InvalidRequest(f"lease_s must be a number of seconds, got {lease_s!r}")
     if isinstance(lease_s, float) and not math.isfinite(lease_s):  # which JSON has no words for
-        raise InvalidRequest(f"a lease ends some day, and is not {lease_s!r} seconds")
+        raise InvalidRequest(f"lease_s must be finite, got {lease_s!r}")
     return lease_s
 
 
-def _told(kind: type[BaseException], error: BaseException | None) -> str:
+def _describe_exception(kind: type[BaseException], error: BaseException | None) -> str:
     """An exception of a program, as far as it can be told: its text is the program's own code."""
     try:
         return f"{kind.__name__}: {error}"
     except Exception:
-        logger.exception("an exception of kind %s cannot be told", kind.__name__)
+        logger.exception("an exception of type %s has no message", kind.__name__)
         return kind.__name__
 
 
@@ -404,6 +428,8 @@ def _require_open(info: TransactionInfo) -> TransactionInfo:
     """``TransactionOver`` if a transaction that was begun before takes no more writes."""
     if info.state is TransactionState.OPEN and not info.is_late:
         return info
-    what = "was idle for longer than its lease" if info.is_late else f"is {info.state} already"
-    why = f": {info.why}" if info.why else ""
-    raise TransactionOver(f"transaction {info.id} {what}{why}", transaction=info.id, state=info.state.value)
+    what = "was idle for longer than its lease" if info.is_late else f"is already {info.state}"
+    reason = f": {info.why}" if info.why else ""
+    raise TransactionOver(
+        f"transaction {info.id} {what}{reason}", transaction=info.id, state=info.state.value
+    )

@@ -10,8 +10,8 @@
 """
 
 from penstock.server.access.caller import Caller
-from penstock.server.access.gate import Gate, OpenGate, TokenGate
+from penstock.server.access.gate import AccessGate, OpenGate, TokenGate
 from penstock.server.access.guarded import Guarded
 from penstock.server.access.keys import UnmarkedKeys
 
-__all__ = ["Caller", "Gate", "Guarded", "OpenGate", "TokenGate", "UnmarkedKeys"]
+__all__ = ["AccessGate", "Caller", "Guarded", "OpenGate", "TokenGate", "UnmarkedKeys"]

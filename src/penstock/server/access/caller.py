@@ -113,8 +113,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return self._keys(role, lambda grant: grant.references == EVERYTHING)
 
     def _keys(self, role: Role, matches: Callable[[Grant], bool]) -> Keys:
-        found = (grant.keys for grant in self.grants if grant.role.includes(role) and matches(grant))
-        return Keys(frozenset(found))
+        patterns = (grant.keys for grant in self.grants if grant.role.includes(role) and matches(grant))
+        return Keys(frozenset(patterns))
 
     def require(self, role: Role, reference: str) -> Keys:
         """The keys for which the caller has a role on a reference; ``Denied`` if there are none.
@@ -123,34 +123,36 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         """
         keys = self.keys(role, reference)
         if not keys.patterns:
-            raise self.denied(f"{_VERBS[role]} '{reference}'", name=reference)
+            raise self.denied_error(f"{_VERBS[role]} '{reference}'", name=reference)
         return keys
 
     def require_all_keys(self, role: Role, reference: str) -> None:
         """``Denied`` if the caller has a role on a reference for some of its keys only, or not at all."""
         if not self.require(role, reference).are_all:
             what = f"{_VERBS[role]} '{reference}' as a whole: that needs a grant for all keys"
-            raise self.denied(what, name=reference)
+            raise self.denied_error(what, name=reference)
 
     def require_key(self, keys: Keys, role: Role, key: Key) -> None:
         """``Denied`` if a key is not among those that the caller has a role for."""
         if not keys.covers(key):
-            raise self.denied(f"{_VERBS[role]} '{key}' there", key=str(key))
+            raise self.denied_error(f"{_VERBS[role]} '{key}' there", key=str(key))
 
     def require_lake(self, role: Role) -> None:
         """``Denied`` if the caller has not a role for the whole lake."""
         if not self.keys_everywhere(role).are_all:
-            raise self.denied(f"{_VERBS[role]} the lake: that needs the grant '{role}'")
+            raise self.denied_error(f"{_VERBS[role]} the lake: that needs the grant '{role}'")
 
     def require_table(self, role: Role, key: Key) -> None:
         """``Denied`` if the caller has not a role for a table on all references."""
         if not self.keys_everywhere(role).covers(key):
-            raise self.denied(f"{_VERBS[role]} '{key}': that needs the grant '{role}'", key=str(key))
+            raise self.denied_error(f"{_VERBS[role]} '{key}': that needs the grant '{role}'", key=str(key))
 
     def require_admin(self) -> None:
         self.require_lake(Role.ADMIN)
 
-    def denied(self, what: str, **details: str) -> Denied:
-        had = ", ".join(str(grant) for grant in self.grants[:GRANTS_TOLD])
+    def denied_error(self, what: str, **details: str) -> Denied:
+        granted = ", ".join(str(grant) for grant in self.grants[:GRANTS_TOLD])
         more = " and others" if len(self.grants) > GRANTS_TOLD else ""
-        return Denied(f"{self} may not {what} (granted: {had or 'nothing'}{more})", may_not=what, **details)
+        return Denied(
+            f"{self} may not {what} (granted: {granted or 'nothing'}{more})", may_not=what, **details
+        )

@@ -40,7 +40,7 @@ NO_HASH: Final = bytes(HASH_BYTES)
 """No secret has this hash, as far as anybody knows. What an unknown token is compared with."""
 
 
-class Gate(Protocol):
+class AccessGate(Protocol):
     """Says who sent a request. May be asked by many threads, and may take as long as the store to answer."""
 
     def __call__(self, headers: Mapping[str, str], /) -> Caller:
@@ -54,7 +54,7 @@ class Gate(Protocol):
         return ""
 
 
-class OpenGate(Gate):
+class OpenGate(AccessGate):
     """Lets everybody in, with all rights: for a server that only its owner can reach."""
 
     def __init__(self, *, any_location: bool = False) -> None:
@@ -64,7 +64,7 @@ class OpenGate(Gate):
         return self._caller
 
 
-class TokenGate(Gate):
+class TokenGate(AccessGate):
     """Lets in who shows one of the lake's tokens, as ``Authorization: Bearer penstock_…`` or, as some clients
     of Lance do, as ``x-api-key: penstock_…``.
 
@@ -90,7 +90,7 @@ class TokenGate(Gate):
         shown = _shown(headers.get("authorization", ""), headers.get(API_KEY, ""))
         token = self._find(shown.id)
         if not _is_secret_of(token, shown) or token is None:
-            raise Unauthenticated("this token is not known here; it may have been revoked")
+            raise Unauthenticated("unknown token; it may have been revoked")
         if token.expires is not None and token.expires <= self._now():
             raise Unauthenticated(f"token '{token.name}' has expired, at {token.expires:%Y-%m-%d %H:%M} UTC")
         return Caller(name=token.name, grants=token.grants)
@@ -101,19 +101,19 @@ class TokenGate(Gate):
             shown = _shown(headers.get("authorization", ""), headers.get(API_KEY, ""))
         except Unauthenticated:
             return ""
-        known = self._known.get(shown.id)
-        return shown.id if known is not None and _is_secret_of(known.token, shown) else ""
+        lookup = self._known.get(shown.id)
+        return shown.id if lookup is not None and _is_secret_of(lookup.token, shown) else ""
 
     def _now(self) -> datetime:
         return utc(self._clock())
 
     def _find(self, token_id: str) -> Token | None:
         asked_s = self._monotonic()
-        if (known := self._known.get(token_id)) and asked_s - known.began_s < TOKENS_KEPT_S:
-            return known.token
+        if (cached := self._known.get(token_id)) and asked_s - cached.began_s < TOKENS_KEPT_S:
+            return cached.token
         if (unknown := self._unknown.get(token_id)) and asked_s - unknown.began_s < UNKNOWN_KEPT_S:
             return None
-        if known is not None:
+        if cached is not None:
             return self._look_up(token_id, asked_s)
         with self._strangers:
             return self._look_up(token_id, asked_s)
@@ -138,13 +138,13 @@ class TokenGate(Gate):
                     self._lookups.pop(token_id, None)
 
     def _remember(self, token_id: str, lookup: _Lookup) -> None:
-        there, other = (self._known, self._unknown) if lookup.token else (self._unknown, self._known)
+        remembered, other = (self._known, self._unknown) if lookup.token else (self._unknown, self._known)
         with self._lock:
             other.pop(token_id, None)
-            there.pop(token_id, None)
-            there[token_id] = lookup
-            if len(there) > KEPT_MAX:
-                del there[next(iter(there))]
+            remembered.pop(token_id, None)
+            remembered[token_id] = lookup
+            if len(remembered) > KEPT_MAX:
+                del remembered[next(iter(remembered))]
 
 
 class _Lookup(NamedTuple):
@@ -172,14 +172,14 @@ class _Shown(NamedTuple):
 @lru_cache(maxsize=SHOWN_MAX)
 def _shown(authorization: str, api_key: str) -> _Shown:
     """The token that a request's headers show. Whether there is such a token is asked with each request."""
-    found = parse_token(_token(authorization.strip(), api_key.strip()))
-    return _Shown(found.id, secret_hash(found.secret))
+    presented = parse_token(_token(authorization.strip(), api_key.strip()))
+    return _Shown(presented.id, secret_hash(presented.secret))
 
 
 def _is_secret_of(token: Token | None, shown: _Shown) -> bool:
     """Whether the secret is right; it takes as long if there is no such token."""
-    wanted = token.secret_hash if token is not None else NO_HASH
-    return hmac.compare_digest(shown.secret_hash, wanted)
+    expected_hash = token.secret_hash if token is not None else NO_HASH
+    return hmac.compare_digest(shown.secret_hash, expected_hash)
 
 
 def _token(header: str, api_key: str) -> str:
@@ -188,7 +188,7 @@ def _token(header: str, api_key: str) -> str:
     if not header and api_key:
         return api_key
     if not header:
-        raise Unauthenticated("this server asks for a token: send 'Authorization: Bearer penstock_…'")
+        raise Unauthenticated("this server needs a token: send 'Authorization: Bearer penstock_…'")
     if scheme.lower() != "bearer":
-        raise Unauthenticated("this server takes bearer tokens only: 'Authorization: Bearer penstock_…'")
+        raise Unauthenticated("this server accepts bearer tokens only: 'Authorization: Bearer penstock_…'")
     return text.strip()

@@ -9,61 +9,61 @@ import msgspec
 
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake import calls, resync_calls
-from penstock.lake.asked import asked
 from penstock.lake.audits import calls as audit_calls
 from penstock.lake.catalogue import Catalogue
+from penstock.lake.request_digest import request_digest
 from penstock.lake.transactions import calls as transaction_calls
 from penstock.model.keys import Key
 from penstock.model.tokens import Role
 from penstock.model.transactions import PREFIX, is_transaction
-from penstock.server.access import reading, transactions, writing
+from penstock.server.access import read_rules, transactions, write_rules
 from penstock.server.access.caller import Caller
 from penstock.server.access.format_rules import AccessRule, format_rules, other_rules
 from penstock.server.access.keys import UnmarkedKeys, stored_key
 from penstock.server.access.rights import Rights
-from penstock.server.access.transactions import admitted, transactions_in
+from penstock.server.access.transactions import admit, transactions_in
 
 R = TypeVar("R")
 
 LAKE_RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
-    calls.GetAbout: writing.about,
-    calls.GetSetting: writing.for_anybody,
-    calls.PutSetting: writing.for_administrators,
-    calls.ChangeRoots: writing.for_administrators,
-    calls.KeepHistory: writing.for_administrators,
-    calls.SetGrace: writing.for_administrators,
-    calls.Sweep: writing.for_holders(Role.MAINTAIN),
-    calls.SweepTables: writing.for_holders_of_table(Role.MAINTAIN),
-    calls.EraseTable: writing.for_holders_of_table(Role.ERASE),
-    resync_calls.Resync: writing.for_holders_of_table(Role.MAINTAIN),
-    calls.Fsck: writing.for_holders(Role.MAINTAIN),
-    calls.ListTokens: writing.for_administrators,
-    calls.PutToken: writing.for_administrators,
-    calls.RevokeToken: writing.for_administrators,
-    audit_calls.ListExpectations: reading.list_expectations,
-    audit_calls.AddExpectation: writing.change_expectations,
-    audit_calls.RemoveExpectation: writing.change_expectations,
-    calls.ListReferences: reading.list_references,
-    calls.GetReference: reading.get_reference,
-    calls.GetReferenceLog: reading.get_reference_log,
-    calls.CreateReference: writing.create_reference,
-    calls.AssignReference: writing.assign_reference,
-    calls.DeleteReference: writing.delete_reference,
-    calls.Resolve: reading.resolve,
-    calls.GetContents: reading.get_contents,
-    calls.ListEntries: reading.list_entries,
-    calls.GetCommit: reading.get_commit,
-    calls.GetChanges: reading.get_changes,
-    calls.ListCommits: reading.list_commits,
-    calls.Diff: reading.diff,
-    calls.Compare: reading.compare,
-    calls.GetOutcome: reading.get_outcome,
-    calls.CommitOperations: writing.commit_operations,
-    calls.Merge: writing.merge,
-    calls.Transplant: writing.transplant,
-    calls.Revert: writing.revert,
-    calls.Restore: writing.restore,
-    calls.Rebase: writing.rebase,
+    calls.GetAbout: write_rules.about,
+    calls.GetSetting: write_rules.for_anybody,
+    calls.PutSetting: write_rules.for_administrators,
+    calls.ChangeRoots: write_rules.for_administrators,
+    calls.KeepHistory: write_rules.for_administrators,
+    calls.SetGrace: write_rules.for_administrators,
+    calls.Sweep: write_rules.for_holders(Role.MAINTAIN),
+    calls.SweepTables: write_rules.for_holders_of_table(Role.MAINTAIN),
+    calls.EraseTable: write_rules.for_holders_of_table(Role.ERASE),
+    resync_calls.Resync: write_rules.for_holders_of_table(Role.MAINTAIN),
+    calls.Fsck: write_rules.for_holders(Role.MAINTAIN),
+    calls.ListTokens: write_rules.for_administrators,
+    calls.PutToken: write_rules.for_administrators,
+    calls.RevokeToken: write_rules.for_administrators,
+    audit_calls.ListExpectations: read_rules.list_expectations,
+    audit_calls.AddExpectation: write_rules.change_expectations,
+    audit_calls.RemoveExpectation: write_rules.change_expectations,
+    calls.ListReferences: read_rules.list_references,
+    calls.GetReference: read_rules.get_reference,
+    calls.GetReferenceLog: read_rules.get_reference_log,
+    calls.CreateReference: write_rules.create_reference,
+    calls.AssignReference: write_rules.assign_reference,
+    calls.DeleteReference: write_rules.delete_reference,
+    calls.Resolve: read_rules.resolve,
+    calls.GetContents: read_rules.get_contents,
+    calls.ListEntries: read_rules.list_entries,
+    calls.GetCommit: read_rules.get_commit,
+    calls.GetChanges: read_rules.get_changes,
+    calls.ListCommits: read_rules.list_commits,
+    calls.Diff: read_rules.diff,
+    calls.Compare: read_rules.compare,
+    calls.GetOutcome: read_rules.get_outcome,
+    calls.CommitOperations: write_rules.commit_operations,
+    calls.Merge: write_rules.merge,
+    calls.Transplant: write_rules.transplant,
+    calls.Revert: write_rules.revert,
+    calls.Restore: write_rules.restore,
+    calls.Rebase: write_rules.rebase,
     transaction_calls.BeginTransaction: transactions.begin_transaction,
     transaction_calls.GetTransaction: transactions.get_transaction,
     transaction_calls.RenewTransaction: transactions.renew_transaction,
@@ -102,25 +102,25 @@ class Guarded:
     def do(self, call: calls.Call[R], progress: Progress = silent) -> R:
         rule = find_rule(type(call))
         if rule is None or not self._caller.grants:
-            raise self._caller.denied(f"ask for {type(call).__name__}")
+            raise self._caller.denied_error(f"ask for {type(call).__name__}")
         if isinstance(call, calls.Write):
             if call.idempotency_key is not None:  # rules may put it otherwise, but it stays the same request
-                this_one = asked(call)
+                this_one = request_digest(call)
                 key = stored_key(self._catalogue, self._caller, call, this_one, self._unmarked)
                 call = msgspec.structs.replace(call, asked=this_one, idempotency_key=key)
             if self._caller.name:
                 call = msgspec.structs.replace(call, who=self._caller.name)
-        caller = admitted(self._catalogue, self._caller, transactions_in(call))
+        caller = admit(self._catalogue, self._caller, transactions_in(call))
         return cast("R", rule(Rights(self._catalogue, caller, progress, self._deadline_s), call))
 
     def require_write(self, branch: str | None, key: Key) -> None:
         """``Denied`` if the caller may not change a key of a branch: for work that comes before the call."""
         caller = self._caller
         if branch is not None and is_transaction(branch):
-            caller = admitted(self._catalogue, caller, [branch.removeprefix(PREFIX)])
+            caller = admit(self._catalogue, caller, [branch.removeprefix(PREFIX)])
         if not caller.keys_everywhere(Role.WRITE).are_all:
             rights = Rights(self._catalogue, caller, silent, self._deadline_s)
-            keys = caller.require(Role.WRITE, rights.named(branch))
+            keys = caller.require(Role.WRITE, rights.or_default(branch))
             caller.require_key(keys, Role.WRITE, key)
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.errors import PenstockError, RequestError
-from penstock.kernel.request import MadeKey, request_key
+from penstock.kernel.request import GeneratedKey, request_key
 from penstock.lake.answers import Landing
 from penstock.lake.calls import (
     Call,
@@ -91,7 +91,7 @@ def stored_key(
 ) -> str:
     """The key of a call as it is stored for the caller. ``this_one`` is the hash of what is asked for."""
     key = request_key(call.idempotency_key)
-    if not caller.name or call.fixed_key is not None or MadeKey.read(key) is not None:
+    if not caller.name or call.fixed_key is not None or GeneratedKey.read(key) is not None:
         return key
     if unmarked is not None and unmarked.may_exist():
         branch: str | None = getattr(call, call.target)

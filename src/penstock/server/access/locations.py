@@ -33,7 +33,7 @@ def _absolute(location: str) -> str:
     if "://" in place or place.startswith("/"):
         return place
     raise LocationRefused(
-        f"{location!r} says not where it is: write a whole path, or a URL with '://'", location=location
+        f"{location!r} is not an absolute location: write a full path, or a URL with '://'", location=location
     )
 
 

@@ -39,7 +39,7 @@ class Rights:
         self._catalogue, self._progress, self._deadline_s = catalogue, progress, deadline_s
         self.caller = caller
 
-    def within(self, transactions: dict[str, str]) -> Rights:
+    def with_transactions(self, transactions: dict[str, str]) -> Rights:
         """The same, where the branches of some transactions may be used too, as those that they land on."""
         caller = msgspec.structs.replace(self.caller, inside={**self.caller.inside, **transactions})
         return Rights(self._catalogue, caller, self._progress, self._deadline_s)
@@ -47,10 +47,10 @@ class Rights:
     def do(self, call: Call[R]) -> R:
         """Carry out a call that was checked; ``TimedOut`` if nobody waits for it any longer."""
         if time.monotonic() > self._deadline_s:  # a request may be made of many calls
-            raise TimedOut("the request took too long, and was stopped before it was done")
+            raise TimedOut("the request took too long and was stopped before it was done")
         return self._catalogue.do(call, self._progress)
 
-    def named(self, reference: str | None) -> str:
+    def or_default(self, reference: str | None) -> str:
         """The reference that is meant: the default branch, if none is named."""
         return self.do(GetAbout()).default_branch if reference is None else reference
 
@@ -66,7 +66,7 @@ class Rights:
             if not self.caller.is_admin and revision is not None:
                 self._require_shared(parse_revision(revision), via)
             return revision, ALL_KEYS
-        revision = self.named(revision)
+        revision = self.or_default(revision)
         parsed = parse_revision(revision)
         if parsed.name is not None:
             return revision, self.caller.require(Role.READ, parsed.name)
@@ -75,7 +75,7 @@ class Rights:
         if parsed.commit == NO_COMMIT.hex() and not parsed.steps:
             return revision, ALL_KEYS  # the empty lake
         if not anywhere.patterns:
-            raise self.caller.denied(
+            raise self.caller.denied_error(
                 "read a commit by its id alone: name the reference that it is on, as in "
                 f"BRANCH@{parsed.commit}"
             )
@@ -100,18 +100,18 @@ class Rights:
 
     def _own_branches(self) -> Iterator[str]:
         """Those of the caller's own transactions that have not ended."""
-        found = self.do(ListTransactions(limit=None)) if self.caller.name else ()
-        return (one.branch for one in found if may_use(self.caller, one))
+        transactions = self.do(ListTransactions(limit=None)) if self.caller.name else ()
+        return (transaction.branch for transaction in transactions if may_use(self.caller, transaction))
 
     def read_whole(self, revision: str | None, via: str | None = None) -> str | None:
         """As ``read``, where all keys are needed."""
-        asked, keys = self.read(revision, via)
+        resolved, keys = self.read(revision, via)
         if not keys.are_all:
             what = f"'{revision}'" if revision is not None else "the default branch"
-            raise self.caller.denied(f"take over {what} as a whole: that needs to read all keys there")
-        return asked
+            raise self.caller.denied_error(f"take over {what} as a whole: that needs to read all keys there")
+        return resolved
 
-    def compared(self, revision: str | None, reference: str | None) -> str | None:
+    def check_compared(self, revision: str | None, reference: str | None) -> str | None:
         """A revision that a reference, which the caller may read, is only compared with.
 
         A whole id tells nothing to who knows it already. Anything else is looked for: among what the caller
@@ -130,19 +130,19 @@ class Rights:
 
         It is full if there are enough of them: a page that is not tells the caller that it is the last one.
         """
-        wanted: int | None = call.limit  # type: ignore[attr-defined]
-        asked, shown = wanted, list[T]()
+        limit: int | None = call.limit  # type: ignore[attr-defined]
+        page_limit, shown = limit, list[T]()
         while True:
-            page = self.do(msgspec.structs.replace(call, limit=asked))
+            page = self.do(msgspec.structs.replace(call, limit=page_limit))
             for item in page:
                 step()
                 if (seen := show(item)) is not None:
                     shown.append(seen)
-                    if len(shown) == wanted:
+                    if len(shown) == limit:
                         return tuple(shown)
-            if asked is None or len(page) < asked or not page:
+            if page_limit is None or len(page) < page_limit or not page:
                 return tuple(shown)
-            asked = PAGE_MAX
+            page_limit = PAGE_MAX
             call = msgspec.structs.replace(call, after=after(page[-1]))
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest, TransactionNotFound
-from penstock.kernel.rows import no_transaction
+from penstock.kernel.rows import transaction_not_found_error
 from penstock.lake.call import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded
@@ -39,76 +39,80 @@ _NO_REVISIONS: Final = frozenset(("who", "why", "what", "message", "idempotency_
 
 
 def begin_transaction(rights: Rights, call: BeginTransaction) -> TransactionInfo:
-    rights.caller.require(Role.WRITE, rights.named(call.target))
+    rights.caller.require(Role.WRITE, rights.or_default(call.target))
     try:
-        begun = rights.do(msgspec.structs.replace(call, who=rights.caller.name or call.who))
+        transaction = rights.do(msgspec.structs.replace(call, who=rights.caller.name or call.who))
     except InvalidRequest:  # it may tell of one that has this id, and is not theirs
         with suppress(TransactionNotFound):
             _require_own(rights, rights.do(GetTransaction(id=call.id)))
         raise
-    _require_own(rights, begun)
-    return begun
+    _require_own(rights, transaction)
+    return transaction
 
 
-def _require_own(rights: Rights, found: TransactionInfo) -> None:
-    if not may_use(rights.caller, found):
+def _require_own(rights: Rights, transaction: TransactionInfo) -> None:
+    if not may_use(rights.caller, transaction):
         raise InvalidRequest(
-            f"there is a transaction {found.id} already; another one needs another id"
+            f"the transaction {transaction.id} already exists; use another id for another transaction"
         ) from None
 
 
 def get_transaction(rights: Rights, call: GetTransaction) -> TransactionInfo:
-    found = _found(rights, call.id)
-    return rights.do(call) if call.reads else found
+    transaction = _find_own(rights, call.id)
+    return rights.do(call) if call.reads else transaction
 
 
 def renew_transaction(rights: Rights, call: RenewTransaction) -> TransactionInfo:
-    _found(rights, call.id)
+    _find_own(rights, call.id)
     return rights.do(call)
 
 
 def note_reads(rights: Rights, call: NoteReads) -> TransactionInfo:
     """Whoever may use it may say so of anything: it only keeps the transaction from landing."""
-    _found(rights, call.id)
+    _find_own(rights, call.id)
     return rights.do(call)
 
 
 def commit_transaction(rights: Rights, call: CommitTransaction) -> TransactionLanded:
     """What was written in it was checked then; whoever lost all rights on its target since lands nothing."""
-    rights.caller.require(Role.WRITE, _found(rights, call.id).target)
+    rights.caller.require(Role.WRITE, _find_own(rights, call.id).target)
     return rights.do(msgspec.structs.replace(call, who=rights.caller.name or call.who))
 
 
 def abort_transaction(rights: Rights, call: AbortTransaction) -> TransactionInfo:
-    _found(rights, call.id)
+    _find_own(rights, call.id)
     return rights.do(msgspec.structs.replace(call, who=rights.caller.name or call.who))
 
 
 def list_transactions(rights: Rights, call: ListTransactions) -> tuple[TransactionInfo, ...]:
     caller = rights.caller
-    return rights.pages(call, lambda one: one if may_use(caller, one) else None, lambda one: one.id)
+    return rights.pages(
+        call,
+        lambda transaction: transaction if may_use(caller, transaction) else None,
+        lambda transaction: transaction.id,
+    )
 
 
 def transactions_in(call: Call[Any]) -> frozenset[str]:
     """The ids of the transactions whose branches a call names, wherever it names one."""
-    return frozenset(found for text in _texts(call) for found in _NAMED.findall(text))
+    return frozenset(named for text in _texts(call) for named in _NAMED.findall(text))
 
 
-def admitted(catalogue: Catalogue, caller: Caller, transactions: Iterable[str]) -> Caller:
+def admit(catalogue: Catalogue, caller: Caller, transactions: Iterable[str]) -> Caller:
     """A caller who may use the branches of transactions as they may use those that these land on.
 
     ``TransactionNotFound`` if one of them is not theirs.
     """
     inside: dict[str, str] = {}
-    for one in transactions:
-        found = catalogue.do(GetTransaction(id=one))
-        if not may_use(caller, found):
-            raise no_transaction(one)
-        inside[found.branch] = found.target
+    for transaction_id in transactions:
+        transaction = catalogue.do(GetTransaction(id=transaction_id))
+        if not may_use(caller, transaction):
+            raise transaction_not_found_error(transaction_id)
+        inside[transaction.branch] = transaction.target
     return msgspec.structs.replace(caller, inside={**caller.inside, **inside}) if inside else caller
 
 
-class Entering:
+class TransactionAccess:
     """The rights of a caller on branches that their request does not name, and that may be transactions'."""
 
     def __init__(self, rights: Rights) -> None:
@@ -120,33 +124,37 @@ class Entering:
         if not names_transaction(branch):
             return self._rights
         if branch not in self._known:
-            self._known[branch] = self._entered(branch)
+            self._known[branch] = self._rights_in(branch)
         return self._known[branch]
 
-    def _entered(self, branch: str) -> Rights | None:
+    def _rights_in(self, branch: str) -> Rights | None:
         caller = self._rights.caller
         try:
-            found = self._rights.do(GetTransaction(id=branch.removeprefix(PREFIX)))
+            transaction = self._rights.do(GetTransaction(id=branch.removeprefix(PREFIX)))
         except TransactionNotFound:
             return self._rights if caller.is_admin else None  # it ended long ago
-        return self._rights.within({found.branch: found.target}) if may_use(caller, found) else None
+        return (
+            self._rights.with_transactions({transaction.branch: transaction.target})
+            if may_use(caller, transaction)
+            else None
+        )
 
 
 def _texts(value: Any) -> Iterator[str]:
     """The texts in a call that may name a branch. Lists of operations and files name none."""
     for field in value.__struct_fields__:
-        found = getattr(value, field)
-        if isinstance(found, str) and field not in _NO_REVISIONS:
-            yield found
-        elif isinstance(found, tuple) and found:
-            if isinstance(found[0], str):
-                yield from (one for one in found if isinstance(one, str))
-            elif "at" in getattr(found[0], "__struct_fields__", ()):
-                yield from (one.at for one in found if isinstance(one.at, str))
+        field_value = getattr(value, field)
+        if isinstance(field_value, str) and field not in _NO_REVISIONS:
+            yield field_value
+        elif isinstance(field_value, tuple) and field_value:
+            if isinstance(field_value[0], str):
+                yield from (text for text in field_value if isinstance(text, str))
+            elif "at" in getattr(field_value[0], "__struct_fields__", ()):
+                yield from (branch.at for branch in field_value if isinstance(branch.at, str))
 
 
-def _found(rights: Rights, id: str) -> TransactionInfo:  # noqa: A002
-    found = rights.do(GetTransaction(id=id))
-    if not may_use(rights.caller, found):
-        raise no_transaction(id)
-    return found
+def _find_own(rights: Rights, id: str) -> TransactionInfo:  # noqa: A002
+    transaction = rights.do(GetTransaction(id=id))
+    if not may_use(rights.caller, transaction):
+        raise transaction_not_found_error(id)
+    return transaction

@@ -23,8 +23,8 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.server.nessie.cel_items import VARIABLES, FilterKind, mentioned, sizes_of
-from penstock.server.nessie.cel_words import (
+from penstock.server.nessie.cel_bindings import VARIABLES, FilterKind, mentioned_fields, sizes_of
+from penstock.server.nessie.cel_tokens import (
     LOOP,
     MATCHES,
     SIZE,
@@ -32,7 +32,7 @@ from penstock.server.nessie.cel_words import (
     TooCostly,
     WordShape,
     loops_apart,
-    mended,
+    rewrite_tokens,
     shape_of,
     tokens_of,
 )
@@ -81,7 +81,7 @@ def filter_for(kind: FilterKind, expression: str) -> Callable[[Mapping[str, Any]
     def keep(item: Mapping[str, Any]) -> bool:
         nonlocal spent_s
         if spent_s > FILTER_MAX_S:
-            raise _refused(expression, f"it takes longer than {FILTER_MAX_S:g} s")
+            raise _refused_error(expression, f"it takes longer than {FILTER_MAX_S:g} s")
         start = time.thread_time()
         try:
             return script.holds_for(item)
@@ -102,7 +102,7 @@ class CelPart(msgspec.Struct, frozen=True, kw_only=True):
 
     def evaluate(self, item: Mapping[str, Any], functions: Functions) -> Any:
         """What it comes to; one of ``_FAILURES`` if that costs too much or cannot be said."""
-        values = {name: mentioned(item[name], self.text) for name in self.names}
+        values = {name: mentioned_fields(item[name], self.text) for name in self.names}
         if self.shape.work(sizes_of(values)) > WORK_MAX:
             many = len(values.get("operations", ()))
             raise ValueError("it costs too much" + (f" with {many} operations; {_CHEAP}" if many else ""))
@@ -125,9 +125,9 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
         try:
             result = self.main.evaluate(item, {**functions, LOOP: loop})
         except _FAILURES as problem:
-            raise _refused(self.expression, _told(problem)) from None
+            raise _refused_error(self.expression, _describe_problem(problem)) from None
         if not isinstance(result, bool):
-            raise _refused(self.expression, "it must come to true or false")
+            raise _refused_error(self.expression, "it must return true or false")
         return result
 
     def _loop(self, item: Mapping[str, Any], functions: Functions, deadline: float, number: int) -> bool:
@@ -141,7 +141,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
                 if bool(loop.evaluate(piece, functions)) is not for_all:
                     return not for_all
         except _FAILURES as problem:
-            raise ValueError(_told(problem)) from None
+            raise ValueError(_describe_problem(problem)) from None
         return for_all
 
 
@@ -149,32 +149,32 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
 def _script(kind: FilterKind, expression: str) -> Script:
     """The script of an expression; the last ones are kept, as clients page with the same one."""
     if len(expression) > EXPRESSION_MAX_CHARS:
-        raise InvalidRequest(f"a filter has at most {EXPRESSION_MAX_CHARS} characters")
-    program = _compiled(expression, expression)
+        raise InvalidRequest(f"a filter can have at most {EXPRESSION_MAX_CHARS} characters")
+    program = _compile(expression, expression)
     rest, loops = loops_apart(tuple(tokens_of(expression)), "operations")
     try:
         parts = [_part(kind, expression, tokens) for tokens in (rest, *loops)]
     except TooCostly as problem:
-        raise _refused(expression, str(problem)) from None
+        raise _refused_error(expression, str(problem)) from None
     _check_names(kind, expression, program, [part.shape for part in parts])
     return Script(expression=expression, main=parts[0], loops=tuple(parts[1:]))
 
 
 def _part(kind: FilterKind, expression: str, tokens: Sequence[CelToken]) -> CelPart:
     shape = shape_of(tokens)
-    program = _compiled("".join(mended(tokens)), expression)
+    program = _compile("".join(rewrite_tokens(tokens)), expression)
     names = VARIABLES[kind].keys() & set(program.variables())
     if not names <= {name for name, _ in shape.mentions}:
-        raise _refused(expression, "it is written in a way that cannot be followed")
+        raise _refused_error(expression, "it cannot be parsed")
     text = "".join(token.text for token in tokens)
     return CelPart(text=text, program=program, shape=shape, names=tuple(names))
 
 
-def _compiled(text: str, expression: str) -> Any:
+def _compile(text: str, expression: str) -> Any:
     try:
         return _library().compile(text)
     except _FAILURES as problem:
-        raise _refused(expression, _told(problem)) from None
+        raise _refused_error(expression, _describe_problem(problem)) from None
 
 
 @cache
@@ -195,14 +195,14 @@ def _check_names(kind: FilterKind, expression: str, program: Any, shapes: Sequen
     bound = frozenset[str]().union(*(shape.bound for shape in shapes))
     for name in program.variables():
         if name not in declared and name not in bound and name not in _TYPES:
-            raise _refused(expression, f"undeclared reference to '{name}'")
+            raise _refused_error(expression, f"undeclared reference to '{name}'")
     for name, field in (mention for shape in shapes for mention in shape.mentions):
         fields = declared.get(name) if name not in bound else None
         if fields is not None and field and field not in fields:
-            raise _refused(expression, f"undefined field '{field}' of '{name}'")
+            raise _refused_error(expression, f"undefined field '{field}' of '{name}'")
     for name in program.functions():
         if name.isidentifier() and not name.startswith("_") and name not in _FUNCTIONS:
-            raise _refused(expression, f"undeclared function '{name}'")
+            raise _refused_error(expression, f"undeclared function '{name}'")
 
 
 def _check_time(deadline: float) -> None:
@@ -237,7 +237,7 @@ def _library_matches() -> Any:
     return _library().compile("text.matches(pattern)")
 
 
-def _told(problem: Exception) -> str:
+def _describe_problem(problem: Exception) -> str:
     """What the library says, in one line, without the expression that it repeats."""
     if isinstance(problem, KeyError):
         return f"there is no {problem}"
@@ -245,10 +245,10 @@ def _told(problem: Exception) -> str:
     _, _, syntax = text.partition("ERROR: <input>:")
     if syntax:
         return f"at {syntax}"
-    _, found, own = text.rpartition("Error: ")
-    return (own if found else text).partition(". ")[0]
+    _, separator, own = text.rpartition("Error: ")
+    return (own if separator else text).partition(". ")[0]
 
 
-def _refused(expression: str, why: str) -> InvalidRequest:
+def _refused_error(expression: str, why: str) -> InvalidRequest:
     shown = expression if len(expression) <= 200 else expression[:200] + "…"
     return InvalidRequest(f"filter {shown!r} is refused: {why}", filter=shown)

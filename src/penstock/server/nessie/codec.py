@@ -27,10 +27,10 @@ class NessieCodec:
             raise InvalidRequest(f"the request's body cannot be read: {problem}") from None
 
     def convert(self, values: Mapping[str, Any], type: Any, /) -> Any:  # noqa: A002
-        given = {name: _read(value, _kinds(type).get(name)) for name, value in values.items()}
-        given = {name: value for name, value in given.items() if value is not None}
+        parsed = {name: _read(value, _kinds(type).get(name)) for name, value in values.items()}
+        parsed = {name: value for name, value in parsed.items() if value is not None}
         try:
-            return decoders.convert(given, type, strict=False)
+            return decoders.convert(parsed, type, strict=False)
         except msgspec.ValidationError as problem:
             raise InvalidRequest(f"the request's parameters cannot be read: {problem}") from None
 
@@ -44,7 +44,7 @@ class NessieCodec:
 CODEC = NessieCodec()
 
 
-def required(body: T | None, parameter: str) -> T:
+def require_body(body: T | None, parameter: str) -> T:
     """A request's body; refused if there is none, in which case ``parameter`` is what Nessie calls it."""
     if body is None:
         raise InvalidRequest(f"{parameter}: must not be null", field=parameter)

@@ -37,73 +37,73 @@ def parents_of(commit: Commit) -> tuple[str, ...]:
     return commit.parents if commit.depth > 1 else (EMPTY_COMMIT_ID, *commit.parents)
 
 
-def said(given: shapes.CommitMetaInput | None, headers: Headers, message: str = "") -> Said:
+def commit_description(meta: shapes.CommitMetaInput | None, headers: Headers, message: str = "") -> Said:
     """What a writer says of a commit, in the body and in headers, which add to it.
 
     ``message`` is what it says if the writer does not tell.
     """
-    if given is not None:
-        _check(given)
-    authors = _authors(given)
-    signers = _signers(given)
-    authors += _listed(headers.get("nessie-commit-authors", ""))
-    signers += _listed(headers.get("nessie-commit-signedoffby", ""))
-    told = next(iter(_stripped(headers.values_of("nessie-commit-message"))), "")
-    told = told or (given.message if given is not None else "")
+    if meta is not None:
+        _check(meta)
+    authors = _authors(meta)
+    signers = _signers(meta)
+    authors += _split_list(headers.get("nessie-commit-authors", ""))
+    signers += _split_list(headers.get("nessie-commit-signedoffby", ""))
+    header = next(iter(_strip_all(headers.values_of("nessie-commit-message"))), "")
+    header = header or (meta.message if meta is not None else "")
     return Said(
-        message=told or message,
+        message=header or message,
         authors=tuple(authors),
         signed_off_by=tuple(signers),
-        author_time=_aware(given.author_time) if given is not None else None,
-        properties=_properties(given, headers),
+        author_time=_aware(meta.author_time) if meta is not None else None,
+        properties=_properties(meta, headers),
     )
 
 
-def _check(given: shapes.CommitMetaInput) -> None:
+def _check(meta: shapes.CommitMetaInput) -> None:
     for value, what in (
-        (given.committer, "committer"),
-        (given.commit_time, "commit time"),
-        (given.hash, "commit hash"),
-        (given.parent_commit_hashes or None, "parent commit hashes"),
+        (meta.committer, "committer"),
+        (meta.commit_time, "commit time"),
+        (meta.hash, "commit hash"),
+        (meta.parent_commit_hashes or None, "parent commit hashes"),
     ):
         if value is not None:
             raise InvalidRequest(f"Cannot set the {what} on the client side. It is set by the server.")
 
 
-def _authors(given: shapes.CommitMetaInput | None) -> list[str]:
-    if given is None:
+def _authors(meta: shapes.CommitMetaInput | None) -> list[str]:
+    if meta is None:
         return []
-    if given.authors is not None:
-        return [author for author in given.authors if author]
-    return [given.author] if given.author else []
+    if meta.authors is not None:
+        return [author for author in meta.authors if author]
+    return [meta.author] if meta.author else []
 
 
-def _signers(given: shapes.CommitMetaInput | None) -> list[str]:
-    if given is None:
+def _signers(meta: shapes.CommitMetaInput | None) -> list[str]:
+    if meta is None:
         return []
-    if given.all_signed_off_by is not None:
-        return list(given.all_signed_off_by)
-    return [given.signed_off_by] if given.signed_off_by is not None else []
+    if meta.all_signed_off_by is not None:
+        return list(meta.all_signed_off_by)
+    return [meta.signed_off_by] if meta.signed_off_by is not None else []
 
 
-def _properties(given: shapes.CommitMetaInput | None, headers: Headers) -> dict[str, tuple[str, ...]]:
+def _properties(meta: shapes.CommitMetaInput | None, headers: Headers) -> dict[str, tuple[str, ...]]:
     properties: dict[str, tuple[str, ...]] = {}
-    if given is not None and given.all_properties is not None:
-        properties = dict(given.all_properties)
-    elif given is not None and given.properties is not None:
-        properties = {name: (value,) for name, value in given.properties.items()}
+    if meta is not None and meta.all_properties is not None:
+        properties = dict(meta.all_properties)
+    elif meta is not None and meta.properties is not None:
+        properties = {name: (value,) for name, value in meta.properties.items()}
     for header in headers:
         if header.startswith(_PROPERTY):
             name = header.removeprefix(_PROPERTY).strip()
-            properties[name] = tuple(_stripped(headers.values_of(header)))
+            properties[name] = tuple(_strip_all(headers.values_of(header)))
     return properties
 
 
-def _listed(text: str) -> list[str]:
-    return list(_stripped(text.split(",")))
+def _split_list(text: str) -> list[str]:
+    return list(_strip_all(text.split(",")))
 
 
-def _stripped(texts: Iterable[str]) -> Iterable[str]:
+def _strip_all(texts: Iterable[str]) -> Iterable[str]:
     return (text.strip() for text in texts if text.strip())
 
 

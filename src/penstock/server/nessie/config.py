@@ -12,7 +12,7 @@ from penstock.errors import InvalidRequest
 from penstock.lake import calls
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.decoders import json_decoder
-from penstock.server.nessie.codec import required
+from penstock.server.nessie.codec import require_body
 from penstock.server.nessie.shapes import Instant, Int, NessieShape, instant
 from penstock.server.routes import Ask
 
@@ -106,7 +106,7 @@ def get_repository_config(ask: Ask) -> RepositoryConfigResponse:
 
 
 def update_repository_config(ask: Ask) -> UpdateRepositoryConfigResponse:
-    update: UpdateRepositoryConfigRequest = required(
+    update: UpdateRepositoryConfigRequest = require_body(
         ask.body, "updateRepositoryConfig.repositoryConfigUpdate"
     )
     config = update.config

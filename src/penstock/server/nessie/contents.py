@@ -35,14 +35,14 @@ def type_name(content: AnyContent) -> str:
     return _TYPES.get(type(content), "DELTA_LAKE_TABLE")
 
 
-def shown_type(given: shapes.AnyContent) -> str:
+def shown_type(content: shapes.AnyContent) -> str:
     """Nessie's name for the type of a content that a client sent."""
-    tag = given.__struct_config__.tag
+    tag = content.__struct_config__.tag
     assert isinstance(tag, str)
     return tag
 
 
-def shown(key: Key, content: AnyContent) -> shapes.AnyContent:
+def from_content(key: Key, content: AnyContent) -> shapes.AnyContent:
     """A content as Nessie's clients see it."""
     identity = str(content.id) if content.id is not None else None
     if isinstance(content, IcebergTable):
@@ -78,15 +78,15 @@ def shown(key: Key, content: AnyContent) -> shapes.AnyContent:
     return _shown_table(identity, content)
 
 
-def meant(key: Key, given: shapes.AnyContent, stored: AnyContent | None = None) -> AnyContent:
+def to_content(key: Key, content: shapes.AnyContent, stored: AnyContent | None = None) -> AnyContent:
     """The content that a client means by what it sent.
 
     ``stored`` is what the key holds, or what the same request takes from another key: what the client cannot
     see of it stays as it is. ``InvalidContent`` if it would change a table that only Penstock can change.
     """
-    if stored is not None and _is_same(shown(key, stored), given):
+    if stored is not None and _is_same(from_content(key, stored), content):
         return stored
-    made = _made(given)
+    made = _new_content(content)
     if isinstance(made, DeltaTable) and isinstance(stored, DeltaTable):
         return msgspec.structs.replace(
             stored,
@@ -103,14 +103,14 @@ def meant(key: Key, given: shapes.AnyContent, stored: AnyContent | None = None) 
     return made
 
 
-def identity_of(given: shapes.AnyContent) -> UUID | None:
+def identity_of(content: shapes.AnyContent) -> UUID | None:
     """The id that a client sent with a content."""
-    if given.id is None:
+    if content.id is None:
         return None
     try:
-        return UUID(given.id)
+        return UUID(content.id)
     except ValueError:
-        raise InvalidRequest(f"Invalid UUID string: {given.id}") from None
+        raise InvalidRequest(f"Invalid UUID string: {content.id}") from None
 
 
 def _shown_table(identity: str | None, content: AnyContent) -> shapes.DeltaLakeTable:
@@ -129,49 +129,49 @@ def _shown_table(identity: str | None, content: AnyContent) -> shapes.DeltaLakeT
     )
 
 
-def _is_same(one: shapes.AnyContent, other: shapes.AnyContent) -> bool:
+def _is_same(first: shapes.AnyContent, other: shapes.AnyContent) -> bool:
     """Whether two contents say the same, however they write what is absent."""
-    return type(one) is type(other) and one.id == other.id and _made(one) == _made(other)
+    return type(first) is type(other) and first.id == other.id and _new_content(first) == _new_content(other)
 
 
-def _made(given: shapes.AnyContent) -> AnyContent:
-    identity = identity_of(given)
-    if isinstance(given, shapes.NessieIcebergTable):
+def _new_content(content: shapes.AnyContent) -> AnyContent:
+    identity = identity_of(content)
+    if isinstance(content, shapes.NessieIcebergTable):
         return IcebergTable(
             id=identity,
-            metadata_location=given.metadata_location,
-            snapshot_id=given.snapshot_id,
-            schema_id=given.schema_id,
-            spec_id=given.spec_id,
-            sort_order_id=given.sort_order_id,
+            metadata_location=content.metadata_location,
+            snapshot_id=content.snapshot_id,
+            schema_id=content.schema_id,
+            spec_id=content.spec_id,
+            sort_order_id=content.sort_order_id,
         )
-    if isinstance(given, shapes.NessieNamespace):
-        return Namespace(id=identity, properties=given.properties or {})
-    if isinstance(given, shapes.NessieIcebergView):
+    if isinstance(content, shapes.NessieNamespace):
+        return Namespace(id=identity, properties=content.properties or {})
+    if isinstance(content, shapes.NessieIcebergView):
         return IcebergView(
             id=identity,
-            metadata_location=given.metadata_location,
-            version_id=given.version_id,
-            schema_id=given.schema_id,
-            sql_text=_text(given.sql_text),
-            dialect=_text(given.dialect),
+            metadata_location=content.metadata_location,
+            version_id=content.version_id,
+            schema_id=content.schema_id,
+            sql_text=_text(content.sql_text),
+            dialect=_text(content.dialect),
         )
-    if isinstance(given, shapes.NessieUdf):
+    if isinstance(content, shapes.NessieUdf):
         return Udf(
             id=identity,
-            metadata_location=_text(given.metadata_location),
-            version_id=_text(given.version_id),
-            signature_id=_text(given.signature_id),
-            sql_text=_text(given.sql_text),
-            dialect=_text(given.dialect),
+            metadata_location=_text(content.metadata_location),
+            version_id=_text(content.version_id),
+            signature_id=_text(content.signature_id),
+            sql_text=_text(content.sql_text),
+            dialect=_text(content.dialect),
         )
     return DeltaTable(
         id=identity,
-        metadata_location_history=given.metadata_location_history,
-        checkpoint_location_history=given.checkpoint_location_history,
-        last_checkpoint=given.last_checkpoint or "",
+        metadata_location_history=content.metadata_location_history,
+        checkpoint_location_history=content.checkpoint_location_history,
+        last_checkpoint=content.last_checkpoint or "",
     )
 
 
-def _text(given: str | UnsetType | None) -> str:
-    return given if isinstance(given, str) else ""
+def _text(text: str | UnsetType | None) -> str:
+    return text if isinstance(text, str) else ""

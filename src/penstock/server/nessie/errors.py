@@ -32,7 +32,7 @@ from penstock.model.keys import Key
 from penstock.model.transactions import PREFIX, TransactionState
 from penstock.server.nessie import shapes
 from penstock.server.nessie.keys import name_key
-from penstock.server.routes import Answer
+from penstock.server.routes import HttpAnswer
 
 _CODES: Final = {
     "REFERENCE_NOT_FOUND": 404,
@@ -89,9 +89,9 @@ class NessieRefusal(ConflictError):
         super().__init__(message, nessie_code=nessie_code, shown=tuple(conflicts), missing=missing)
 
 
-def say(error: PenstockError, headers: Mapping[str, str]) -> Answer:
+def say(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
     """An error as the answer to a request with these headers."""
-    code, message, details = _told(error)
+    code, message, details = _describe_error(error)
     status = _CODES.get(code, error.http_status)
     body = shapes.NessieError(
         status=status,
@@ -100,7 +100,7 @@ def say(error: PenstockError, headers: Mapping[str, str]) -> Answer:
         error_code=code,
         error_details=details if details is not None and _reads_details(headers) else msgspec.UNSET,
     )
-    return Answer(status=status, body=_encoder.encode(body))
+    return HttpAnswer(status=status, body=_encoder.encode(body))
 
 
 def shown_conflict(conflict: Conflict) -> shapes.NessieConflict:
@@ -119,33 +119,39 @@ def namespace_conflicts(conflicts: Iterable[Conflict]) -> tuple[Conflict, ...]:
     return tuple(sorted(about, key=lambda conflict: (conflict.key[0], -len(conflict.key), conflict.key)))
 
 
-def _told(
+def _describe_error(
     error: PenstockError,
 ) -> tuple[str, str, shapes.ReferenceConflicts | shapes.ContentKeyErrorDetails | None]:
     """The code, the message and the details of an error."""
-    message, known = error.message, error.details
+    message, details = error.message, error.details
     if isinstance(error, NessieRefusal):
-        shown: tuple[shapes.NessieConflict, ...] = known["shown"]
-        if known["missing"] is not None:
-            return known["nessie_code"], message, _about_key(known["missing"])
-        return known["nessie_code"], message, shapes.ReferenceConflicts(conflicts=shown) if shown else None
+        shown: tuple[shapes.NessieConflict, ...] = details["shown"]
+        if details["missing"] is not None:
+            return details["nessie_code"], message, _about_key(details["missing"])
+        return details["nessie_code"], message, shapes.ReferenceConflicts(conflicts=shown) if shown else None
     if isinstance(error, CommitConflict):
         conflicts = namespace_conflicts(error.conflicts) or error.conflicts
         # A key that is deleted and created anew meets the same conflict twice.
-        return _conflicts(list({(each.kind, each.key): shown_conflict(each) for each in conflicts}.values()))
-    if isinstance(error, ReferenceChanged) and "expected" in known:
-        return _conflicts([_moved(known["name"], known["expected"], known["found"])])
+        return _conflicts(
+            list({(conflict.kind, conflict.key): shown_conflict(conflict) for conflict in conflicts}.values())
+        )
+    if isinstance(error, ReferenceChanged) and "expected" in details:
+        return _conflicts([_moved_conflict(details["name"], details["expected"], details["found"])])
     if isinstance(error, ReferenceNotFound):
-        name = known.get("name")
+        name = details.get("name")
         return "REFERENCE_NOT_FOUND", f"Named reference '{name}' not found" if name else message, None
     if isinstance(error, CommitNotFound):
         return "REFERENCE_NOT_FOUND", _commit_missing(error), None
     if isinstance(error, TransactionNotFound):
-        return "REFERENCE_NOT_FOUND", f"Named reference '{PREFIX}{known.get('transaction')}' not found", None
-    if isinstance(error, KeyNotFound) and isinstance(known.get("key"), Key):
-        return "CONTENT_NOT_FOUND", message, _about_key(known["key"])
+        return (
+            "REFERENCE_NOT_FOUND",
+            f"Named reference '{PREFIX}{details.get('transaction')}' not found",
+            None,
+        )
+    if isinstance(error, KeyNotFound) and isinstance(details.get("key"), Key):
+        return "CONTENT_NOT_FOUND", message, _about_key(details["key"])
     if isinstance(error, ReferenceExists):
-        return "REFERENCE_ALREADY_EXISTS", f"Named reference '{known.get('name')}' already exists.", None
+        return "REFERENCE_ALREADY_EXISTS", f"Named reference '{details.get('name')}' already exists.", None
     if isinstance(error, UnsupportedMediaType):
         message = "The content-type header value did not match the value in @Consumes"
     return _code(error), message, None
@@ -184,7 +190,7 @@ def _commit_missing(error: CommitNotFound) -> str:
     )
 
 
-def _moved(name: str, expected: str, found: str) -> shapes.NessieConflict:
+def _moved_conflict(name: str, expected: str, found: str) -> shapes.NessieConflict:
     text = f"named-reference '{name}' is not at expected hash '{expected}', but at '{found}'"
     return shapes.NessieConflict(conflict_type="UNEXPECTED_HASH", key=None, message=text)
 

@@ -17,7 +17,7 @@ from penstock.kernel.pace import step
 from penstock.model.keys import Key
 from penstock.server.limits import Limits
 from penstock.server.nessie.cel import filter_for
-from penstock.server.nessie.cel_items import FilterKind
+from penstock.server.nessie.cel_bindings import FilterKind
 
 T = TypeVar("T")
 Keep: TypeAlias = Callable[[T], bool] | None
@@ -34,9 +34,9 @@ _BEFORE_KEY: Final = "M\0"
 _AFTER_KEY: Final = "\0C"
 
 
-def page_size(limits: Limits, wanted: int | None) -> int:
+def page_size(limits: Limits, size: int | None) -> int:
     """How many items a page has: as many as wanted, if that is not too much. Nothing wanted means all."""
-    return min(wanted, limits.page_max) if wanted is not None and wanted > 0 else limits.page_max
+    return min(size, limits.page_max) if size is not None and size > 0 else limits.page_max
 
 
 def page_end_s(deadline_s: float) -> float:
@@ -52,34 +52,34 @@ def page(
 
     A page whose time is over is short, or empty: its token leads to the first item that was not looked at.
     """
-    found: list[T] = []
+    kept_items: list[T] = []
     for scanned, item in enumerate(items):
         step()
         if scanned >= SCAN_MAX or (scanned and monotonic() > end_s):
-            return tuple(found), token(item)
+            return tuple(kept_items), token(item)
         if keep is not None and not keep(item):
             continue
-        if len(found) == size:
-            return tuple(found), token(item)
-        found.append(item)
-    return tuple(found), None
+        if len(kept_items) == size:
+            return tuple(kept_items), token(item)
+        kept_items.append(item)
+    return tuple(kept_items), None
 
 
-def filtered(kind: FilterKind, expression: str, item: Callable[[T], Mapping[str, Any]]) -> Keep[T]:
+def make_filter(kind: FilterKind, expression: str, item: Callable[[T], Mapping[str, Any]]) -> Keep[T]:
     """Which items to keep; ``item`` gives what the expression sees of one. All, if there is no expression."""
     if not expression:
         return None
-    wanted = filter_for(kind, expression)
-    return lambda one: wanted(item(one))
+    matches = filter_for(kind, expression)
+    return lambda candidate: matches(item(candidate))
 
 
 def batches(read: Callable[[T | None, int], tuple[T, ...]], size: int) -> Iterator[T]:
     """All items of a list that is read in batches: ``read`` gives so many that come after a given one."""
     last: T | None = None
     limit = min(size + 1, BATCH)
-    while found := read(last, limit):
-        yield from found
-        last, limit = found[-1], BATCH
+    while items := read(last, limit):
+        yield from items
+        last, limit = items[-1], BATCH
 
 
 def key_token(key: Key) -> str:

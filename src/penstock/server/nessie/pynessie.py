@@ -53,14 +53,18 @@ def keep_properties(catalogue: Catalogue, path: str, operations: shapes.Operatio
     names the branch and the commit that the client knows, as in version 2.
     """
     listed = operations.operations or ()
-    if not any(_put_namespace(each) for each in listed):
+    if not any(_put_namespace(operation) for operation in listed):
         return operations
     revision = parse_path(path, catalogue, "commitMultipleOperations.branch")
     target = resolve_target(catalogue, revision, "Reference to commit into")
-    keys = tuple({Key(*each.key.elements) for each in listed})
+    keys = tuple({Key(*operation.key.elements) for operation in listed})
     entries = catalogue.do(calls.GetContents(at=target.commit, via=target.name, key=keys))
-    known = {each.content.id: each.content for each in entries if isinstance(each.content, Namespace)}
-    return msgspec.structs.replace(operations, operations=tuple(_kept(each, known) for each in listed))
+    namespaces = {
+        entry.content.id: entry.content for entry in entries if isinstance(entry.content, Namespace)
+    }
+    return msgspec.structs.replace(
+        operations, operations=tuple(_keep_properties(operation, namespaces) for operation in listed)
+    )
 
 
 def _put_namespace(operation: shapes.AnyOperation) -> shapes.NessieNamespace | None:
@@ -72,10 +76,12 @@ def _put_namespace(operation: shapes.AnyOperation) -> shapes.NessieNamespace | N
     return operation.content if operation.content.id is not None else None
 
 
-def _kept(operation: shapes.AnyOperation, known: Mapping[UUID | None, Namespace]) -> shapes.AnyOperation:
-    given = _put_namespace(operation)
-    before = known.get(identity_of(given)) if given is not None else None
-    if given is None or before is None:
+def _keep_properties(
+    operation: shapes.AnyOperation, namespaces: Mapping[UUID | None, Namespace]
+) -> shapes.AnyOperation:
+    namespace = _put_namespace(operation)
+    before = namespaces.get(identity_of(namespace)) if namespace is not None else None
+    if namespace is None or before is None:
         return operation
-    content = msgspec.structs.replace(given, properties=before.properties | (given.properties or {}))
+    content = msgspec.structs.replace(namespace, properties=before.properties | (namespace.properties or {}))
     return msgspec.structs.replace(operation, content=content)

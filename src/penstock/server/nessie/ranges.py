@@ -38,21 +38,21 @@ class Range(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def in_range(
-    asked: Range,
+    key_range: Range,
     read: Callable[[tuple[Key, ...]], Iterable[KeyedT]],
     scan: Callable[[Key | None, Key | None], Iterable[KeyedT]],
 ) -> Iterator[KeyedT]:
     """What is in a range: ``read`` gives single keys, ``scan`` all below a prefix that come after a key."""
-    found: Iterable[KeyedT]
-    if asked.keys:
-        found = sorted(read(asked.keys), key=lambda each: each.key.encode())
-        found = dropwhile(lambda each: asked.begins_after(each.key), found)
-    elif asked.start is not None:  # a list goes on after a key, a range begins with one
-        found = chain(_readable(read, asked.start), scan(asked.prefix, asked.start))
+    items: Iterable[KeyedT]
+    if key_range.keys:
+        items = sorted(read(key_range.keys), key=lambda item: item.key.encode())
+        items = dropwhile(lambda item: key_range.begins_after(item.key), items)
+    elif key_range.start is not None:  # a list goes on after a key, a range begins with one
+        items = chain(_readable(read, key_range.start), scan(key_range.prefix, key_range.start))
     else:
-        found = scan(asked.prefix, None)
-    inside = (each for each in found if asked.is_below_prefix(each.key))
-    return takewhile(lambda each: asked.reaches(each.key), inside)
+        items = scan(key_range.prefix, None)
+    inside = (item for item in items if key_range.is_below_prefix(item.key))
+    return takewhile(lambda item: key_range.reaches(item.key), inside)
 
 
 def _readable(read: Callable[[tuple[Key, ...]], Iterable[KeyedT]], key: Key) -> Iterable[KeyedT]:

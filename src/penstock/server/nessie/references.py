@@ -24,9 +24,9 @@ from penstock.lake.catalogue import Catalogue
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.references import Event, Kind, Reference
 from penstock.server.nessie import shapes
-from penstock.server.nessie.cel_items import Head, reference_item
+from penstock.server.nessie.cel_bindings import Head, reference_item
 from penstock.server.nessie.commits import shown_meta
-from penstock.server.nessie.pages import Keep, batches, filtered, page, page_end_s, page_size, read_token
+from penstock.server.nessie.pages import Keep, batches, make_filter, page, page_end_s, page_size, read_token
 from penstock.server.nessie.revisions import (
     NAME_RULE,
     NessieRevision,
@@ -98,15 +98,17 @@ def list_references(ask: Ask) -> shapes.ReferencesResponse:
     def head(reference: Reference) -> Head | None:
         return heads.of(reference) if heads is not None else None
 
-    keep: Keep[Reference] = filtered(
+    keep: Keep[Reference] = make_filter(
         "references",
         query.filter,
-        lambda one: reference_item(_TYPE_NAMES[one.kind], one.name, one.id, head(one)),
+        lambda reference: reference_item(
+            _TYPE_NAMES[reference.kind], reference.name, reference.id, head(reference)
+        ),
     )
     size = page_size(ask.limits, query.max_records)
     references = _references(ask.catalogue, query.page_token, size)
-    found, token = page(references, size, _token, keep, page_end_s(ask.deadline_s))
-    shown = tuple(_with_metadata(reference, head(reference)) for reference in found)
+    page_references, token = page(references, size, _token, keep, page_end_s(ask.deadline_s))
+    shown = tuple(_with_metadata(reference, head(reference)) for reference in page_references)
     return shapes.ReferencesResponse(has_more=token is not None, token=token, references=shown)
 
 
@@ -123,8 +125,8 @@ def create_reference(ask: Ask) -> shapes.SingleReferenceResponse:
     kind = _TYPES[query.type]
     check_name(query.name)
     place = resolve(ask.catalogue, _source(ask.body), "Target hash", needs_commit=True)
-    made = ask.catalogue.do(calls.CreateReference(name=query.name, kind=kind, at=place.revision))
-    return shapes.SingleReferenceResponse(reference=shown_reference(made, made.id))
+    reference = ask.catalogue.do(calls.CreateReference(name=query.name, kind=kind, at=place.revision))
+    return shapes.SingleReferenceResponse(reference=shown_reference(reference, reference.id))
 
 
 def get_reference(ask: Ask) -> shapes.SingleReferenceResponse:
@@ -172,14 +174,14 @@ def delete_reference(ask: Ask) -> shapes.SingleReferenceResponse:
     if reference.name == ask.catalogue.do(calls.GetAbout()).default_branch:
         raise InvalidRequest(f"Default branch '{reference.name}' cannot be deleted.")
     require_commit(expected, "Expected hash")
-    gone = ask.catalogue.do(
+    deleted = ask.catalogue.do(
         calls.DeleteReference(
             name=reference.name,
             kind=reference.kind,
             expected=_if_head(ask.catalogue, reference, expected),
         )
     )
-    return shapes.SingleReferenceResponse(reference=shown_reference(reference, gone.id))
+    return shapes.SingleReferenceResponse(reference=shown_reference(reference, deleted.id))
 
 
 def recent_changes(ask: Ask) -> shapes.ReferenceHistoryResponse:
@@ -189,13 +191,13 @@ def recent_changes(ask: Ask) -> shapes.ReferenceHistoryResponse:
     oldest = datetime.now(UTC) - timedelta(seconds=RECENT_MAX_S)
     lines = ask.catalogue.do(calls.GetReferenceLog(name=reference.name, limit=RECENT_MAX))
     moves = takewhile(lambda line: line.event != Event.CREATE and line.time >= oldest, lines)
-    left = [line.before for line in moves if line.before != line.after]
-    states = [_state(ask.catalogue, reference.name, commit) for commit in left]
+    befores = [line.before for line in moves if line.before != line.after]
+    states = [_state(ask.catalogue, reference.name, commit) for commit in befores]
     return shapes.ReferenceHistoryResponse(
         reference=shown_reference(reference, reference.id),
         current=_state(ask.catalogue, reference.name, reference.id) or _unreadable(reference.id),
         previous=tuple(state for state in states if state is not None),
-        commit_log_consistency=_scanned(ask.catalogue, reference, query.scan_commits or 0),
+        commit_log_consistency=_check_commits(ask.catalogue, reference, query.scan_commits or 0),
     )
 
 
@@ -285,11 +287,11 @@ def _references(catalogue: Catalogue, token: str, size: int) -> Iterator[Referen
                 first = find_reference(catalogue, begins_at)
                 if first.kind is kind:
                     yield first
-        yield from _listed(catalogue, kind, begins_at, size)
+        yield from _list_references(catalogue, kind, begins_at, size)
         begins_at = ""
 
 
-def _listed(catalogue: Catalogue, kind: Kind, after: str, size: int) -> Iterator[Reference]:
+def _list_references(catalogue: Catalogue, kind: Kind, after: str, size: int) -> Iterator[Reference]:
     def read(last: Reference | None, limit: int) -> tuple[Reference, ...]:
         name = last.name if last is not None else after
         return catalogue.do(calls.ListReferences(kind=kind, after=name, limit=limit))
@@ -357,13 +359,13 @@ def _state(catalogue: Catalogue, name: str, commit: str) -> shapes.ReferenceHist
     if commit == EMPTY_COMMIT_ID:
         return shapes.ReferenceHistoryState(commit_hash=commit, commit_consistency="COMMIT_CONSISTENT")
     try:
-        found = catalogue.do(calls.GetCommit(revision=commit, via=name))
+        commit_info = catalogue.do(calls.GetCommit(revision=commit, via=name))
     except Denied:
         return None
     except (CommitNotFound, HistoryExpired, Damaged):
         return _unreadable(commit)
     return shapes.ReferenceHistoryState(
-        commit_hash=commit, commit_consistency="COMMIT_CONSISTENT", meta=shown_meta(found)
+        commit_hash=commit, commit_consistency="COMMIT_CONSISTENT", meta=shown_meta(commit_info)
     )
 
 
@@ -371,7 +373,7 @@ def _unreadable(commit: str) -> shapes.ReferenceHistoryState:
     return shapes.ReferenceHistoryState(commit_hash=commit, commit_consistency="COMMIT_INCONSISTENT")
 
 
-def _scanned(catalogue: Catalogue, reference: Reference, count: int) -> shapes.Consistency:
+def _check_commits(catalogue: Catalogue, reference: Reference, count: int) -> shapes.Consistency:
     """Whether so many commits can be read; what is read is checked against its hash."""
     if count <= 0:
         return "NOT_CHECKED"

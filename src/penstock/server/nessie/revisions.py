@@ -203,15 +203,15 @@ def resolve_target(catalogue: Catalogue, revision: NessieRevision, what: str) ->
 def _revision(name: str | None, commit: str | None, walk: str) -> NessieRevision:
     steps = _STEPS.findall(walk)
     if len(steps) > STEPS_MAX:
-        raise InvalidRequest(f"a revision has at most {STEPS_MAX} steps, this one has {len(steps):,}")
+        raise InvalidRequest(f"a revision can have at most {STEPS_MAX} steps, got {len(steps):,}")
     return NessieRevision(
         name=None if name == DETACHED else name,
         commit=commit.lower() if commit else None,
-        steps=tuple(_checked(step) for step in steps),
+        steps=tuple(_check_step(step) for step in steps),
     )
 
 
-def _checked(step: str) -> str:
+def _check_step(step: str) -> str:
     sign, amount = step[0], step[1:]
     if sign in _COUNTS and not 0 < int(amount[:20]) < 2**31 - 1:
         raise InvalidRequest(f"Illegal value {amount} for spec type {_COUNTS[sign]} ({sign})")

@@ -366,7 +366,7 @@ class MergeKeyBehavior(NessieShape, frozen=True, kw_only=True):
     resolved_content: AnyContent | None = None
 
 
-class NessieBring(NessieShape, frozen=True, kw_only=True):
+class NessieMergeFields(NessieShape, frozen=True, kw_only=True):
     """What merges and transplants are told alike."""
 
     from_ref_name: str
@@ -381,14 +381,14 @@ class NessieBring(NessieShape, frozen=True, kw_only=True):
     return_conflict_as_result: bool | None = None
 
 
-class NessieMerge(NessieBring, frozen=True, kw_only=True):
+class NessieMerge(NessieMergeFields, frozen=True, kw_only=True):
     """What to merge, and how."""
 
     from_hash: str | None = None
     commit_meta: CommitMetaInput | None = None
 
 
-class NessieTransplant(NessieBring, frozen=True, kw_only=True):
+class NessieTransplant(NessieMergeFields, frozen=True, kw_only=True):
     """Commits to repeat, oldest first, and how."""
 
     hashes_to_transplant: tuple[str, ...] | None = ()

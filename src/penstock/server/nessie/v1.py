@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.server.nessie import committing, shapes, v1_namespaces, v1_shapes, v1_trees
+from penstock.server.nessie import commit_handlers, shapes, v1_namespaces, v1_shapes, v1_trees
 from penstock.server.nessie.codec import CODEC
 from penstock.server.nessie.errors import say
 from penstock.server.routes import Api, Route
@@ -131,7 +131,7 @@ _WRITING: Final = (
         method="POST",
         path="/trees/branch/{branch}/commit",
         handle=v1_trees.commit,
-        headers=committing.KEY,
+        headers=commit_handlers.KEY,
         summary="Commit operations to a branch, all or none",
         query=v1_trees.ExpectedQuery,
         body=shapes.Operations,
@@ -144,7 +144,7 @@ _WRITING: Final = (
         method="POST",
         path="/trees/branch/{branch}/merge",
         handle=v1_trees.merge,
-        headers=committing.KEY,
+        headers=commit_handlers.KEY,
         summary="Bring to a branch what another has and it has not",
         query=v1_trees.ExpectedQuery,
         body=v1_shapes.V1MergeRequest,
@@ -157,7 +157,7 @@ _WRITING: Final = (
         method="POST",
         path="/trees/branch/{branch}/transplant",
         handle=v1_trees.transplant,
-        headers=committing.KEY,
+        headers=commit_handlers.KEY,
         summary="Repeat commits on a branch",
         query=v1_trees.TransplantQuery,
         body=v1_shapes.V1TransplantRequest,
@@ -191,7 +191,7 @@ _NAMESPACES: Final = (
         method="PUT",
         path="/namespaces/namespace/{ref}/{name}",
         handle=v1_namespaces.create_namespace,
-        headers=committing.KEY,
+        headers=commit_handlers.KEY,
         summary="Create a namespace; the body says which",
         body=shapes.NessieNamespace,
         body_required=False,
@@ -203,7 +203,7 @@ _NAMESPACES: Final = (
         method="POST",
         path="/namespaces/namespace/{ref}/{name}",
         handle=v1_namespaces.update_namespace,
-        headers=committing.KEY,
+        headers=commit_handlers.KEY,
         summary="Change a namespace's properties",
         body=v1_shapes.NamespaceUpdate,
         body_required=False,
@@ -214,7 +214,7 @@ _NAMESPACES: Final = (
         method="DELETE",
         path="/namespaces/namespace/{ref}/{name}",
         handle=v1_namespaces.delete_namespace,
-        headers=committing.KEY,
+        headers=commit_handlers.KEY,
         summary="Delete a namespace that is empty",
         statuses=(404, 409),
         is_write=True,

@@ -15,8 +15,8 @@ from penstock.model.keys import Key
 from penstock.model.operations import Delete, Operation, Put
 from penstock.model.references import Kind
 from penstock.server.nessie import shapes, v1_shapes
-from penstock.server.nessie.commits import said
-from penstock.server.nessie.contents import shown
+from penstock.server.nessie.commits import commit_description
+from penstock.server.nessie.contents import from_content
 from penstock.server.nessie.errors import NessieRefusal, say
 from penstock.server.nessie.keys import name_key, read_key
 from penstock.server.nessie.pages import BATCH
@@ -44,9 +44,9 @@ def get_namespaces(ask: Ask) -> v1_shapes.GetNamespacesResponse:
     query: NamespacesQuery = ask.query
     place = _place(ask, query.hash_on_ref)
     prefix = read_key(query.name) if query.name else None
-    found = _below(ask, place, prefix)
+    namespaces = _below(ask, place, prefix)
     return v1_shapes.GetNamespacesResponse(
-        namespaces=tuple(_shown(key, held) for key, held in found if isinstance(held, Namespace))
+        namespaces=tuple(_shown(key, held) for key, held in namespaces if isinstance(held, Namespace))
     )
 
 
@@ -65,7 +65,7 @@ def create_namespace(ask: Ask) -> shapes.NessieNamespace:
     if body.id is not None:
         raise InvalidRequest(f"New value for key '{name_key(key)}' must not have a content ID")
     place = _branch(ask)
-    held = _held(ask, place, key)
+    held = _content_at(ask, place, key)
     if held is not None:
         is_same = isinstance(held, Namespace)
         what = (
@@ -74,8 +74,8 @@ def create_namespace(ask: Ask) -> shapes.NessieNamespace:
             else f"Another content object with name '{name_key(key)}'"
         )
         raise NessieRefusal("NAMESPACE_ALREADY_EXISTS", f"{what} already exists")
-    made = Namespace(properties=body.properties or {})
-    after = _commit(ask, place, f"create namespace '{name_key(key)}'", Put(key, made))
+    namespace = Namespace(properties=body.properties or {})
+    after = _commit(ask, place, f"create namespace '{name_key(key)}'", Put(key, namespace))
     return _shown(key, _existing(ask, after, key))
 
 
@@ -87,8 +87,8 @@ def update_namespace(ask: Ask) -> None:
     place = _branch(ask)
     held = _existing(ask, place, key)
     removed = frozenset(body.property_removals or ())
-    kept = {name: value for name, value in held.properties.items() if name not in removed}
-    changed = msgspec.structs.replace(held, properties=kept | (body.property_updates or {}))
+    properties = {name: value for name, value in held.properties.items() if name not in removed}
+    changed = msgspec.structs.replace(held, properties=properties | (body.property_updates or {}))
     _commit(ask, place, f"update properties for namespace '{name_key(key)}'", Put(key, changed))
 
 
@@ -118,13 +118,13 @@ def _branch(ask: Ask) -> RevisionPlace:
     return place
 
 
-def _held(ask: Ask, place: RevisionPlace, key: Key) -> AnyContent | None:
-    found = ask.catalogue.do(calls.GetContents(at=place.commit, via=place.name, key=(key,)))
-    return found[0].content if found else None
+def _content_at(ask: Ask, place: RevisionPlace, key: Key) -> AnyContent | None:
+    entries = ask.catalogue.do(calls.GetContents(at=place.commit, via=place.name, key=(key,)))
+    return entries[0].content if entries else None
 
 
 def _existing(ask: Ask, place: RevisionPlace, key: Key) -> Namespace:
-    held = _held(ask, place, key)
+    held = _content_at(ask, place, key)
     if not isinstance(held, Namespace):
         raise NessieRefusal("NAMESPACE_NOT_FOUND", f"Namespace '{name_key(key)}' does not exist", missing=key)
     return held
@@ -133,11 +133,11 @@ def _existing(ask: Ask, place: RevisionPlace, key: Key) -> Namespace:
 def _below(ask: Ask, place: RevisionPlace, prefix: Key | None) -> Iterator[tuple[Key, AnyContent]]:
     """A key and everything below it, read page by page."""
     after: Key | None = None
-    while found := ask.catalogue.do(
+    while entries := ask.catalogue.do(
         calls.ListEntries(at=place.commit, via=place.name, prefix=prefix, after=after, limit=BATCH)
     ):
-        yield from ((entry.key, entry.content) for entry in found)
-        after = found[-1].key
+        yield from ((entry.key, entry.content) for entry in entries)
+        after = entries[-1].key
 
 
 def _commit(ask: Ask, place: RevisionPlace, message: str, operation: Operation) -> RevisionPlace:
@@ -148,17 +148,17 @@ def _commit(ask: Ask, place: RevisionPlace, message: str, operation: Operation) 
                 branch=place.name,
                 operations=(operation,),
                 base=place.commit,
-                said=said(None, ask.headers, message),
+                said=commit_description(None, ask.headers, message),
                 idempotency_key=ask.headers.get("idempotency-key"),
             )
         )
     except CommitConflict as conflict:
-        told = json_decoder(shapes.NessieError).decode(say(conflict, {}).body)
-        raise NessieRefusal("REFERENCE_NOT_FOUND", told.message) from None
+        error = json_decoder(shapes.NessieError).decode(say(conflict, {}).body)
+        raise NessieRefusal("REFERENCE_NOT_FOUND", error.message) from None
     return RevisionPlace(reference=place.reference, commit=commit.id)
 
 
 def _shown(key: Key, held: Namespace) -> shapes.NessieNamespace:
-    found = shown(key, held)
-    assert isinstance(found, shapes.NessieNamespace)
-    return found
+    content = from_content(key, held)
+    assert isinstance(content, shapes.NessieNamespace)
+    return content

@@ -142,7 +142,7 @@ class V1GetMultipleContentsResponse(NessieShape, frozen=True, kw_only=True):
 # -- writing -----------------------------------------------------------------------------------------------
 
 
-class V1MergeRequest(shapes.NessieBring, frozen=True, kw_only=True):
+class V1MergeRequest(shapes.NessieMergeFields, frozen=True, kw_only=True):
     """What to merge, and how."""
 
     from_hash: str
@@ -150,7 +150,7 @@ class V1MergeRequest(shapes.NessieBring, frozen=True, kw_only=True):
     """Only ``false`` is possible: a merge is one commit."""
 
 
-class V1TransplantRequest(shapes.NessieBring, frozen=True, kw_only=True):
+class V1TransplantRequest(shapes.NessieMergeFields, frozen=True, kw_only=True):
     """Commits to repeat, oldest first, and how."""
 
     hashes_to_transplant: tuple[str, ...]

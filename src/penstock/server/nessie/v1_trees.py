@@ -14,8 +14,15 @@ import msgspec
 from penstock.errors import InvalidRequest, ReferenceNotFound
 from penstock.lake import calls
 from penstock.model.keys import Key
-from penstock.server.nessie import committing, merging, reading, references, shapes, v1_shapes
-from penstock.server.nessie.codec import required
+from penstock.server.nessie import (
+    commit_handlers,
+    merge_handlers,
+    read_handlers,
+    references,
+    shapes,
+    v1_shapes,
+)
+from penstock.server.nessie.codec import require_body
 from penstock.server.nessie.pages import key_token, page, page_size
 from penstock.server.nessie.pynessie import content_view, is_pynessie, keep_properties
 from penstock.server.nessie.references import Fetch
@@ -121,14 +128,14 @@ def list_references(ask: Ask) -> v1_shapes.V1ReferencesResponse:
     query: ReferencesQuery = ask.query
 
     def read(token: str) -> shapes.ReferencesResponse:
-        wanted = references.ListQuery(
+        wanted_query = references.ListQuery(
             fetch=query.fetch, filter=query.filter, max_records=query.max_records, page_token=token
         )
-        return references.list_references(_asked(ask, query=wanted))
+        return references.list_references(_as_v2(ask, query=wanted_query))
 
-    found, token = _collected(ask, read, lambda answer: answer.references)
+    items, token = _collect_page(ask, read, lambda answer: answer.references)
     return v1_shapes.V1ReferencesResponse(
-        has_more=token is not None, token=token, references=tuple(map(reference_view, found))
+        has_more=token is not None, token=token, references=tuple(map(reference_view, items))
     )
 
 
@@ -144,16 +151,16 @@ def get_reference(ask: Ask) -> v1_shapes.AnyReference:
 def create_reference(ask: Ask) -> v1_shapes.AnyReference:
     source = ask.query.source_ref_name or None
     refuse(null(ask.body, "createReference.reference"), bad_name(source, "createReference.sourceRefName"))
-    made: shapes.AnyReferenceInput = ask.body
-    if isinstance(made, shapes.DetachedInput):
+    reference: shapes.AnyReferenceInput = ask.body
+    if isinstance(reference, shapes.DetachedInput):
         raise InvalidRequest("Illegal use of detached reference")
-    kind = "BRANCH" if isinstance(made, shapes.BranchInput) else "TAG"
-    asked = _asked(
+    kind = "BRANCH" if isinstance(reference, shapes.BranchInput) else "TAG"
+    translated = _as_v2(
         ask,
-        query=references.CreateQuery(name=made.name, type=kind),
-        body=_source(ask.query.source_ref_name, made.hash),
+        query=references.CreateQuery(name=reference.name, type=kind),
+        body=_source(ask.query.source_ref_name, reference.hash),
     )
-    return reference_view(references.create_reference(asked).reference)
+    return reference_view(references.create_reference(translated).reference)
 
 
 def assign_reference(ask: Ask) -> None:
@@ -161,12 +168,12 @@ def assign_reference(ask: Ask) -> None:
     path = expected_path(
         ask.path["name"], ask.query.expected_hash, "assignReference", "referenceName", violation
     )
-    references.assign_reference(_asked(ask, path, query=_type(ask), body=ask.body))
+    references.assign_reference(_as_v2(ask, path, query=_type(ask), body=ask.body))
 
 
 def delete_reference(ask: Ask) -> None:
     path = expected_path(ask.path["name"], ask.query.expected_hash, "deleteReference", "referenceName")
-    references.delete_reference(_asked(ask, path, query=_type(ask)))
+    references.delete_reference(_as_v2(ask, path, query=_type(ask)))
 
 
 # -- reading -----------------------------------------------------------------------------------------------
@@ -177,22 +184,22 @@ def list_entries(ask: Ask) -> v1_shapes.V1EntriesResponse:
     path = read_path(
         ask.path["ref"], query.hash_on_ref, ("getEntries.refName", "getEntries.params.hashOnRef")
     )
-    asked = _asked(ask, path)
+    translated = _as_v2(ask, path)
 
     def read(token: str, size: int | None = query.max_records) -> shapes.EntriesResponse:
-        wanted = reading.EntriesQuery(filter=query.filter, max_records=size, page_token=token)
-        return reading.list_entries(msgspec.structs.replace(asked, query=wanted))
+        wanted_query = read_handlers.EntriesQuery(filter=query.filter, max_records=size, page_token=token)
+        return read_handlers.list_entries(msgspec.structs.replace(translated, query=wanted_query))
 
-    found: Iterable[shapes.NessieEntry]
+    entries: Iterable[shapes.NessieEntry]
     if query.namespace_depth is not None and query.namespace_depth > 0:
         size = UNPAGED_MAX if query.max_records is None else page_size(ask.limits, query.max_records)
-        found, token = _at_depth(read, query.namespace_depth, size, query.page_token)
+        entries, token = _at_depth(read, query.namespace_depth, size, query.page_token)
     else:
-        found, token = _collected(ask, read, lambda answer: answer.entries)
+        entries, token = _collect_page(ask, read, lambda answer: answer.entries)
     return v1_shapes.V1EntriesResponse(
         has_more=token is not None,
         token=token,
-        entries=tuple(v1_shapes.V1Entry(name=each.name, type=each.type) for each in found),
+        entries=tuple(v1_shapes.V1Entry(name=entry.name, type=entry.type) for entry in entries),
     )
 
 
@@ -204,25 +211,25 @@ def get_log(ask: Ask) -> v1_shapes.V1LogResponse:
         ("getCommitLog.ref", "getCommitLog.params.endHash"),
         bad_hash(query.start_hash or None, "getCommitLog.params.startHash"),
     )
-    wanted = reading.HistoryQuery(
+    wanted_query = read_handlers.HistoryQuery(
         fetch=query.fetch,
         limit_hash=query.start_hash,
         filter=query.filter,
         max_records=query.max_records,
         page_token=query.page_token,
     )
-    return log_view(reading.get_history(_asked(ask, path, query=wanted)), ask.headers)
+    return log_view(read_handlers.get_history(_as_v2(ask, path, query=wanted_query)), ask.headers)
 
 
 def get_content(ask: Ask) -> shapes.AnyContent:
     path = _content_path(ask, "getContent")
-    asked = msgspec.structs.replace(ask, path={"ref": path, "key": ask.path["key"]})
-    return content_view(reading.get_content(asked).content, ask.headers)
+    translated = msgspec.structs.replace(ask, path={"ref": path, "key": ask.path["key"]})
+    return content_view(read_handlers.get_content(translated).content, ask.headers)
 
 
 def get_contents(ask: Ask) -> v1_shapes.V1GetMultipleContentsResponse:
-    path = _content_path(ask, "getMultipleContents", reading.violation_of(ask.body))
-    answer = reading.get_requested_contents(_asked(ask, path, body=ask.body))
+    path = _content_path(ask, "getMultipleContents", read_handlers.violation_of(ask.body))
+    answer = read_handlers.get_requested_contents(_as_v2(ask, path, body=ask.body))
     return contents_view(answer, ask.headers)
 
 
@@ -231,14 +238,14 @@ def get_diff(ask: Ask) -> v1_shapes.V1DiffResponse:
     path = {side: _diff_path(ask.path[side]) for side in ("from", "to")}
 
     def read(token: str) -> shapes.DiffResponse:
-        wanted = reading.RangeQuery(max_records=query.max_records, page_token=token)
-        return reading.get_diff(msgspec.structs.replace(ask, path=path, query=wanted))
+        wanted_query = read_handlers.RangeQuery(max_records=query.max_records, page_token=token)
+        return read_handlers.get_diff(msgspec.structs.replace(ask, path=path, query=wanted_query))
 
-    found, token = _collected(ask, read, lambda answer: answer.diffs)
+    differences, token = _collect_page(ask, read, lambda answer: answer.diffs)
     return v1_shapes.V1DiffResponse(
         has_more=token is not None,
         token=token,
-        diffs=tuple(difference_view(each, ask.headers) for each in found),
+        diffs=tuple(difference_view(difference, ask.headers) for difference in differences),
     )
 
 
@@ -246,11 +253,11 @@ def get_diff(ask: Ask) -> v1_shapes.V1DiffResponse:
 
 
 def commit(ask: Ask) -> v1_shapes.AnyReference:
-    path = _expected_branch(ask, "commitMultipleOperations", committing.violation_of(ask.body))
+    path = _expected_branch(ask, "commitMultipleOperations", commit_handlers.violation_of(ask.body))
     body: shapes.Operations = ask.body
     if is_pynessie(ask.headers):
         body = keep_properties(ask.catalogue, path, body)
-    return reference_view(committing.commit(_asked(ask, path, body=body)).target_branch)
+    return reference_view(commit_handlers.commit(_as_v2(ask, path, body=body)).target_branch)
 
 
 def merge(ask: Ask) -> v1_shapes.V1MergeResponse:
@@ -267,34 +274,36 @@ def merge(ask: Ask) -> v1_shapes.V1MergeResponse:
         raise InvalidRequest(
             "The parameter 'keepIndividualCommits' is deprecated. Merge operations only support squashed now."
         )
-    wanted = shapes.NessieMerge(**_bring(body), from_hash=body.from_hash)
-    return merge_view(merging.merge(_asked(ask, path, body=wanted)))
+    request = shapes.NessieMerge(**_bring(body), from_hash=body.from_hash)
+    return merge_view(merge_handlers.merge(_as_v2(ask, path, body=request)))
 
 
 def transplant(ask: Ask) -> v1_shapes.V1MergeResponse:
-    path = _expected_branch(ask, "transplantCommitsIntoBranch", *merging.transplant_violations(ask.body))
-    body: v1_shapes.V1TransplantRequest = required(ask.body, "transplantCommitsIntoBranch.transplant")
+    path = _expected_branch(
+        ask, "transplantCommitsIntoBranch", *merge_handlers.transplant_violations(ask.body)
+    )
+    body: v1_shapes.V1TransplantRequest = require_body(ask.body, "transplantCommitsIntoBranch.transplant")
     if body.keep_individual_commits is False:
         raise InvalidRequest(
             "The parameter 'keepIndividualCommits' is deprecated. "
             "Transplant operations only support unsquashed now."
         )
-    told = _bring(body) | {"message": ask.query.message}
-    wanted = shapes.NessieTransplant(**told, hashes_to_transplant=body.hashes_to_transplant)
-    return merge_view(merging.transplant(_asked(ask, path, body=wanted)))
+    fields = _bring(body) | {"message": ask.query.message}
+    request = shapes.NessieTransplant(**fields, hashes_to_transplant=body.hashes_to_transplant)
+    return merge_view(merge_handlers.transplant(_as_v2(ask, path, body=request)))
 
 
 # -- the parts ---------------------------------------------------------------------------------------------
 
 
-def _asked(ask: Ask, path: str = "", *, query: Any = None, body: Any = None) -> Ask:
+def _as_v2(ask: Ask, path: str = "", *, query: Any = None, body: Any = None) -> Ask:
     """The same request, as version 2 has it."""
     return msgspec.structs.replace(ask, path={"ref": path, "branch": path}, query=query, body=body)
 
 
 def _reference(ask: Ask, name: str, fetch: Fetch) -> v1_shapes.AnyReference:
-    asked = _asked(ask, name, query=references.GetQuery(fetch=fetch))
-    return reference_view(references.get_reference(asked).reference)
+    translated = _as_v2(ask, name, query=references.GetQuery(fetch=fetch))
+    return reference_view(references.get_reference(translated).reference)
 
 
 def _type(ask: Ask) -> references.TypeQuery:
@@ -328,11 +337,11 @@ def _diff_path(text: str) -> str:
     return f"{name}@{spec}" if spec else name
 
 
-def _bring(body: shapes.NessieBring) -> dict[str, Any]:
-    return {field: getattr(body, field) for field in shapes.NessieBring.__struct_fields__}
+def _bring(body: shapes.NessieMergeFields) -> dict[str, Any]:
+    return {field: getattr(body, field) for field in shapes.NessieMergeFields.__struct_fields__}
 
 
-def _collected(
+def _collect_page(
     ask: Ask, read: Callable[[str], PageT], items: Callable[[PageT], Iterable[ItemT]]
 ) -> tuple[list[ItemT], str | None]:
     """The items of a page, and the token of the next one.
@@ -343,13 +352,13 @@ def _collected(
     query: V1PageQuery = ask.query
     deadline = time.monotonic() + ask.limits.request_timeout_s / 2
     answer = read(query.page_token)
-    found = list(items(answer))
-    while query.max_records is None and answer.token is not None and len(found) < UNPAGED_MAX:
+    page_items = list(items(answer))
+    while query.max_records is None and answer.token is not None and len(page_items) < UNPAGED_MAX:
         if time.monotonic() > deadline:
             break
         answer = read(answer.token)
-        found += items(answer)
-    return found, answer.token
+        page_items += items(answer)
+    return page_items, answer.token
 
 
 def _at_depth(
@@ -363,11 +372,15 @@ def _at_depth(
             yield from answer.entries
             start = answer.token
 
-    found, following = page(_truncated(entries(token), depth), size, lambda item: key_token(item[0]))
-    return [entry for _, entry in found], following
+    page_entries, following = page(
+        _truncate_keys(entries(token), depth), size, lambda item: key_token(item[0])
+    )
+    return [entry for _, entry in page_entries], following
 
 
-def _truncated(entries: Iterable[shapes.NessieEntry], depth: int) -> Iterator[tuple[Key, shapes.NessieEntry]]:
+def _truncate_keys(
+    entries: Iterable[shapes.NessieEntry], depth: int
+) -> Iterator[tuple[Key, shapes.NessieEntry]]:
     """Entries at a depth; one that is deeper stands for the namespace that it is in, once."""
     last: tuple[str, ...] = ()
     for entry in entries:

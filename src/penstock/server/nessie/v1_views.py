@@ -26,7 +26,7 @@ def log_view(answer: shapes.LogResponse, headers: Headers) -> v1_shapes.V1LogRes
     return v1_shapes.V1LogResponse(
         has_more=answer.has_more,
         token=answer.token,
-        log_entries=tuple(_log_entry_view(each, headers) for each in answer.log_entries),
+        log_entries=tuple(_log_entry_view(entry, headers) for entry in answer.log_entries),
     )
 
 
@@ -36,8 +36,8 @@ def contents_view(
     """What several keys hold."""
     return v1_shapes.V1GetMultipleContentsResponse(
         contents=tuple(
-            shapes.ContentWithKey(key=each.key, content=content_view(each.content, headers))
-            for each in answer.contents
+            shapes.ContentWithKey(key=content.key, content=content_view(content.content, headers))
+            for content in answer.contents
         )
     )
 
@@ -62,11 +62,11 @@ def merge_view(answer: shapes.MergeResponse) -> v1_shapes.V1MergeResponse:
         expected_hash=answer.expected_hash,
         details=tuple(
             v1_shapes.V1ContentKeyDetails(
-                key=each.key,
-                merge_behavior=each.merge_behavior,
-                conflict_type="NONE" if each.conflict is UNSET else "UNRESOLVABLE",
+                key=detail.key,
+                merge_behavior=detail.merge_behavior,
+                conflict_type="NONE" if detail.conflict is UNSET else "UNRESOLVABLE",
             )
-            for each in answer.details
+            for detail in answer.details
         ),
     )
 
@@ -107,7 +107,7 @@ def _log_entry_view(entry: shapes.NessieLogEntry, headers: Headers) -> v1_shapes
         parent_commit_hash=entry.parent_commit_hash,
         operations=None
         if operations is None
-        else tuple(_operation_view(each, headers) for each in operations),
+        else tuple(_operation_view(operation, headers) for operation in operations),
     )
 
 

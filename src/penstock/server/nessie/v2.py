@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.server.nessie import committing, config, merging, reading, references, shapes
+from penstock.server.nessie import commit_handlers, config, merge_handlers, read_handlers, references, shapes
 from penstock.server.nessie.codec import CODEC
 from penstock.server.nessie.errors import say
 from penstock.server.nessie.revisions import PATH_PATTERN
@@ -111,9 +111,9 @@ V2: Final = Api(
         Route(
             method="GET",
             path="/trees/{ref}/entries",
-            handle=reading.list_entries,
+            handle=read_handlers.list_entries,
             summary="List keys",
-            query=reading.EntriesQuery,
+            query=read_handlers.EntriesQuery,
             answer=shapes.EntriesResponse,
             statuses=(404,),
             patterns=_REF,
@@ -121,9 +121,9 @@ V2: Final = Api(
         Route(
             method="GET",
             path="/trees/{ref}/history",
-            handle=reading.get_history,
+            handle=read_handlers.get_history,
             summary="List commits, newest first",
-            query=reading.HistoryQuery,
+            query=read_handlers.HistoryQuery,
             answer=shapes.LogResponse,
             statuses=(404,),
             patterns=_REF,
@@ -131,9 +131,9 @@ V2: Final = Api(
         Route(
             method="GET",
             path="/trees/{from}/diff/{to}",
-            handle=reading.get_diff,
+            handle=read_handlers.get_diff,
             summary="List keys that differ between two commits",
-            query=reading.RangeQuery,
+            query=read_handlers.RangeQuery,
             answer=shapes.DiffResponse,
             statuses=(404,),
             patterns={"from": PATH_PATTERN, "to": PATH_PATTERN},
@@ -141,9 +141,9 @@ V2: Final = Api(
         Route(
             method="GET",
             path="/trees/{ref}/contents/{key}",
-            handle=reading.get_content,
+            handle=read_handlers.get_content,
             summary="What a key holds",
-            query=reading.ContentQuery,
+            query=read_handlers.ContentQuery,
             answer=shapes.ContentResponse,
             statuses=(404,),
             patterns=_REF,
@@ -151,9 +151,9 @@ V2: Final = Api(
         Route(
             method="GET",
             path="/trees/{ref}/contents",
-            handle=reading.get_contents,
+            handle=read_handlers.get_contents,
             summary="What several keys hold",
-            query=reading.ContentsQuery,
+            query=read_handlers.ContentsQuery,
             answer=shapes.GetMultipleContentsResponse,
             statuses=(404,),
             patterns=_REF,
@@ -161,9 +161,9 @@ V2: Final = Api(
         Route(
             method="POST",
             path="/trees/{ref}/contents",
-            handle=reading.get_requested_contents,
+            handle=read_handlers.get_requested_contents,
             summary="What many keys hold",
-            query=reading.ContentQuery,
+            query=read_handlers.ContentQuery,
             body=shapes.GetMultipleContentsRequest,
             body_required=False,
             answer=shapes.GetMultipleContentsResponse,
@@ -173,8 +173,8 @@ V2: Final = Api(
         Route(
             method="POST",
             path="/trees/{branch}/history/commit",
-            handle=committing.commit,
-            headers=committing.KEY,
+            handle=commit_handlers.commit,
+            headers=commit_handlers.KEY,
             summary="Commit operations to a branch, all or none",
             body=shapes.Operations,
             body_required=False,
@@ -186,8 +186,8 @@ V2: Final = Api(
         Route(
             method="POST",
             path="/trees/{branch}/history/merge",
-            handle=merging.merge,
-            headers=committing.KEY,
+            handle=merge_handlers.merge,
+            headers=commit_handlers.KEY,
             summary="Merge a branch, tag or commit into a branch",
             body=shapes.NessieMerge,
             body_required=False,
@@ -199,8 +199,8 @@ V2: Final = Api(
         Route(
             method="POST",
             path="/trees/{branch}/history/transplant",
-            handle=merging.transplant,
-            headers=committing.KEY,
+            handle=merge_handlers.transplant,
+            headers=commit_handlers.KEY,
             summary="Repeat commits on a branch",
             body=shapes.NessieTransplant,
             body_required=False,

@@ -27,9 +27,9 @@ TYPES: Final = frozenset(("BRANCH", "branch", "TAG", "tag"))
 
 def refuse(*violations: str | None) -> None:
     """Refuse a request if anything is wrong with it."""
-    told = [each for each in violations if each is not None]
-    if told:
-        raise InvalidRequest(", ".join(told))
+    messages = [violation for violation in violations if violation is not None]
+    if messages:
+        raise InvalidRequest(", ".join(messages))
 
 
 def null(value: object, parameter: str) -> str | None:

@@ -19,5 +19,7 @@ class SparkApplication(NamedTuple):
 
 def application_of(spark: SparkSession) -> SparkApplication:
     """The application of a session."""
-    known = spark.sparkContext.applicationId if jar.is_classic(spark) else spark.conf.get("spark.app.id", "")
-    return SparkApplication(known or "", spark.conf.get("spark.app.name", "") or "")
+    application_id = (
+        spark.sparkContext.applicationId if jar.is_classic(spark) else spark.conf.get("spark.app.id", "")
+    )
+    return SparkApplication(application_id or "", spark.conf.get("spark.app.name", "") or "")

@@ -21,10 +21,10 @@ def make_root(place: Place, folder: str = "") -> None:
     if "://" in place.url:
         return
     root = Path(place.url, folder)
-    missing = [one for one in (root, *root.parents) if not one.exists()]
+    missing = [path for path in (root, *root.parents) if not path.exists()]
     root.mkdir(parents=True, exist_ok=True)
-    for one in missing:
-        _synchronise_folder(one.parent)
+    for path in missing:
+        _synchronise_folder(path.parent)
 
 
 def keep(place: Place, names: Iterable[str]) -> None:

@@ -47,7 +47,7 @@ def hold_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[No
         for name, value in wanted.items():
             held = _HELD.get((session, name))
             if held is None:
-                held = _HELD[session, name] = _HeldSetting(_said(spark, name))
+                held = _HELD[session, name] = _HeldSetting(_read_setting(spark, name))
                 if held.before != value:
                     spark.conf.set(name, value)
             held.jobs += 1
@@ -73,16 +73,16 @@ def _restore(spark: SparkSession, name: str, before: str | None, held: str) -> N
 def unset_settings(spark: SparkSession, wanted: Mapping[str, str]) -> dict[str, str]:
     """Of settings those of which the session says nothing, so that Spark's default would hold."""
     session = _id_of(spark)
-    found = {}
+    unset = {}
     with _LOCK:
         for name, value in wanted.items():
             held = _HELD.get((session, name))
-            if (_said(spark, name) if held is None else held.before) is None:
-                found[name] = value
-    return found
+            if (_read_setting(spark, name) if held is None else held.before) is None:
+                unset[name] = value
+    return unset
 
 
-def _said(spark: SparkSession, name: str) -> str | None:
+def _read_setting(spark: SparkSession, name: str) -> str | None:
     """What a session says of a setting; ``None`` for Spark's default."""
     if jar.is_classic(spark):
         chosen = spark._jsparkSession.conf()

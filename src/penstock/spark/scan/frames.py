@@ -72,9 +72,9 @@ def _with_jar(
     from pyspark.sql import DataFrame
 
     packed = pack_scan_files(spark_address(place.url), files)
-    told = replace(how, options={**STRICT, **how.options}, zone=how.zone or "UTC")
+    strict = replace(how, options={**STRICT, **how.options}, zone=how.zone or "UTC")
     schema = None if columns is None else columns.json()
     rows = spark._jvm.io.penstock.spark.TableFiles.rows(  # type: ignore[union-attr]
-        spark._jsparkSession, packed, schema, constants.json(), msgspec.json.encode(told).decode()
+        spark._jsparkSession, packed, schema, constants.json(), msgspec.json.encode(strict).decode()
     )
     return DataFrame(rows, spark)

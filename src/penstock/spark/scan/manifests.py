@@ -60,21 +60,23 @@ def scan(
 
     _check_settings(spark, place, how.options)
     root = spark_address(place.url)
-    once = {one.name: one for one in files}
+    once = {file.name: file for file in files}
     folder = _put(place, _lines(root, once.values()))
-    found = _listed(spark, f"{root}/{folder}", columns, how)
+    manifest_files = _read_manifest_files(spark, f"{root}/{folder}", columns, how)
     if not constants.fields:
-        once_more = [one for one in files if once.pop(one.name, None) is None]
+        once_more = [file for file in files if once.pop(file.name, None) is None]
         if not once_more:
-            return found
-        return found.union(scan(spark, place, once_more, found.schema, constants, how, parse_value))
-    spelled = [(path, one.values) for one in files for path in _spellings(f"{root}/{one.name}")]
+            return manifest_files
+        return manifest_files.union(
+            scan(spark, place, once_more, manifest_files.schema, constants, how, parse_value)
+        )
+    spelled = [(path, file.values) for file in files for path in _spellings(f"{root}/{file.name}")]
     table = None if parse_value is None else _table(place, constants.fields, spelled, parse_value)
     lookup = _lookup(spark, constants.fields, spelled, table, how.zone)
     # What Spark tells is percent-encoded, by rules that are Java's own; nobody but a form means ' ' by '+'.
     path = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
-    joined = found.join(F.broadcast(lookup), path == F.col(_PATH), "left")
-    return joined.select(*_shown(spark, found.columns, constants.fields))
+    joined = manifest_files.join(F.broadcast(lookup), path == F.col(_PATH), "left")
+    return joined.select(*_shown(spark, manifest_files.columns, constants.fields))
 
 
 def _shown(spark: SparkSession, columns: Sequence[str], constants: Sequence[StructField]) -> Iterator[Column]:
@@ -82,7 +84,7 @@ def _shown(spark: SparkSession, columns: Sequence[str], constants: Sequence[Stru
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
     is_exact = spark.conf.get("spark.sql.caseSensitive") == "true"
-    rest = {one.name if is_exact else one.name.lower(): (at, one) for at, one in enumerate(constants)}
+    rest = {field.name if is_exact else field.name.lower(): (at, field) for at, field in enumerate(constants)}
     for name in columns:
         constant = rest.pop(name if is_exact else name.lower(), None)
         yield F.col(quote_name(name)) if constant is None else _surely(*constant)
@@ -107,18 +109,18 @@ def _lookup(
     paths = pa.array([path for path, _ in spelled], pa.string())
     if parsed is not None:
         table = parsed
-        fields = [StructField(_VALUE + str(at), one.dataType) for at, one in enumerate(constants)]
+        fields = [StructField(_VALUE + str(at), field.dataType) for at, field in enumerate(constants)]
     else:
         texts = [pa.array([values[at] for _, values in spelled], pa.string()) for at in range(len(constants))]
         fields = [StructField(_VALUE + str(at), StringType()) for at in range(len(constants))]
-        table = pa.table(texts, [one.name for one in fields])
-    table = table.rename_columns([one.name for one in fields]).add_column(0, _PATH, paths)
-    found = spark.createDataFrame(table, StructType([StructField(_PATH, StringType()), *fields]))
+        table = pa.table(texts, [field.name for field in fields])
+    table = table.rename_columns([field.name for field in fields]).add_column(0, _PATH, paths)
+    lookup = spark.createDataFrame(table, StructType([StructField(_PATH, StringType()), *fields]))
     if parsed is not None:
-        return found
+        return lookup
     _check_castable(spark, constants, zone)
-    cast = [_cast(one.name, wanted) for one, wanted in zip(fields, constants, strict=True)]
-    return found.select(F.col(_PATH), *cast)
+    cast = [_cast(field.name, constant) for field, constant in zip(fields, constants, strict=True)]
+    return lookup.select(F.col(_PATH), *cast)
 
 
 def _cast(name: str, field: StructField) -> Column:
@@ -129,14 +131,16 @@ def _cast(name: str, field: StructField) -> Column:
     if kind.typeName() == "void":
         return F.lit(None).alias(name)
     text, value = F.col(name), F.col(name).try_cast(kind)
-    told = F.concat(F.lit(f"the partition column '{field.name}' is {kind.simpleString()}, and not '"), text)
-    wrong = F.raise_error(F.concat(told, F.lit("'"))).cast(kind)
+    message = F.concat(
+        F.lit(f"the partition column '{field.name}' is {kind.simpleString()}, and not '"), text
+    )
+    wrong = F.raise_error(F.concat(message, F.lit("'"))).cast(kind)
     return F.when(text.isNotNull() & value.isNull(), wrong).otherwise(value).alias(name)
 
 
 def _check_castable(spark: SparkSession, constants: Iterable[StructField], zone: str) -> None:
     """Here it is the session that casts values: in its own time zone, and to the types that it allows."""
-    kinds = {one.dataType.typeName() for one in constants}
+    kinds = {constant.dataType.typeName() for constant in constants}
     if "time" in kinds and spark.conf.get(_TIMES_SETTING) != "true":
         raise InvalidRequest(
             "without Penstock's jar, times of day among partition values take a session with "
@@ -149,7 +153,7 @@ def _check_castable(spark: SparkSession, constants: Iterable[StructField], zone:
         )
 
 
-def _listed(spark: SparkSession, folder: str, columns: StructType | None, how: How) -> DataFrame:
+def _read_manifest_files(spark: SparkSession, folder: str, columns: StructType | None, how: How) -> DataFrame:
     """The rows of the files that the manifest in a folder names; an error if it is there no more.
 
     Over Spark Connect a plan is analysed each time it is used, and by then the manifest may be cleaned up. To
@@ -159,10 +163,10 @@ def _listed(spark: SparkSession, folder: str, columns: StructType | None, how: H
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
     reader = spark.read if columns is None else spark.read.schema(columns)
-    found = reader.format(how.format).options(**how.options, recursiveFileLookup="true").load(folder)
+    frame = reader.format(how.format).options(**how.options, recursiveFileLookup="true").load(folder)
     # The right side is looked at last: what it finds was there when the left one was read.
-    there = spark.read.text(f"{folder}/{_MANIFEST}").where(F.lit(False))
-    return found.join(there, F.lit(True), "left_anti")
+    manifest = spark.read.text(f"{folder}/{_MANIFEST}").where(F.lit(False))
+    return frame.join(manifest, F.lit(True), "left_anti")
 
 
 def _check_settings(spark: SparkSession, place: Place, options: Mapping[str, str]) -> None:
@@ -208,8 +212,8 @@ def _put(place: Place, lines: Iterable[bytes]) -> str:
     data = b"\n".join(lines)
     folder = f"{FOLDER}/{hashlib.sha256(data).hexdigest()[:32]}"
     name = f"{folder}/{_MANIFEST}"
-    there = place.look(name)
-    if there is None or there.size != len(data) or there.modified_us < now_us() - FRESH_S * 1_000_000:
+    entry = place.look(name)
+    if entry is None or entry.size != len(data) or entry.modified_us < now_us() - FRESH_S * 1_000_000:
         try:
             place.put(name, data)
         except OutcomeUnknown as problem:
@@ -222,12 +226,12 @@ def _lines(root: str, files: Iterable[ScanFile]) -> Iterable[bytes]:
     """Files as Spark's file sink writes them down."""
     scheme, _, path = root.partition("://")
     yield b"v1"
-    for one in files:
+    for file in files:
         status = {
-            "path": f"{scheme}://{quote(f'{path}/{one.name}')}",
-            "size": one.size,
+            "path": f"{scheme}://{quote(f'{path}/{file.name}')}",
+            "size": file.size,
             "isDir": False,
-            "modificationTime": one.modified_ms,
+            "modificationTime": file.modified_ms,
             "blockReplication": 1,
             "blockSize": _BLOCK_BYTES,
             "action": "add",

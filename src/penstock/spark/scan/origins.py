@@ -22,8 +22,8 @@ def list_origins(rows: DataFrame) -> list[str]:
     if not jar.has_classes(spark):
         return []
     plan = rows._jdf.queryExecution().analyzed()
-    found = spark._jvm.io.penstock.spark.TableFiles.origins(plan)  # type: ignore[union-attr]
-    return list(dict.fromkeys(map(str, found)))
+    origins = spark._jvm.io.penstock.spark.TableFiles.origins(plan)  # type: ignore[union-attr]
+    return list(dict.fromkeys(map(str, origins)))
 
 
 def origin_of(table: Table) -> str:

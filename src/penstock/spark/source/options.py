@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
-from penstock.lake.opening import open_lake
+from penstock.lake.opener import open_lake
 from penstock.model import decoders
 from penstock.model.keys import Key
 from penstock.spark.settings import SESSION_LAKE
@@ -19,12 +19,12 @@ from penstock.stores.urls import without_secrets
 LAKE_VARIABLE: Final = "PENSTOCK_LAKE"
 
 _NO_TABLE: Final = (
-    "no table is named: say .option('table', 'sales.orders'), or name it in load() or save()\n"
-    "  Tables of Spark's own catalogue (CREATE TABLE, saveAsTable, insertInto, writeTo) do not pass options "
-    "on; for SQL use CREATE TEMPORARY VIEW … USING penstock OPTIONS (table '…'), or penstock.spark.view."
+    "no table is named: use .option('table', 'sales.orders'), or name it in load() or save()\n  Tables of "
+    "Spark's own catalogue (CREATE TABLE, saveAsTable, insertInto, writeTo) do not pass options on; for SQL "
+    "use CREATE TEMPORARY VIEW … USING penstock OPTIONS (table '…'), or penstock.spark.view."
 )
 _NO_LAKE: Final = (
-    "no lake is named: say .option('lake', ADDRESS), make the session by penstock.spark.session(lake), or "
+    "no lake is named: use .option('lake', ADDRESS), create the session by penstock.spark.session(lake), or "
     "set PENSTOCK_LAKE where Spark's driver is started"
 )
 _SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname"})
@@ -66,25 +66,27 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 def options_of(given: Mapping[str, str]) -> Options:
     """What somebody asks for. ``InvalidRequest`` for what is not known: a typing error could cost data."""
-    told = {name.lower(): value for name, value in given.items()}
-    known = {name.replace("_", ""): name for name in (*Options.__struct_fields__, "branch")}
-    found: dict[str, str] = {}
-    for name, value in told.items():
-        field = known.get(name.replace("_", ""))
+    given_options = {name.lower(): value for name, value in given.items()}
+    option_names = {name.replace("_", ""): name for name in (*Options.__struct_fields__, "branch")}
+    options: dict[str, str] = {}
+    for name, value in given_options.items():
+        field = option_names.get(name.replace("_", ""))
         if field is not None:
-            found[field] = value
+            options[field] = value
         elif name not in _SPARKS_OWN and name != SESSION_LAKE:
-            names = ", ".join(sorted(known.values()))
-            raise InvalidRequest(f"format('penstock') has no option '{name}'; there are {names}")
-    if "branch" in found and found.setdefault("ref", found["branch"]) != found.pop("branch"):
+            names = ", ".join(sorted(option_names.values()))
+            raise InvalidRequest(f"format('penstock') has no option '{name}'; the options are {names}")
+    if "branch" in options and options.setdefault("ref", options["branch"]) != options.pop("branch"):
         raise InvalidRequest("'branch' and 'ref' name the same thing; give one of them")
-    table = found.pop("table", None) or told.get("path")
+    table = options.pop("table", None) or given_options.get("path")
     if not table:
         raise InvalidRequest(_NO_TABLE)
-    return _typed(found | {"lake": _lake(found.get("lake"), told.get(SESSION_LAKE)), "table": table})
+    return _parse_options(
+        options | {"lake": _lake(options.get("lake"), given_options.get(SESSION_LAKE)), "table": table}
+    )
 
 
-def _typed(found: Mapping[str, str]) -> Options:
+def _parse_options(found: Mapping[str, str]) -> Options:
     """The options with their types."""
     table = Key.parse(found["table"])
     plain = {name: value for name, value in found.items() if name != "table"}
@@ -92,7 +94,7 @@ def _typed(found: Mapping[str, str]) -> Options:
         # Not strict: numbers and truth come as text.
         return decoders.convert({**plain, "table": table}, Options, strict=False)
     except msgspec.ValidationError as problem:
-        raise InvalidRequest(f"an option of format('penstock') cannot be understood: {problem}") from None
+        raise InvalidRequest(f"invalid option of format('penstock'): {problem}") from None
 
 
 def _lake(told: str | None, of_session: str | None) -> str:
@@ -106,7 +108,7 @@ def _lake(told: str | None, of_session: str | None) -> str:
         raise InvalidRequest(_NO_LAKE)
     if address.startswith("memory:"):
         raise InvalidRequest(
-            "a lake in memory is known to one process alone, and Spark reads and writes in others: "
-            "use one in a directory, in a database or behind a server"
+            "a lake in memory exists in one process only, but Spark reads and writes in others: use a lake "
+            "in a directory, in a database or behind a server"
         )
     return address

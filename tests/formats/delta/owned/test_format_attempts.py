@@ -68,7 +68,7 @@ def test_a_version_that_cannot_be_the_next_is_an_error_that_no_repetition_mends(
 def test_a_version_that_is_taken_is_a_conflict(owner: Owner) -> None:
     owner.create()
     owner.commit([add("a")])
-    with pytest.raises(CommitConflict, match="version 1 already"):
+    with pytest.raises(CommitConflict, match="already has a version 1"):
         owner.commit([add("b")], version=1)
     assert owner.paths() == {"a"}
 

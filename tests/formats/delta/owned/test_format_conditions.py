@@ -151,7 +151,7 @@ def test_a_file_of_which_nobody_can_tell_is_neither_taken_nor_left(owner: Owner)
     owner.commit([textual, remove("a", "2026-11-01"), add("odd", "first")], read_version=1)
     back = msgspec.structs.replace(textual, schema_string=dated)
     owner.commit([back], read_version=2)  # as other engines leave tables that were adopted
-    with pytest.raises(InvalidRequest, match="day=first, of which it cannot be told"):
+    with pytest.raises(InvalidRequest, match="day=first, and it cannot be determined"):
         owner.commit([add("b", "2026-11-02")], replaces=(Partitions(where="day > '2026-11-01'"),))
     assert owner.paths() == {"odd"}
 

@@ -14,7 +14,7 @@ from penstock.formats.delta.branch_log.intents import Adopt, CreateIntent, Relea
 from penstock.formats.delta.branch_log.line import OwnershipPhase
 from penstock.formats.delta.branch_log.ownership import Before, conversion, release
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
-from penstock.kernel.bring import MergeOptions
+from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.content import Namespace
 from penstock.model.encoding import ObjectId
@@ -218,10 +218,10 @@ def taken_again(owner: Owner) -> tuple[ObjectId, Adopt]:
 
 def test_a_dropped_table_does_not_return_to_where_another_one_is(owner: Owner) -> None:
     dropped, _ = taken_again(owner)
-    with pytest.raises(MergeConflict, match=f"where '{OTHER}' is already"):
+    with pytest.raises(MergeConflict, match=f"already the location of '{OTHER}'"):
         owner.kernel.revert(dropped, "main", META)
     drop(owner, OTHER)
-    with pytest.raises(MergeConflict, match="another table's since"):
+    with pytest.raises(MergeConflict, match="belongs to another table now"):
         owner.kernel.revert(dropped, "main", META)
 
 
@@ -234,7 +234,7 @@ def test_the_last_table_at_a_place_returns(owner: Owner) -> None:
 
 def test_two_tables_do_not_come_to_one_place(owner: Owner) -> None:
     content = owner.create()
-    with pytest.raises(CommitConflict, match=f"where '{KEY}' is already"):
+    with pytest.raises(CommitConflict, match=f"already the location of '{KEY}'"):
         owner.ask(adoption(owner, Path(content.location + "/")), key=OTHER)
     rename(owner, "main")
     assert owner.content(OTHER).id == content.id

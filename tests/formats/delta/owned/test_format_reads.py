@@ -134,5 +134,5 @@ def test_two_replacements_at_once_leave_the_files_of_one_of_them(owner: Owner) -
 
 def test_a_replacement_of_something_that_is_no_partition_is_refused(owner: Owner) -> None:
     owner.create(partition_by=["day"])
-    with pytest.raises(InvalidRequest, match="'id' is no partition column"):
+    with pytest.raises(InvalidRequest, match="'id' is not a partition column"):
         owner.commit([add("a", "x")], replaces=(Partitions({"id": ("1",)}),))

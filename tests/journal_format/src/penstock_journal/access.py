@@ -9,14 +9,14 @@ import msgspec
 from penstock.lake.call import Call
 from penstock.model.commits import Commit
 from penstock.model.tokens import Role
-from penstock.server.access import writing
+from penstock.server.access import write_rules
 from penstock.server.access.format_rules import AccessRule
 from penstock.server.access.rights import Rights
 from penstock_journal.calls import AppendLines, Journal, ReadJournal, SweepJournals
 
 
 def append_lines(rights: Rights, call: AppendLines) -> Commit:
-    keys = rights.caller.require(Role.WRITE, rights.named(call.branch))
+    keys = rights.caller.require(Role.WRITE, rights.or_default(call.branch))
     rights.caller.require_key(keys, Role.WRITE, call.key)
     return rights.do(call)
 
@@ -30,5 +30,5 @@ def read_journal(rights: Rights, call: ReadJournal) -> Journal:
 RULES: Final[dict[type[Call[Any]], AccessRule]] = {
     AppendLines: append_lines,
     ReadJournal: read_journal,
-    SweepJournals: writing.for_holders(Role.MAINTAIN),
+    SweepJournals: write_rules.for_holders(Role.MAINTAIN),
 }

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import Damaged, KeyNotFound, NotManaged
 from penstock.formats.plugin import Flaws, FormatPlugin, Rows, WorkerTable
 from penstock.kernel.objects import Objects
-from penstock.lake.asked import asked
 from penstock.lake.call import Call
-from penstock.lake.handling import commit_meta
+from penstock.lake.handler_parts import commit_meta
+from penstock.lake.request_digest import request_digest
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
@@ -62,7 +62,7 @@ class JournalPlugin(FormatPlugin):
             commit_meta(call.said, call.who, f"append to {call.key}"),
             create_namespaces=True,
             key=call.idempotency_key,
-            asked=lambda: asked(call),
+            asked=lambda: request_digest(call),
         )
         commit = outcome.commits[-1]
         return Commit.of(commit, outcome.newest or kernel.history.commit(commit))

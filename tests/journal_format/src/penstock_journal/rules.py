@@ -66,7 +66,7 @@ class JournalRules(Format):
         if content is not None and content != table.content:
             raise Refused("is a journal: add lines with 'penstock journal append'")
 
-    def landed(
+    def after_commit(
         self,
         key: Key,
         content: AnyContent | None,

@@ -9,7 +9,7 @@ from penstock.errors import InvalidRequest, NotManaged
 from penstock.formats.rows.arrow_types import pa
 from penstock.lake.answers import Ratified, RatifiedTable
 from penstock.lake.row_input import arrow_rows
-from penstock.lake.table_writing import RowWrite, has_nothing_to_write
+from penstock.lake.table_writer import RowWrite, has_nothing_to_write
 from penstock.lake.write_jobs import SaveMode
 from penstock_journal.calls import AppendLines, Journal, ReadJournal
 from penstock_journal.plugin import JournalPlugin

@@ -13,8 +13,8 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.branch_log.commit_body import first_line, limit_terms, line_id, stage
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.composing import bounded, first_line, line_id, stage
 from penstock.formats.delta.branch_log.histories import check_history
 from penstock.formats.delta.branch_log.line import (
     Blobs,
@@ -28,9 +28,15 @@ from penstock.formats.delta.branch_log.line import (
     uuid_of,
 )
 from penstock.formats.delta.branch_log.proposal import DeltaProposal
-from penstock.formats.delta.branch_log.ratifying import check_files, declared_after, known, lint
+from penstock.formats.delta.branch_log.ratification import (
+    check_files,
+    declared_after,
+    lint,
+    number_rows,
+    read_declared,
+)
+from penstock.formats.delta.branch_log.replaced_files import check_partitions
 from penstock.formats.delta.branch_log.replacements import naming, new_replacements
-from penstock.formats.delta.branch_log.replacing import check_partitions
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import CommitInfo
 from penstock.kernel.format import PrepareAgain, Refused, Table
@@ -52,6 +58,8 @@ class CommitAttempt(msgspec.Struct, frozen=True):
     """It says of itself that it only appends, and has read nothing."""
     may_repeat_files: bool = True
     """Files that it adds may be in the table already."""
+    highest_row_id: int | None = None
+    """How far ids of rows are given with it; ``None`` if it gives none."""
 
 
 def attempt(
@@ -67,11 +75,11 @@ def attempt(
     begun = CommitAttempt(proposal, version, Tip.of(line), line.declared, None)
     if is_ratified(table, commits, content, line, begun):
         return begun
-    metadata = known(table, line.declared).metadata
+    metadata = read_declared(table, line.declared).metadata
     proposal.check_conditions(metadata)
     check_partitions(proposal.intent.replaces or (), metadata, f"'{table.key}'")
     checked = check_files(table, commits, content, proposal, now_ms)
-    info = _filled(proposal, line, now_ms)
+    info = _complete_commit_info(proposal, line, now_ms)
     lint(table, line, checked, now_ms, info=info)
     time_ms = info.in_commit_timestamp
     assert time_ms is not None
@@ -79,7 +87,11 @@ def attempt(
     begun = msgspec.structs.replace(
         begun, is_append=info.is_blind_append is True, may_repeat_files=checked.may_repeat_files
     )
-    return _staged(table, commits, content, begun, head + proposal.lines, time_ms)
+    lines = proposal.lines
+    if (numbered := number_rows(table, commits, content, line, checked)) is not None:
+        lines = numbered.lines
+        begun = msgspec.structs.replace(begun, highest_row_id=numbered.highest_row_id)
+    return _stage_attempt(table, commits, content, begun, head + lines, time_ms)
 
 
 def ratify_attempt(table: Table, line: Line, one: CommitAttempt) -> tuple[Line, Blobs]:
@@ -88,7 +100,11 @@ def ratify_attempt(table: Table, line: Line, one: CommitAttempt) -> tuple[Line, 
         raise PrepareAgain
     declared, blobs = declared_after(table, line, one.proposal)
     after, runs = line.followed_by(
-        one.entry, declared, is_append=one.is_append, may_repeat_files=one.may_repeat_files
+        one.entry,
+        declared,
+        is_append=one.is_append,
+        may_repeat_files=one.may_repeat_files,
+        highest_row_id=one.highest_row_id,
     )
     return after, {**one.blobs, **blobs, **runs}
 
@@ -115,27 +131,32 @@ def is_ratified(table: Table, commits: Commits, content: DeltaTable, line: Line,
             if info is not None and info.transaction_id == one.proposal.transaction_id:
                 return True
     raise Refused(
-        f"has a version {version} already: it is at version {line.latest}",
+        f"already has a version {version}: it is at version {line.latest}",
         expected=f"version {version - 1}",
         found=f"version {line.latest}",
     )
 
 
-def _filled(proposal: DeltaProposal, line: Line, now_ms: int) -> CommitInfo:
-    """The writer's ``commitInfo`` with what it leaves to the owner, and without what is not its to say."""
-    given, time_ms = proposal.info, max(now_ms, line.timestamp_ms + 1)
-    replacements = new_replacements(bounded(proposal.terms))
-    told = naming(proposal.told, replacements)
-    if given is None or given.in_commit_timestamp is None:
-        return told.at(time_ms)
-    return naming(given, replacements) if given.transaction_id else told.at(given.in_commit_timestamp)
+def _complete_commit_info(proposal: DeltaProposal, line: Line, now_ms: int) -> CommitInfo:
+    """The writer's ``commitInfo``, completed by the owner's fields and without fields that only the owner may
+    set."""
+    writer_info, time_ms = proposal.info, max(now_ms, line.timestamp_ms + 1)
+    replacements = new_replacements(limit_terms(proposal.terms))
+    owner_info = naming(proposal.commit_info, replacements)
+    if writer_info is None or writer_info.in_commit_timestamp is None:
+        return owner_info.at(time_ms)
+    return (
+        naming(writer_info, replacements)
+        if writer_info.transaction_id
+        else owner_info.at(writer_info.in_commit_timestamp)
+    )
 
 
-def _staged(
+def _stage_attempt(
     table: Table, commits: Commits, content: DeltaTable, begun: CommitAttempt, data: bytes, time_ms: int
 ) -> CommitAttempt:
     assert content.id is not None
-    terms, blobs, held = bounded(begun.proposal.terms), Blobs(), None
+    terms, blobs, held = limit_terms(begun.proposal.terms), Blobs(), None
     if terms != Terms():
         held, packed = keep(Held(terms))
         blobs[held] = packed

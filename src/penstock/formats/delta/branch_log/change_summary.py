@@ -15,8 +15,8 @@ import msgspec
 from penstock.errors import PenstockError
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.line import Line, Tip, line_of
+from penstock.formats.delta.branch_log.prepared_table import live_at, steps
 from penstock.formats.delta.branch_log.shifts import shifts_between
-from penstock.formats.delta.branch_log.standing import live_at, steps
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Add, DeletionVector, FileKey, Remove, decode_path
 from penstock.formats.delta.rows.vectors import vector_file
@@ -41,12 +41,12 @@ def file_changes(
 ) -> FileChanges:
     """What leads from one state to another. Raises what reading their logs does."""
     if before is None or after is None or before.id != after.id:
-        added, removed = (_all_files(table, commits, one) for one in (after, before))
+        added, removed = (_all_files(table, commits, content) for content in (after, before))
         return FileChanges(added, {**removed})
-    was, becomes = line_of(before), line_of(after)
-    if Tip.of(was).is_on(becomes, table.read):
-        return _net_changes(table, commits, after, was)
-    old, new = (commits.snapshot(one, table.read) for one in (before, after))
+    old_line, becomes = line_of(before), line_of(after)
+    if Tip.of(old_line).is_on(becomes, table.read):
+        return _net_changes(table, commits, after, old_line)
+    old, new = (commits.snapshot(content, table.read) for content in (before, after))
     return FileChanges(
         {add.key: add for add in _only_in(new, old)}, {add.key: add for add in _only_in(old, new)}
     )
@@ -58,17 +58,19 @@ def _all_files(table: Table, commits: Commits, content: DeltaTable | None) -> di
     return {add.key: add for add in commits.snapshot(content, table.read).files()}
 
 
-def _net_changes(table: Table, commits: Commits, after: DeltaTable, was: Line) -> FileChanges:
+def _net_changes(table: Table, commits: Commits, after: DeltaTable, old_line: Line) -> FileChanges:
     """What the commits after a version come to: what came and went again is neither, nor what was there."""
-    since = steps(table, commits, after, was.latest, line_of(after).latest)
-    shifts = shifts_between((), since, live_at(table, commits, after, was.latest)).values()
-    added = {one.after.key: one.after for one in shifts if isinstance(one.after, Add)}
-    return FileChanges(added, {one.before.key: one.before for one in shifts if one.before is not None})
+    since = steps(table, commits, after, old_line.latest, line_of(after).latest)
+    shifts = shifts_between((), since, live_at(table, commits, after, old_line.latest)).values()
+    added = {shift.after.key: shift.after for shift in shifts if isinstance(shift.after, Add)}
+    return FileChanges(
+        added, {shift.before.key: shift.before for shift in shifts if shift.before is not None}
+    )
 
 
-def _only_in(one: LogSnapshot, other: LogSnapshot) -> Iterator[Add]:
-    there = {key.digest for key in other.file_keys()}
-    return (add for add in one.files() if add.key.digest not in there)
+def _only_in(snapshot: LogSnapshot, other: LogSnapshot) -> Iterator[Add]:
+    digests = {key.digest for key in other.file_keys()}
+    return (add for add in snapshot.files() if add.key.digest not in digests)
 
 
 def summarize_change(
@@ -84,8 +86,8 @@ def summarize_change(
         removed = _with_statistics(table, commits, before, removed)
     except (PenstockError, PrepareAgain):
         return versions
-    come = {key.path: one for key, one in added.items()}
-    gone = {key.path: one for key, one in removed.items()}
+    come = {key.path: add for key, add in added.items()}
+    gone = {key.path: add for key, add in removed.items()}
     stay = come.keys() & gone.keys()
     rows_added, rows_removed = _counted_rows(come, gone, stay)
     return msgspec.structs.replace(
@@ -95,8 +97,8 @@ def summarize_change(
         files_changed=len(stay),
         rows_added=rows_added,
         rows_removed=rows_removed,
-        bytes_added=_sum(one.size for path, one in come.items() if path not in stay),
-        bytes_removed=_sum(one.size for path, one in gone.items() if path not in stay),
+        bytes_added=_sum(add.size for path, add in come.items() if path not in stay),
+        bytes_removed=_sum(add.size for path, add in gone.items() if path not in stay),
     )
 
 
@@ -104,28 +106,28 @@ def _counted_rows(
     come: dict[str, Add], gone: dict[str, Add | Remove], stay: Collection[str]
 ) -> tuple[int | None, int | None]:
     """How many rows come and go. A file that stays has more or fewer deleted rows than before."""
-    added = [_rows(one) for path, one in come.items() if path not in stay]
-    removed = [_rows(one) for path, one in gone.items() if path not in stay]
+    added = [_rows(add) for path, add in come.items() if path not in stay]
+    removed = [_rows(add) for path, add in gone.items() if path not in stay]
     for path in stay:
-        more = _deleted(gone[path]) - _deleted(come[path])
+        more = _count_deleted(gone[path]) - _count_deleted(come[path])
         added.append(max(0, more))
         removed.append(max(0, -more))
     return _sum(added), _sum(removed)
 
 
-def _deleted(one: Add | Remove) -> int:
-    return 0 if one.deletion_vector is None else one.deletion_vector.cardinality
+def _count_deleted(add: Add | Remove) -> int:
+    return 0 if add.deletion_vector is None else add.deletion_vector.cardinality
 
 
-def _rows(one: Add | Remove) -> int | None:
+def _rows(add: Add | Remove) -> int | None:
     """The rows of a file that are not deleted, if its statistics tell."""
-    if not one.stats:
+    if not add.stats:
         return None
     try:
-        found = _decode_statistics(one.stats).num_records
+        rows = _decode_statistics(add.stats).num_records
     except (msgspec.MsgspecError, RecursionError):
         return None
-    return None if found is None or found < 0 else found - _deleted(one)
+    return None if rows is None or rows < 0 else rows - _count_deleted(add)
 
 
 class _Statistics(msgspec.Struct, rename="camel"):
@@ -149,23 +151,27 @@ def _with_statistics(
     table: Table, commits: Commits, before: DeltaTable | None, removed: dict[FileKey, Add | Remove]
 ) -> dict[FileKey, Add | Remove]:
     """Removed files as they were added: to remove one says nothing about its rows."""
-    left = {key for key, one in removed.items() if not one.stats}
-    found: dict[FileKey, Add] = {}
-    if before is None or not left:
+    remaining_file_keys = {key for key, add in removed.items() if not add.stats}
+    adds: dict[FileKey, Add] = {}
+    if before is None or not remaining_file_keys:
         return removed
     line = line_of(before)
     with suppress(PenstockError):  # the log may not have all of these commits any more
         for version in range(line.latest, max(-1, line.latest - COMMITS_SEARCHED), -1):
             entry = line.at(version, table.read)
             for action in commits.actions(table, before.location, version, entry):
-                if isinstance(action, Add) and action.key in left:
-                    found[action.key] = action
-            left -= found.keys()
-            if not left:
+                if isinstance(action, Add) and action.key in remaining_file_keys:
+                    adds[action.key] = action
+            remaining_file_keys -= adds.keys()
+            if not remaining_file_keys:
                 break
-    if left:
-        found |= {add.key: add for add in commits.snapshot(before, table.read).files() if add.key in left}
-    return {**removed, **found}
+    if remaining_file_keys:
+        adds |= {
+            add.key: add
+            for add in commits.snapshot(before, table.read).files()
+            if add.key in remaining_file_keys
+        }
+    return {**removed, **adds}
 
 
 def missing_files(

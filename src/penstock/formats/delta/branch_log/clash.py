@@ -1,4 +1,4 @@
-"""A clash: what two sides of a merge did to a Delta table, and why it does not go together."""
+"""A clash: changes of two sides of a merge to a Delta table that conflict."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from penstock.formats.delta.branch_log.net import Net, NetStep
 from penstock.formats.delta.branch_log.next_versions import WAY_OUT
 from penstock.formats.delta.protocol.actions import CommitInfo
+from penstock.formats.delta.protocol.commit_summary import describe_commit
 from penstock.formats.delta.protocol.conflicts import DeltaConflict
-from penstock.formats.delta.protocol.deeds import deed
 from penstock.formats.delta.protocol.transaction import last
 from penstock.kernel.format import Refused
 
@@ -20,8 +20,8 @@ class Clash(Exception):
         super().__init__(str(conflict))
         self._conflict, self._winner = conflict, winner
 
-    def refused(self, net: Net, steps: Sequence[NetStep], *, is_here: bool) -> Refused:
-        """What clashes, what each side did, and the way out, where a person has to decide.
+    def refusal(self, net: Net, steps: Sequence[NetStep], *, is_here: bool) -> Refused:
+        """The refusal of a merge: what conflicts, what each side did, and what the user can do.
 
         The other side is always the source; ``is_here`` tells whether the line that stays is the target's.
         ``steps`` are what the net change comes from, as far as that is known.
@@ -29,7 +29,10 @@ class Clash(Exception):
         conflict = self._conflict
         mine, whose = ("the other side", "") if is_here else ("this branch", " of the other side")
         version = f"version {conflict.winner}{whose}"
-        did, does = deed(self._winner.actions), deed((*_called(steps), *net.actions))
+        did, does = (
+            describe_commit(self._winner.actions),
+            describe_commit((*_shared_operation(steps), *net.actions)),
+        )
         return Refused(
             f"was changed on both sides: {conflict.clash(mine, whose)} (rule {conflict.rule});"
             f" {version} {did}, and since version {conflict.read_version} {mine} {does}; {WAY_OUT}",
@@ -38,8 +41,8 @@ class Clash(Exception):
         )
 
 
-def _called(steps: Sequence[NetStep]) -> list[CommitInfo]:
-    """What the writers of commits called what they did, if it was the same for all."""
+def _shared_operation(steps: Sequence[NetStep]) -> list[CommitInfo]:
+    """The operation of the commits as a ``commitInfo``, if it is the same for all of them."""
     infos = [last(step.actions, CommitInfo) for step in steps]
     operations = {None if info is None else info.operation for info in infos}
-    return [CommitInfo({"operation": one}) for one in operations] if len(operations) == 1 else []
+    return [CommitInfo({"operation": operation}) for operation in operations] if len(operations) == 1 else []

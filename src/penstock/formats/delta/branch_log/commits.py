@@ -71,26 +71,26 @@ class Commits:
         ``PrepareAgain`` if storage would have to be read and may not be, ``VersionNotFound`` if the log no
         longer has the published version, ``InvalidLog`` if the bytes are gone or not what was ratified.
         """
-        return self._kept(table, location, version, entry).data
+        return self._get_cached(table, location, version, entry).data
 
     def actions(
         self, table: Table, location: str, version: int, entry: LineEntry | None
     ) -> tuple[Action, ...]:
         """The actions of a version. As ``data``, and ``InvalidLog`` if they cannot be understood."""
-        kept = self._kept(table, location, version, entry)
-        if kept.actions is None:
-            kept.actions = _parse(location, version, entry, kept.data)
-        return kept.actions
+        cached = self._get_cached(table, location, version, entry)
+        if cached.actions is None:
+            cached.actions = _parse(location, version, entry, cached.data)
+        return cached.actions
 
     def info(self, table: Table, location: str, version: int, entry: LineEntry | None) -> CommitInfo | None:
         """The ``commitInfo`` of a version, if it begins with one. Raises as ``actions``."""
-        kept = self._kept(table, location, version, entry)
-        if kept.first is None:
+        cached = self._get_cached(table, location, version, entry)
+        if cached.first is None:
             try:
-                kept.first = (parse_action(kept.data.partition(b"\n")[0]),)
+                cached.first = (parse_action(cached.data.partition(b"\n")[0]),)
             except MalformedAction as problem:
                 raise _unreadable(location, version, entry, problem) from None
-        (first,) = kept.first
+        (first,) = cached.first
         return first if isinstance(first, CommitInfo) else None
 
     def terms(self, table: Table, location: str, version: int, entry: LineEntry | None) -> Terms | None:
@@ -128,48 +128,50 @@ class Commits:
 
     def remember(self, location: str, version: int, entry: LineEntry, data: bytes) -> None:
         """Keep the bytes of a commit that was staged, or is about to be ratified, here."""
-        self._memory.put((location, version, entry.uuid, entry.line), _Kept(data))
+        self._memory.put((location, version, entry.uuid, entry.line), _CachedCommit(data))
 
-    def landed(self, content: DeltaTable) -> None:
-        """A line of the default branch: its newest version is the table's for ever, and found as such."""
+    def remember_landed(self, content: DeltaTable) -> None:
+        """Remember the newest version of a line that landed on the default branch under the table's id: it is
+        final."""
         line = line_of(content)
         if line.entries and content.id is not None:
             newest = line.entries[-1]
-            kept = self._memory.get((content.location, line.latest, newest.uuid, newest.line))
-            if kept is not None:
-                self._memory.put((content.id, line.latest, b"", b""), kept)
+            cached = self._memory.get((content.location, line.latest, newest.uuid, newest.line))
+            if cached is not None:
+                self._memory.put((content.id, line.latest, b"", b""), cached)
 
     def _versions(
         self, content: DeltaTable, after: int, read: Read
     ) -> Iterator[tuple[int, tuple[Action, ...]]]:
         return self.versions(Table(_NOBODY, content, read), content, after)
 
-    def _kept(self, table: Table, location: str, version: int, entry: LineEntry | None) -> _Kept:
+    def _get_cached(
+        self, table: Table, location: str, version: int, entry: LineEntry | None
+    ) -> _CachedCommit:
         identity = None if table.content is None else table.content.id
         key: _Key = (identity or location, version, b"", b"")
         if entry is not None:
             key = (location, version, entry.uuid, entry.line)
-        kept = self._memory.get(key)
-        if kept is None:
-            kept = _Kept(self._found(table, location, version, entry))
-            self._memory.put(key, kept)
-        return kept
+        cached = self._memory.get(key)
+        if cached is None:
+            cached = _CachedCommit(self._read_commit(table, location, version, entry))
+            self._memory.put(key, cached)
+        return cached
 
-    def _found(self, table: Table, location: str, version: int, entry: LineEntry | None) -> bytes:
+    def _read_commit(self, table: Table, location: str, version: int, entry: LineEntry | None) -> bytes:
         held = None if entry is None else held_of(entry, table.read)
         if held is not None and held.head is not None and entry is not None and not entry.body:
             return held.head
         if not table.may_read:
             raise PrepareAgain
         if entry is None:
-            return self._published(location, version)
+            return self._read_published(location, version)
         if held is not None and held.head is not None:
             body = self._read(location, version, (entry.body,), entry.size - len(held.head))
             if not is_named_after(version, entry, held.head, body):
                 raise InvalidLog(
-                    f"{entry.body} of the table {location} has other bytes than those that were ratified as"
-                    f" version {version}: somebody has written to it since\n"
-                    "  Bring the file back as it was.",
+                    f"{entry.body} of the table {location} differs from the ratified commit of version "
+                    f"{version}: another program has changed the file\n  Bring the original file back.",
                     table=location,
                     file=entry.body,
                     version=version,
@@ -178,11 +180,11 @@ class Commits:
         names = (entry.name(version),) if entry.line else (entry.name(version), str(CommitName(version)))
         return self._read(location, version, names, entry.size)
 
-    def _published(self, location: str, version: int) -> bytes:
+    def _read_published(self, location: str, version: int) -> bytes:
         (data,) = self.places.at(location).read([str(CommitName(version))])
         if data is None:
             raise VersionNotFound(
-                f"version {version} of the table {location} is not in its log any more",
+                f"version {version} of the table {location} is no longer in its log",
                 table=location,
                 version=version,
             )
@@ -197,22 +199,23 @@ class Commits:
                 continue
             if size is not None and len(data) != size:
                 raise InvalidLog(
-                    f"{name} of the table {location} has {len(data)} bytes, and {size} were ratified",
+                    f"{name} of the table {location} has {len(data)} bytes, but the ratified commit has "
+                    f"{size}",
                     table=location,
                     file=name,
                     version=version,
                 )
             return data
         raise InvalidLog(
-            f"{names[-1]} of the table {location} is missing, although version {version} was ratified\n"
-            "  If the log is being cleaned up at this moment, try again; else bring the file back.",
+            f"{names[-1]} of the table {location} is missing, although version {version} was ratified\n  If "
+            "the log is being cleaned up at this moment, try again; otherwise put the file back.",
             table=location,
             file=names[-1],
             version=version,
         )
 
 
-class _Kept:
+class _CachedCommit:
     """The bytes of a commit, and its actions, or the first of them, once somebody has asked for them."""
 
     __slots__ = ("actions", "data", "first")
@@ -233,17 +236,17 @@ class _Memory:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes, self._bytes = max_bytes, 0
-        self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
+        self._kept: OrderedDict[_Key, _CachedCommit] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, key: _Key) -> _Kept | None:
+    def get(self, key: _Key) -> _CachedCommit | None:
         with self._lock:
-            kept = self._kept.get(key)
-            if kept is not None:
+            cached = self._kept.get(key)
+            if cached is not None:
                 self._kept.move_to_end(key)
-            return kept
+            return cached
 
-    def put(self, key: _Key, kept: _Kept) -> None:
+    def put(self, key: _Key, kept: _CachedCommit) -> None:
         with self._lock:
             if key in self._kept or len(kept.data) > self._max_bytes:
                 return
@@ -269,10 +272,10 @@ def told_terms(info: CommitInfo | None) -> Terms | None:
         return BLIND
     if REPLACES in info.fields:
         try:
-            told = decoders.convert(info.fields[REPLACES], Replaces)
+            replaces = decoders.convert(info.fields[REPLACES], Replaces)
         except msgspec.ValidationError:
             return None
-        return Terms(DeltaReads(whole_table=not told.blindly), told.partitions)
+        return Terms(DeltaReads(whole_table=not replaces.blindly), replaces.partitions)
     return Terms() if (info.operation or "").upper() in PICKING else None
 
 
@@ -293,7 +296,7 @@ def _parse(location: str, version: int, entry: LineEntry | None, data: bytes) ->
 def _unreadable(location: str, version: int, entry: LineEntry | None, problem: MalformedAction) -> InvalidLog:
     name = str(CommitName(version)) if entry is None else entry.name(version)
     return InvalidLog(
-        f"{name} of the table {location} cannot be understood: {problem}",
+        f"{name} of the table {location} cannot be parsed: {problem}",
         table=location,
         file=name,
         version=version,

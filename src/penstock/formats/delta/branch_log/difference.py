@@ -7,13 +7,12 @@ and to merge what has no common line.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
 
 import msgspec
 
 from penstock.formats.delta.branch_log.line import Terms
 from penstock.formats.delta.branch_log.net import FileActionT, Net
-from penstock.formats.delta.branch_log.replacing import removal
+from penstock.formats.delta.branch_log.replaced_files import removal
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -29,12 +28,10 @@ from penstock.formats.delta.protocol.feature_table import FEATURES
 from penstock.formats.delta.protocol.features import (
     READER_FEATURES_VERSION,
     WRITER_FEATURES_VERSION,
-    supported,
+    supported_features,
 )
+from penstock.formats.delta.protocol.row_ids import DOMAIN as ROW_IDS
 from penstock.formats.delta.protocol.transaction import DeltaReads
-
-ROW_ID_DOMAIN: Final = "delta.rowTracking"
-"""Says which ids of rows were given. They are never given again, whatever state a table goes back to."""
 
 
 class LineDifference(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,10 +59,10 @@ class LineDifference(msgspec.Struct, frozen=True, kw_only=True):
             wanted_domains=after.domains,
             domains=_differing(before.domains, after.domains),
             batches=tuple(
-                one for name, one in after.transactions.items() if before.transactions.get(name) != one
+                txn for name, txn in after.transactions.items() if before.transactions.get(name) != txn
             ),
-            adds={one.key: one for one in _only_in(after, before)},
-            removes={one.key: removal(one, now_ms) for one in _only_in(before, after)},
+            adds={add.key: add for add in _only_in(after, before)},
+            removes={add.key: removal(add, now_ms) for add in _only_in(before, after)},
         )
 
     @property
@@ -77,22 +74,32 @@ class LineDifference(msgspec.Struct, frozen=True, kw_only=True):
 
     def unknown(self, actions: Iterable[Action]) -> set[FileKey]:
         """The files of a further commit of which only the version wanted tells whether it has them."""
-        files = [one for one in actions if isinstance(one, Add | Remove)]
-        gone = {one.key for one in files if isinstance(one, Remove) and one.key not in self.removes}
-        again = {one.key for one in files if isinstance(one, Add) and not one.data_change}
+        files = [action for action in actions if isinstance(action, Add | Remove)]
+        gone = {file.key for file in files if isinstance(file, Remove) and file.key not in self.removes}
+        again = {file.key for file in files if isinstance(file, Add) and not file.data_change}
         return gone | (again - self.adds.keys())
 
-    def after(self, actions: Sequence[Action], wanted: Mapping[FileKey, Add], now_ms: int) -> LineDifference:
+    def after(
+        self, actions: Sequence[Action], wanted_adds: Mapping[FileKey, Add], now_ms: int
+    ) -> LineDifference:
         """What is left to do once the table has had a further commit; ``wanted`` are the unknown files of it
         that are part of the version wanted. Batches are not moved on."""
         removes, adds, domains = dict(self.removes), dict(self.adds), set(self.domains)
         for action in actions:
-            if isinstance(action, Remove) and removes.pop(action.key, None) is None and action.key in wanted:
-                adds[action.key] = changing_rows(wanted[action.key])
+            if (
+                isinstance(action, Remove)
+                and removes.pop(action.key, None) is None
+                and action.key in wanted_adds
+            ):
+                adds[action.key] = changing_rows(wanted_adds[action.key])
             elif isinstance(action, DomainMetadata):
-                domains |= {action.domain} - {ROW_ID_DOMAIN}
+                domains |= {action.domain} - {ROW_IDS}
         for action in actions:
-            if isinstance(action, Add) and adds.pop(action.key, None) is None and action.key not in wanted:
+            if (
+                isinstance(action, Add)
+                and adds.pop(action.key, None) is None
+                and action.key not in wanted_adds
+            ):
                 removes[action.key] = removal(action, now_ms)
         return msgspec.structs.replace(self, removes=removes, adds=adds, domains=frozenset(domains))
 
@@ -102,10 +109,10 @@ class LineDifference(msgspec.Struct, frozen=True, kw_only=True):
         It counts as having read the whole table. Features stay, also where the version wanted had none of
         them: other versions need them.
         """
-        wanted = union(protocol, self.protocol)
+        wanted_protocol = union(protocol, self.protocol)
         return Net(
             state=(
-                *([wanted] if wanted != protocol else []),
+                *([wanted_protocol] if wanted_protocol != protocol else []),
                 *([self.metadata] if self.metadata != metadata else []),
                 *map(self._domain, sorted(self.domains)),
                 *(self.batches if with_batches else ()),
@@ -125,15 +132,15 @@ def changing_rows(action: FileActionT, is_so: bool = True) -> FileActionT:
     return msgspec.structs.replace(action, data_change=is_so)
 
 
-def union(one: Protocol, other: Protocol) -> Protocol:
+def union(protocol: Protocol, other: Protocol) -> Protocol:
     """The protocol of a table that has the features of both; the first one itself if it has them all."""
-    reader = max(one.min_reader_version, other.min_reader_version)
-    writer = max(one.min_writer_version, other.min_writer_version)
-    is_enough = (reader, writer) == (one.min_reader_version, one.min_writer_version)
-    if is_enough and supported(other) <= supported(one):
-        return one
-    features = supported(one) | supported(other)
-    listed = {*(one.reader_features or ()), *(other.reader_features or ())}
+    reader = max(protocol.min_reader_version, other.min_reader_version)
+    writer = max(protocol.min_writer_version, other.min_writer_version)
+    is_enough = (reader, writer) == (protocol.min_reader_version, protocol.min_writer_version)
+    if is_enough and supported_features(other) <= supported_features(protocol):
+        return protocol
+    features = supported_features(protocol) | supported_features(other)
+    listed = {*(protocol.reader_features or ()), *(other.reader_features or ())}
     for_readers = {
         name for name in features if name in listed or (name in FEATURES and FEATURES[name].reader)
     }
@@ -145,11 +152,12 @@ def union(one: Protocol, other: Protocol) -> Protocol:
     )
 
 
-def _only_in(one: LogSnapshot, other: LogSnapshot) -> Iterator[Add]:
-    there = {key.digest for key in other.file_keys()}
-    return (add for add in one.files() if add.key.digest not in there)
+def _only_in(snapshot: LogSnapshot, other: LogSnapshot) -> Iterator[Add]:
+    digests = {key.digest for key in other.file_keys()}
+    return (add for add in snapshot.files() if add.key.digest not in digests)
 
 
 def _differing(one: Mapping[str, DomainMetadata], other: Mapping[str, DomainMetadata]) -> frozenset[str]:
-    names = (one.keys() | other.keys()) - {ROW_ID_DOMAIN}
+    # Ids of rows are never given again, whatever state a table goes back to.
+    names = (one.keys() | other.keys()) - {ROW_IDS}
     return frozenset(name for name in names if one.get(name) != other.get(name))

@@ -31,9 +31,9 @@ def check_history(table: Table, line: Line, intent: CommitIntent) -> None:
 
 def _other_history(table: Table, line: Line, read: int) -> TableConflict:
     why = f"has another history on '{table.branch}' by now"
-    expected, found = f"the version {read} that was read", f"version {line.latest} of another history"
+    expected, actual = f"the version {read} that was read", f"version {line.latest} of another history"
     return TableConflict(
-        [Conflict(ConflictKind.FORMAT, table.key, expected=expected, found=found, why=why)],
+        [Conflict(ConflictKind.FORMAT, table.key, expected=expected, found=actual, why=why)],
         "\n".join(
             (
                 f"'{table.key}' {why}",

@@ -14,9 +14,10 @@ import msgspec
 
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.line import Line, Tip, line_of
-from penstock.formats.delta.branch_log.net import MERGED, RESTORE, NetStep
+from penstock.formats.delta.branch_log.net import RESTORE, NetStep
+from penstock.formats.delta.branch_log.past_operations import MERGED
+from penstock.formats.delta.branch_log.prepared_table import parted_at, steps, steps_but_appends
 from penstock.formats.delta.branch_log.shifts import paths_of
-from penstock.formats.delta.branch_log.standing import parted_at, steps, steps_but_appends
 from penstock.formats.delta.protocol.actions import Add, CommitInfo, FileKey, Remove
 from penstock.formats.delta.protocol.transaction import last
 from penstock.kernel.format import LaterCommit, Since, Table
@@ -72,14 +73,14 @@ class Later(NamedTuple):
             return frozenset()
 
     def _number(self, name: str) -> int | None:
-        told = self._parameter(name)
-        return int(told) if told is not None and told.isdecimal() else None
+        parameter = self._parameter(name)
+        return int(parameter) if parameter is not None and parameter.isdecimal() else None
 
     def _parameter(self, name: str) -> str | None:
         info = last(self.step.actions, CommitInfo)
-        found = None if info is None else info.fields.get("operationParameters")
-        told = found.get(name) if isinstance(found, dict) else None
-        return told if isinstance(told, str) else None
+        parameters = None if info is None else info.fields.get("operationParameters")
+        value = parameters.get(name) if isinstance(parameters, dict) else None
+        return value if isinstance(value, str) else None
 
     @property
     def is_sum(self) -> bool:
@@ -89,11 +90,11 @@ class Later(NamedTuple):
 
     @property
     def adds(self) -> list[Add]:
-        return [one for one in self.step.actions if isinstance(one, Add)]
+        return [action for action in self.step.actions if isinstance(action, Add)]
 
     @property
     def removes(self) -> list[Remove]:
-        return [one for one in self.step.actions if isinstance(one, Remove)]
+        return [action for action in self.step.actions if isinstance(action, Remove)]
 
     def may_carry(self) -> bool:
         """Whether rows of files that it removed may be in those that it added."""
@@ -139,11 +140,11 @@ class LaterVersions:
     @cached_property
     def places(self) -> dict[str, list[int]]:
         """Of each file that later versions changed, which of these did, by their places."""
-        found: dict[str, list[int]] = {}
+        places: dict[str, list[int]] = {}
         for number, later in enumerate(self.changing):
             for path in paths_of(later.removes) | paths_of(later.adds):
-                found.setdefault(path, []).append(number)
-        return found
+                places.setdefault(path, []).append(number)
+        return places
 
     @cached_property
     def landed_at(self) -> tuple[int, int]:
@@ -158,7 +159,9 @@ class LaterVersions:
             if commit.met and isinstance(after, DeltaTable) and after.id == self._target.id and after.state:
                 tip = Tip.of(line_of(after))
                 if tip.version > parted and tip.is_on(line, read):
-                    before = [line_of(one).latest for one in commit.before if self._is_here(one, tip)]
+                    before = [
+                        line_of(content).latest for content in commit.before if self._is_here(content, tip)
+                    ]
                     return max(before, default=parted), tip.version
         return parted, parted
 
@@ -173,10 +176,10 @@ class LaterVersions:
         """Versions of this branch's line, and before each that a merge brought those of which it is the sum:
         it does not name files that they brought back and wrote anew."""
         line, read = line_of(self._target), self._table.read
-        left = [Later(step, Tip.at(line, step.version, read)) for step in here]
-        if self._since is None or (self.is_on_line and not any(one.is_sum for one in left)):
-            return left
-        found: list[Later] = []
+        remaining = [Later(step, Tip.at(line, step.version, read)) for step in here]
+        if self._since is None or (self.is_on_line and not any(later.is_sum for later in remaining)):
+            return remaining
+        ordered: list[Later] = []
         parts, are_all = 0, True
         """Versions of others since the last merge, and whether they are all that a merge can bring."""
         for commit in self._since.commits:
@@ -186,29 +189,31 @@ class LaterVersions:
             tip = Tip.of(line_of(after))
             if not tip.is_on(line, read):
                 others = self._on_branch(commit, after)
-                found, parts = [*found, *others], parts + len(others)
+                ordered, parts = [*ordered, *others], parts + len(others)
                 are_all = are_all and bool(others)
                 continue
-            here_now = [one for one in left if one.step.version <= tip.version]
+            here_now = [later for later in remaining if later.step.version <= tip.version]
             if here_now and len(commit.before) > 1:
                 here_now[-1] = here_now[-1]._replace(has_parts=bool(parts) and are_all)
                 parts, are_all = 0, True
-            found += here_now
-            left = left[len(here_now) :]
-        return [*found, *left]
+            ordered += here_now
+            remaining = remaining[len(here_now) :]
+        return [*ordered, *remaining]
 
     def _on_branch(self, commit: LaterCommit, after: DeltaTable) -> list[Later]:
         """The versions of another line that a commit brought there."""
         before = commit.before[0] if len(commit.before) == 1 else None
-        if commit.is_beside or not isinstance(before, DeltaTable) or not before.state:
+        if commit.is_parallel or not isinstance(before, DeltaTable) or not before.state:
             return []
         until, came, read = line_of(after), Tip.of(line_of(before)), self._table.read
         if not came.is_on(until, read):
             return []
         since = steps(self._table, self._commits, after, came.version, until.latest)
-        return [Later(one, Tip.at(until, one.version, read), commit) for one in since]
+        return [Later(step, Tip.at(until, step.version, read), commit) for step in since]
 
-    def carried(self, own: Mapping[str, FileKey | None], but: Collection[str] = ()) -> dict[str, int]:
+    def files_with_rows_of(
+        self, own: Mapping[str, FileKey | None], but: Collection[str] = ()
+    ) -> dict[str, int]:
         """The files into which later versions wrote rows of some files, each with the place of the version
         that wrote it. Removing the given state of such a file does not count, nor do files of ``but``."""
         carried: dict[str, int] = {}
@@ -219,7 +224,7 @@ class LaterVersions:
                 later = self.changing[number]
                 if number in passed or not later.may_carry():
                     continue
-                if any(one.key.path == path and one.key != own.get(path) for one in later.removes):
+                if any(remove.key.path == path and remove.key != own.get(path) for remove in later.removes):
                     passed.add(number)
                     new = paths_of(later.adds) - paths_of(later.removes)
                     new -= carried.keys() | set(but)
@@ -261,7 +266,7 @@ class LaterVersions:
                 isinstance(content, DeltaTable) and bool(content.state) and tip.is_on(line_of(content), read)
             )
 
-        for one in self._since.commits if self._since is not None else ():
-            if has(one.after) and not any(map(has, one.before)):
-                return one
+        for commit in self._since.commits if self._since is not None else ():
+            if has(commit.after) and not any(map(has, commit.before)):
+                return commit
         return None

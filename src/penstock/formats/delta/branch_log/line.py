@@ -116,7 +116,7 @@ class VersionList(msgspec.Struct, frozen=True, array_like=True, gc=False):
         recent, runs = self.recent, self.runs
         if len(recent) == RUN_MAX:
             runs = (*runs, _run(blobs, recent[0], recent[-1], 0, recent, ()))
-            recent, runs = (), _folded(runs, blobs)
+            recent, runs = (), _fold_runs(runs, blobs)
         return VersionList(self.after, (*recent, version), runs)
 
     def between(self, after: int, last: int, read: Read) -> Iterator[int]:
@@ -161,6 +161,9 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     repeats: VersionList | None = None
     """The versions that may have added files which were in the table already, as a retry of another engine
     does. ``None`` likewise."""
+    highest_row_id: int | None = None
+    """Of a table that gives ids to rows, the highest that was given on the line. ``None`` if the log has to
+    be asked."""
 
     @property
     def fork(self) -> int:
@@ -168,10 +171,15 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         return self.latest if self.tail is None else self.tail - 1
 
     @property
-    def held(self) -> tuple[ObjectId, ...]:
+    def held_objects(self) -> tuple[ObjectId, ...]:
         """The kernel objects that the line needs."""
         entries = (entry.held for entry in self.entries if entry.held is not None)
-        listed = (run for one in (self.changes, self.repeats) if one is not None for run in one.runs)
+        listed = (
+            run
+            for version_list in (self.changes, self.repeats)
+            if version_list is not None
+            for run in version_list.runs
+        )
         return (self.declared, *entries, *(run.id for run in (*self.runs, *listed)))
 
     def followed_by(
@@ -181,18 +189,20 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         *,
         is_append: bool = False,
         may_repeat_files: bool = True,
+        highest_row_id: int | None = None,
     ) -> tuple[Line, Blobs]:
         """The line with one more version, and the objects that it takes to keep it.
 
         ``is_append``: the version says of itself that it only appended, and read nothing.
         ``may_repeat_files``: files that it adds may have been in the table already.
+        ``highest_row_id``: how far ids of rows are given with it, where it gives any.
         """
         entries, runs, blobs = self.entries, self.runs, Blobs()
         if len(entries) == RUN_MAX:
             first = self.latest - len(entries) + 1
-            held = tuple(one.held for one in entries if one.held is not None)
+            held = tuple(entry.held for entry in entries if entry.held is not None)
             runs = (*runs, _run(blobs, first, self.latest, 0, entries, held))
-            entries, runs = (), _folded(runs, blobs)
+            entries, runs = (), _fold_runs(runs, blobs)
         changes, repeats = self.changes or VersionList(self.latest), self.repeats or VersionList(self.latest)
         line = msgspec.structs.replace(
             self,
@@ -204,6 +214,7 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             runs=runs,
             changes=changes if is_append else changes.followed_by(self.latest + 1, blobs),
             repeats=repeats.followed_by(self.latest + 1, blobs) if may_repeat_files else repeats,
+            highest_row_id=self.highest_row_id if highest_row_id is None else highest_row_id,
         )
         return line, blobs
 
@@ -244,6 +255,7 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             runs=(),
             changes=None,
             repeats=None,
+            highest_row_id=None,
         )
 
     def versions_with_repeats(self, after: int, last: int, read: Read) -> set[int]:
@@ -257,8 +269,8 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         first = self.latest - len(self.entries) + 1
         if version >= first:
             return self.entries[version - first] if version <= self.latest else None
-        found = next(self.since(version - 1, read), None)
-        return found[1] if found is not None and found[0] == version else None
+        entry_at = next(self.since(version - 1, read), None)
+        return entry_at[1] if entry_at is not None and entry_at[0] == version else None
 
 
 class Tip(NamedTuple):
@@ -289,11 +301,11 @@ class Tip(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Tip:
         """What ``text`` says. ``InvalidRequest`` for anything else."""
-        found = _TIP.fullmatch(text)
-        if found is None or int(found[1]) > _VERSION_MAX:
+        match = _TIP.fullmatch(text)
+        if match is None or int(match[1]) > _VERSION_MAX:
             shown = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
             raise InvalidRequest(f"{shown!r} names no version; give the 'tip' that was answered, as it was")
-        version, uuid, line = found.groups(default="")
+        version, uuid, line = match.groups(default="")
         return cls(int(version), bytes.fromhex(uuid), bytes.fromhex(line))
 
     @property
@@ -338,7 +350,7 @@ def line_of(content: DeltaTable) -> Line:
 
 def with_line(content: DeltaTable, line: Line) -> DeltaTable:
     """The content that says so."""
-    return msgspec.structs.replace(content, state=encode(line), held=line.held)
+    return msgspec.structs.replace(content, state=encode(line), held=line.held_objects)
 
 
 def held_of(entry: LineEntry, read: Read) -> Held:
@@ -351,11 +363,11 @@ def held_of(entry: LineEntry, read: Read) -> Held:
 
 def declared_of(line: Line, read: Read) -> Declared:
     """What the table is at the end of a line."""
-    return unpacked(read(line.declared))
+    return unpack_declared(read(line.declared))
 
 
-def unpacked(data: bytes) -> Declared:
-    """What a table is, from the bytes that ``keep`` made of it."""
+def unpack_declared(data: bytes) -> Declared:
+    """Protocol and metadata of a table, from the bytes that ``keep`` made of them."""
     declared: Declared = _decode_declared(data)
     if not declared.is_packed:
         return declared
@@ -389,13 +401,13 @@ def _run(
     parts: tuple[LineEntry | Run | int, ...],
     held: tuple[ObjectId, ...],
 ) -> Run:
-    one, data = blob(encode(parts), held)
-    blobs[one] = data
-    return Run(first, last, level, one)
+    run_id, data = blob(encode(parts), held)
+    blobs[run_id] = data
+    return Run(first, last, level, run_id)
 
 
-def _folded(runs: tuple[Run, ...], blobs: Blobs) -> tuple[Run, ...]:
-    """Runs of which no level has ``RUN_MAX``, as digits of a number."""
+def _fold_runs(runs: tuple[Run, ...], blobs: Blobs) -> tuple[Run, ...]:
+    """Fold runs until no level has ``RUN_MAX`` of them, as digits of a number carry over."""
     level = 0
     while sum(run.level == level for run in runs) >= RUN_MAX:
         same = tuple(run for run in runs if run.level == level)

@@ -68,8 +68,8 @@ class LiveFiles:
 
     def _lookup(self, index: _Index, content: DeltaTable, version: int, read: Read) -> Lookup:
         def look(paths: Collection[str]) -> Mapping[str, str | None]:
-            found = index.find(paths, version)
-            return self._snapshot(content, read).live(paths) if found is None else found
+            live_files = index.find(paths, version)
+            return self._snapshot(content, read).live(paths) if live_files is None else live_files
 
         return look
 
@@ -148,12 +148,12 @@ class _Index:
             if version < self.oldest:
                 return None
             newer = [change.before for change in self._changes if change.version > version]
-            found: dict[str, str | None] = {}
+            live_files: dict[str, str | None] = {}
             for path in paths:
-                known = self._at(_digest(path), newer)
-                if known is not None:
-                    found[path] = known or None
-            return found
+                vector = self._at(_digest(path), newer)
+                if vector is not None:
+                    live_files[path] = vector or None
+            return live_files
 
     def _at(self, path: bytes, newer: list[dict[bytes, str | None]]) -> str | None:
         for before in newer:

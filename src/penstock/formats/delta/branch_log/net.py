@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from penstock.formats.delta.branch_log.line import Terms
+from penstock.formats.delta.branch_log.past_operations import MERGED, PastOperation, read_operations
 from penstock.formats.delta.branch_log.replacements import Replacement, in_sum
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -26,6 +27,7 @@ from penstock.formats.delta.protocol.actions import (
     Remove,
     reconciliation_key,
 )
+from penstock.formats.delta.protocol.row_ids import is_high_water_mark
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions, Region, last
 
 FileActionT = TypeVar("FileActionT", Add, Remove)
@@ -33,8 +35,6 @@ StateKey = tuple[str, str, str | None]
 
 RESTORE: Final = "RESTORE"
 """The operation that brings a table back into a state that it had."""
-MERGED: Final = "MERGE BRANCH"
-"""The operation that brings what was committed elsewhere."""
 MOVING: Final = frozenset({RESTORE, MERGED})
 """Operations that add files which were written for other commits."""
 
@@ -90,6 +90,8 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
     """The commits that replaced files of which it consists."""
     undone: tuple[Replacement, ...] = ()
     """Those of other commits that it undoes."""
+    operations: tuple[PastOperation, ...] = ()
+    """What was done by the commits, in their order."""
 
     @property
     def actions(self) -> tuple[Action, ...]:
@@ -99,25 +101,27 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
         """The rest, where some of its files are what they should be already."""
         return msgspec.structs.replace(
             self,
-            removes=tuple(one for one in self.removes if one.key not in keys),
-            adds=tuple(one for one in self.adds if one.key not in keys),
+            removes=tuple(remove for remove in self.removes if remove.key not in keys),
+            adds=tuple(add for add in self.adds if add.key not in keys),
             there=self.there | keys,
-            spared=(*self.spared, *(one for one in self.adds if one.key in keys)),
+            spared=(*self.spared, *(add for add in self.adds if add.key in keys)),
         )
 
     @property
     def doubtful_paths(self) -> list[str]:
         """The decoded paths of the files of which it has to be known whether they were there before."""
-        return sorted({*(one.key.path for one in self.doubtful), *(key.path for key in self.doubtful_adds)})
+        return sorted(
+            {*(remove.key.path for remove in self.doubtful), *(key.path for key in self.doubtful_adds)}
+        )
 
-    def settled(self, live: Mapping[str, str | None]) -> Net:
-        """The same without doubts, once it is known which files were there before."""
-        were = [one for one in self.doubtful if one.key in live.items()]
+    def settle(self, live: Mapping[str, str | None]) -> Net:
+        """The same without doubtful files, given the files that were live before."""
+        were = [remove for remove in self.doubtful if remove.key in live.items()]
         repeated = {key for key in self.doubtful_adds if key in live.items()}
         return msgspec.structs.replace(
             self,
             removes=(*self.removes, *were),
-            adds=tuple(one for one in self.adds if one.key not in repeated),
+            adds=tuple(add for add in self.adds if add.key not in repeated),
             doubtful=(),
             doubtful_adds=(),
         )
@@ -142,7 +146,7 @@ def fold(steps: Sequence[NetStep], schema_string: str) -> tuple[Net, ...]:
 
 def fold_all(steps: Sequence[NetStep], schema_string: str) -> Net:
     """What commits come to as one, whatever that does to a change feed."""
-    return _Folding(schema_string).all(steps)
+    return _NetFold(schema_string).all(steps)
 
 
 def _has_feed(step: NetStep) -> bool | None:
@@ -159,12 +163,16 @@ def told_by(difference: Net, folded: Net) -> Net:
     If they replaced files it is strict: whether what came meanwhile should go too, a person has to say. Once
     that has landed, the replacements are there like any others.
     """
-    told = msgspec.structs.replace(
-        difference, replacements=folded.replacements, undone=folded.undone, may_be_there=True
+    net = msgspec.structs.replace(
+        difference,
+        replacements=folded.replacements,
+        undone=folded.undone,
+        may_be_there=True,
+        operations=folded.operations,
     )
     if folded.terms.replaces is None:
-        return msgspec.structs.replace(told, terms=folded.terms, is_strict=folded.is_strict)
-    return msgspec.structs.replace(told, is_strict=True)
+        return msgspec.structs.replace(net, terms=folded.terms, is_strict=folded.is_strict)
+    return msgspec.structs.replace(net, is_strict=True)
 
 
 class _Replacement(NamedTuple):
@@ -179,11 +187,11 @@ class _Replacement(NamedTuple):
 
     @property
     def victims(self) -> list[FileKey]:
-        return [one.key for one in self.files if isinstance(one, Remove)]
+        return [file.key for file in self.files if isinstance(file, Remove)]
 
     def is_undone(self, added: Mapping[FileKey, Add]) -> bool:
         """Whether its files have gone by now, and all those are back that it removed."""
-        own = (one.key for one in self.files if isinstance(one, Add))
+        own = (file.key for file in self.files if isinstance(file, Add))
         is_gone = bool(self.files) and not any(key in added for key in own)
         return is_gone and all(key in added for key in self.victims)
 
@@ -192,33 +200,41 @@ def _but_undone(steps: Sequence[NetStep]) -> list[NetStep]:
     """Commits as if they had picked the files of those replacements that later ones of them undo."""
     undone: set[bytes] = set()
     lasting: set[bytes] = set()
-    found: list[NetStep] = []
+    found_steps: list[NetStep] = []
     for step in reversed(steps):
-        left = tuple(one for one in step.replacements if one.id not in undone)
-        gone = len(step.replacements) - len(left)
-        lasting |= {one.id for one in left}
-        undone |= {one.id for one in step.undone} - lasting  # or else it was done again since
+        remaining_replacements = tuple(
+            replacement for replacement in step.replacements if replacement.id not in undone
+        )
+        gone = len(step.replacements) - len(remaining_replacements)
+        lasting |= {replacement.id for replacement in remaining_replacements}
+        undone |= {replacement.id for replacement in step.undone} - lasting  # or else it was done again since
         if gone and step.terms.replaces is not None:
-            where = tuple(part for one in left for part in one.partitions)
-            replaces = None if not left else () if any(not one.partitions for one in left) else where
+            where = tuple(part for replacement in remaining_replacements for part in replacement.partitions)
+            replaces = (
+                None
+                if not remaining_replacements
+                else ()
+                if any(not replacement.partitions for replacement in remaining_replacements)
+                else where
+            )
             step = step._replace(terms=msgspec.structs.replace(step.terms, replaces=replaces))
-        found.append(step._replace(replacements=left))
-    return found[::-1]
+        found_steps.append(step._replace(replacements=remaining_replacements))
+    return found_steps[::-1]
 
 
 def _undone_of_others(steps: Sequence[NetStep]) -> tuple[Replacement, ...]:
     """What commits undo and have not done themselves."""
     own: set[bytes] = set()
-    found: dict[bytes, Replacement] = {}
+    undone: dict[bytes, Replacement] = {}
     for step in steps:
-        found |= {one.id: one for one in step.undone if one.id not in own}
-        for one in step.replacements:
-            own.add(one.id)
-            found.pop(one.id, None)
-    return tuple(found.values())
+        undone |= {replacement.id: replacement for replacement in step.undone if replacement.id not in own}
+        for replacement in step.replacements:
+            own.add(replacement.id)
+            undone.pop(replacement.id, None)
+    return tuple(undone.values())
 
 
-class _Folding:
+class _NetFold:
     """What the commits so far come to."""
 
     def __init__(self, schema_string: str) -> None:
@@ -250,19 +266,22 @@ class _Folding:
             state=tuple(self._state.values()),
             removes=tuple(map(self._telling, self._removed.values())),
             adds=tuple(
-                one if key in self._returned else self._telling(one) for key, one in self._added.items()
+                add if key in self._returned else self._telling(add) for key, add in self._added.items()
             ),
             feed=tuple(self._feed),
             terms=self._terms,
             doubtful=tuple(map(self._telling, self._doubtful.values())),
             doubtful_adds=tuple(
-                key for key, one in self._added.items() if key in self._unclear and one.data_change
+                key for key, add in self._added.items() if key in self._unclear and add.data_change
             ),
             may_be_there=self._may_be_there,
             after=steps[0].version - 1 if steps else -1,
             is_strict=not self._is_told,
             replacements=in_sum(self._named) if len(steps) > 1 else self._named,
             undone=_undone_of_others(steps),
+            operations=tuple(
+                operation for step in steps for operation in read_operations(last(step.actions, CommitInfo))
+            ),
         )
 
     def _telling(self, action: FileActionT) -> FileActionT:
@@ -272,11 +291,11 @@ class _Folding:
         self._is_told &= step.is_told
         if step.terms.replaces is not None:
             before = dict(self._added), dict(self._removed), self._terms, self._is_written_anew, self._named
-            files = [one for one in step.actions if isinstance(one, Add | Remove)]
+            files = [action for action in step.actions if isinstance(action, Add | Remove)]
             self._replacements.append(_Replacement(files, *before))
-        known = {one.id for one in self._named}
-        self._named += tuple(one for one in step.replacements if one.id not in known)
-        region = self._replaced(step.terms.replaces)
+        ids = {replacement.id for replacement in self._named}
+        self._named += tuple(replacement for replacement in step.replacements if replacement.id not in ids)
+        region = self._forget_replaced(step.terms.replaces)
         self._rest_on(step.terms)
         for action in step.actions:
             if isinstance(action, Remove):
@@ -290,7 +309,8 @@ class _Folding:
                 case Remove() | CommitInfo():
                     pass
                 case _:
-                    if (key := reconciliation_key(action)) is not None:
+                    # Where they land, files get ids of their own.
+                    if (key := reconciliation_key(action)) is not None and not is_high_water_mark(action):
                         self._state[key] = action
         info = last(step.actions, CommitInfo)
         # Only what a writer wrote for this very commit can be nowhere else.
@@ -306,16 +326,16 @@ class _Folding:
         self._named = replacement.named
         self._removed = {**replacement.removed, **self._removed}
         for key in replacement.victims:
-            was = replacement.added.get(key)
-            self._added[key] = was or msgspec.structs.replace(self._added[key], data_change=False)
-            if was is None:
+            old_add = replacement.added.get(key)
+            self._added[key] = old_add or msgspec.structs.replace(self._added[key], data_change=False)
+            if old_add is None:
                 self._returned.add(key)
         self._rest_on(msgspec.structs.replace(terms, replaces=None))
 
     def _add(self, add: Add, step: NetStep) -> None:
-        was, before = self._removed.pop(add.key, None), self._added.get(add.key)
-        if was is not None:
-            self._is_mixed |= was.data_change != add.data_change
+        old_remove, before = self._removed.pop(add.key, None), self._added.get(add.key)
+        if old_remove is not None:
+            self._is_mixed |= old_remove.data_change != add.data_change
             self._returned.add(add.key)
             add = msgspec.structs.replace(add, data_change=False)
         elif before is not None:  # its rows came with the first of the two
@@ -329,22 +349,24 @@ class _Folding:
     def _remove(self, remove: Remove, region: Region | None) -> None:
         is_replaced = region is not None and region.holds(remove.partition_values or {})
         self._passed.add(remove.key.path)
-        was = self._added.pop(remove.key, None)
-        if was is None or remove.key in self._returned:
+        old_add = self._added.pop(remove.key, None)
+        if old_add is None or remove.key in self._returned:
             if not is_replaced:
                 self._removed[remove.key] = remove
             return
-        self._is_mixed |= was.data_change != remove.data_change
+        self._is_mixed |= old_add.data_change != remove.data_change
         if remove.key in self._unclear and not is_replaced:
             self._doubtful[remove.key] = remove
 
-    def _replaced(self, partitions: tuple[Partitions, ...] | None) -> Region | None:
-        """Forget the removes in partitions that are replaced now: whatever was there, it goes."""
+    def _forget_replaced(self, partitions: tuple[Partitions, ...] | None) -> Region | None:
+        """Drop the removes in partitions that are replaced: the replacement removes everything there."""
         if partitions is None:
             return None
         region = Region(self._schema_string, partitions or (Partitions(),))
         for removes in (self._removed, self._doubtful):
-            for key in [key for key, one in removes.items() if region.holds(one.partition_values or {})]:
+            for key in [
+                key for key, remove in removes.items() if region.holds(remove.partition_values or {})
+            ]:
                 del removes[key]
         return region
 
@@ -365,19 +387,24 @@ class _Folding:
         )
 
 
-def _both(one: DeltaReads, other: DeltaReads) -> DeltaReads:
+def _both(delta_reads: DeltaReads, other: DeltaReads) -> DeltaReads:
     """What was read by either; more than that where it cannot be told."""
-    applications = one.applications | other.applications
-    if one.nothing or other.nothing:
-        return msgspec.structs.replace(other if one.nothing else one, applications=applications)
+    applications = delta_reads.applications | other.applications
+    if delta_reads.nothing or other.nothing:
+        return msgspec.structs.replace(
+            other if delta_reads.nothing else delta_reads, applications=applications
+        )
     # Files without partitions beside partitions without files cannot be told in one.
-    mixed = (one.files is None) != (other.files is None)
-    untold = mixed and not all(reads.partitions for reads in (one, other))
-    both = one.files is not None and other.files is not None
+    mixed = (delta_reads.files is None) != (other.files is None)
+    untold = mixed and not all(reads.partitions for reads in (delta_reads, other))
+    both = delta_reads.files is not None and other.files is not None
     return DeltaReads(
-        whole_table=one.whole_table or other.whole_table or untold,
-        partitions=(*one.partitions, *(new for new in other.partitions if new not in one.partitions)),
-        files=(one.files or frozenset()) | (other.files or frozenset()) if both else None,
+        whole_table=delta_reads.whole_table or other.whole_table or untold,
+        partitions=(
+            *delta_reads.partitions,
+            *(new for new in other.partitions if new not in delta_reads.partitions),
+        ),
+        files=(delta_reads.files or frozenset()) | (other.files or frozenset()) if both else None,
         applications=applications,
     )
 

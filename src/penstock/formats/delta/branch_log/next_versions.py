@@ -8,17 +8,19 @@ from uuid import uuid4
 
 import msgspec
 
+from penstock.formats.delta.branch_log.commit_body import compose
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.composing import compose
 from penstock.formats.delta.branch_log.line import Blobs, Declared, Line, declared_of, keep, with_line
 from penstock.formats.delta.branch_log.net import Net
-from penstock.formats.delta.branch_log.proposal import engine_info
-from penstock.formats.delta.branch_log.ratifying import KnownProposal, known
+from penstock.formats.delta.branch_log.past_operations import MERGED, OPERATIONS, write_operations
+from penstock.formats.delta.branch_log.prepared_table import PreparedTable
+from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
 from penstock.formats.delta.branch_log.replacements import is_too_long, naming
-from penstock.formats.delta.branch_log.standing import DeltaStanding
+from penstock.formats.delta.branch_log.row_ids import begin_counter
 from penstock.formats.delta.errors import MalformedAction
 from penstock.formats.delta.protocol.actions import (
     Action,
+    Add,
     CommitInfo,
     FileKey,
     Metadata,
@@ -27,10 +29,18 @@ from penstock.formats.delta.protocol.actions import (
     write_action,
     write_commit,
 )
+from penstock.formats.delta.protocol.engine import engine_info
 from penstock.formats.delta.protocol.features import complete_protocol
 from penstock.formats.delta.protocol.lint import LintState, check_commit
+from penstock.formats.delta.protocol.operation_metrics import METRICS, operation_metrics
+from penstock.formats.delta.protocol.row_ids import (
+    ENABLED,
+    assigns_row_ids,
+    has_row_tracking,
+    number_files,
+)
 from penstock.formats.delta.protocol.transaction import last
-from penstock.kernel.format import Applied, Refused, Table, reading
+from penstock.kernel.format import Applied, Refused, Table, reader_with
 from penstock.model.encoding import ObjectId
 from penstock.model.nessie import DeltaTable
 
@@ -66,21 +76,21 @@ class NextVersions:
         self._content, self._line, self._now_ms, self._told = content, line, now_ms, told
         self._extend = extend
 
-    def all(self, nets: Iterable[Net], standing: DeltaStanding | None = None) -> Applied:
+    def all(self, nets: Iterable[Net], standing: PreparedTable | None = None) -> Applied:
         """The table with all of them."""
         if standing is None:
             content = with_line(self._content, self._line)
-            standing = DeltaStanding(self._table, self._commits, content, stamp(self._table, self._now_ms))
+            standing = PreparedTable(self._table, self._commits, content, stamp(self._table, self._now_ms))
         for net in nets:
             self._ratify(net, standing)
         return Applied(with_line(self._content, self._line), self._blobs)
 
-    def _ratify(self, net: Net, standing: DeltaStanding) -> None:
+    def _ratify(self, net: Net, standing: PreparedTable) -> None:
         line, table = self._line, self._table
-        was = None if line.latest < 0 else known(table, line.declared)
+        old_declared = None if line.latest < 0 else read_declared(table, line.declared)
         if net.may_be_there:
             net = net.without(_keys_there(net, standing))
-        actions = self._actions(net, was, standing)
+        actions = self._actions(net, old_declared, standing)
         # A replacement that finds nothing to remove is a version nevertheless: it must not be done again.
         if not actions and not net.replacements and not net.undone:
             return
@@ -93,9 +103,9 @@ class NextVersions:
         info = naming(self._info(net, actions), net.replacements, net.undone)
         before = LintState(
             version=line.latest,
-            protocol=None if was is None else was.protocol,
-            metadata=None if was is None else was.metadata,
-            timestamp_ms=None if was is None else line.timestamp_ms,
+            protocol=None if old_declared is None else old_declared.protocol,
+            metadata=None if old_declared is None else old_declared.metadata,
+            timestamp_ms=None if old_declared is None else line.timestamp_ms,
             live=standing.live,
         )
         problems = check_commit(enumerate((info.at(time_ms), *actions), 1), before)
@@ -103,6 +113,8 @@ class NextVersions:
             shown = "; ".join(problem.reason for problem in problems[:_SHOWN])
             more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
             raise Refused(f"cannot take the change as it is now: {shown}{more}; {WAY_OUT}")
+        self._check_numbered(actions, old_declared, standing)
+        actions, highest = self._number(actions, old_declared, line)
         composed = compose(
             table,
             self._commits,
@@ -115,84 +127,128 @@ class NextVersions:
         )
         is_append = info.is_blind_append is True
         after, runs = line.followed_by(
-            composed.entry, self._declared(actions, was), is_append=is_append, may_repeat_files=False
+            composed.entry,
+            self._store_declared(actions, old_declared),
+            is_append=is_append,
+            may_repeat_files=False,
+            highest_row_id=highest,
         )
         self._blobs |= {**composed.blobs, **runs}
         self._line = after
         standing.followed_by(actions)
 
+    def _number(
+        self, actions: list[Action], old_declared: KnownProposal | None, line: Line
+    ) -> tuple[list[Action], int | None]:
+        """The actions with ids of rows, and the highest that was given; ``None`` if the table gives none."""
+        protocol = last(actions, Protocol) or (None if old_declared is None else old_declared.protocol)
+        metadata = last(actions, Metadata) or (None if old_declared is None else old_declared.metadata)
+        if protocol is None or metadata is None or not assigns_row_ids(protocol, metadata):
+            return actions, None
+        counter = begin_counter(self._table, self._commits, self._content, line)
+        numbered = number_files(actions, counter)
+        return [*numbered, *counter.marks], counter.highest
+
+    def _check_numbered(
+        self, actions: list[Action], old_declared: KnownProposal | None, standing: PreparedTable
+    ) -> None:
+        """``Refused`` if the table comes to track rows, and has files that do not come with ids."""
+        metadata = last(actions, Metadata)
+        if old_declared is None or metadata is None:
+            return
+        if has_row_tracking(old_declared.metadata) or not has_row_tracking(metadata):
+            return
+        named = {action.key for action in actions if isinstance(action, Add | Remove)}
+        files = standing.files_to_replace(()).files
+        missing = [key for key, file in files.items() if file.base_row_id is None and key not in named]
+        if missing:
+            raise Refused(
+                f"is to track rows ('{ENABLED}'), and {len(missing)} files that came meanwhile have no ids of"
+                f" rows; turn it on where these files are; {WAY_OUT}"
+            )
+
     def _info(self, net: Net, actions: Iterable[Action]) -> CommitInfo:
         is_blind = net.terms.reads.nothing and net.terms.replaces is None
-        return CommitInfo(
-            {
-                **self._told,
-                "isBlindAppend": is_blind and not any(isinstance(one, Remove) for one in actions),
-                "engineInfo": engine_info(),
-                "txnId": str(uuid4()),
-            }
-        )
+        fields: dict[str, Any] = {
+            **self._told,
+            "isBlindAppend": is_blind and not any(isinstance(action, Remove) for action in actions),
+            "engineInfo": engine_info(),
+            "txnId": str(uuid4()),
+        }
+        if figures := operation_metrics(MERGED, actions):
+            fields[METRICS] = figures
+        if fields["operation"] == MERGED and net.operations:
+            parameters = {**fields["operationParameters"], OPERATIONS: write_operations(net.operations)}
+            fields["operationParameters"] = parameters
+        return CommitInfo(fields)
 
-    def _actions(self, net: Net, was: KnownProposal | None, standing: DeltaStanding) -> list[Action]:
+    def _actions(self, net: Net, old_declared: KnownProposal | None, standing: PreparedTable) -> list[Action]:
         """What the commit says, as the table is now."""
         time_ms = stamp(self._table, self._now_ms)
         added = net.there.union(add.key for add in net.adds)
-        replaced = () if net.terms.replaces is None else standing.replaced(net.terms.replaces).removes
+        replaced = () if net.terms.replaces is None else standing.files_to_replace(net.terms.replaces).removes
         explicit = {remove.key for remove in net.removes}
         # Where this is repeated, nothing else would tell that these files were not to go.
-        kept = {remove.key for remove in replaced if remove.key in net.there}
-        spared = (one for one in net.spared if one.key in kept)
+        keys = {remove.key for remove in replaced if remove.key in net.there}
+        spared = (add for add in net.spared if add.key in keys)
         return [
-            *_state(net, was),
+            *_state(net, old_declared),
             # From now on a file is not needed, and not from when it was removed on its branch.
-            *(msgspec.structs.replace(one, deletion_timestamp=time_ms) for one in net.removes),
-            *(one for one in replaced if one.key not in added and one.key not in explicit),
+            *(msgspec.structs.replace(remove, deletion_timestamp=time_ms) for remove in net.removes),
+            *(remove for remove in replaced if remove.key not in added and remove.key not in explicit),
             *net.adds,
-            *(msgspec.structs.replace(one, data_change=False) for one in spared),
+            *(msgspec.structs.replace(add, data_change=False) for add in spared),
             *net.feed,
         ]
 
-    def _declared(self, actions: Iterable[Action], was: KnownProposal | None) -> ObjectId | None:
+    def _store_declared(
+        self, actions: Iterable[Action], old_declared: KnownProposal | None
+    ) -> ObjectId | None:
         protocol, metadata = last(actions, Protocol), last(actions, Metadata)
         if protocol is None and metadata is None:
             return None
-        before = Declared(b"", b"") if was is None else declared_of(self._line, self._table.read)
-        one, data = keep(
+        before = Declared(b"", b"") if old_declared is None else declared_of(self._line, self._table.read)
+        object_id, data = keep(
             Declared(
                 protocol=before.protocol if protocol is None else write_action(protocol),
                 metadata=before.metadata if metadata is None else write_action(metadata),
             )
         )
-        self._blobs[one] = data
-        return one
+        self._blobs[object_id] = data
+        return object_id
 
 
-def _keys_there(net: Net, standing: DeltaStanding) -> frozenset[FileKey]:
+def _keys_there(net: Net, standing: PreparedTable) -> frozenset[FileKey]:
     """The files that a net change adds with new rows, and that are there already as it adds them."""
-    keys = [one.key for one in net.adds if one.data_change]
+    keys = [add.key for add in net.adds if add.data_change]
     live = standing.live([key.path for key in keys]) if keys else {}
     return frozenset(key for key in keys if key in live.items())
 
 
-def _state(net: Net, was: KnownProposal | None) -> list[Action]:
+def _state(net: Net, old_declared: KnownProposal | None) -> list[Action]:
     """What a net change says of the table as a whole, where that is not so already.
 
     With metadata comes the protocol that it needs: the branch may be older than the rule that it must.
     """
-    found = [one for one in net.state if was is None or one not in (was.protocol, was.metadata)]
-    protocol, metadata = last(found, Protocol), last(found, Metadata)
-    had = protocol if protocol is not None or was is None else was.protocol
+    adds = [
+        add
+        for add in net.state
+        if old_declared is None or add not in (old_declared.protocol, old_declared.metadata)
+    ]
+    protocol, metadata = last(adds, Protocol), last(adds, Metadata)
+    had = protocol if protocol is not None or old_declared is None else old_declared.protocol
     if metadata is None or had is None:
-        return found
+        return adds
     try:
         needed = complete_protocol(had, metadata)
     except MalformedAction:  # which the check of the commit will tell
-        return found
-    return found if needed == had else [needed, *(one for one in found if one is not protocol)]
+        return adds
+    return adds if needed == had else [needed, *(add for add in adds if add is not protocol)]
 
 
 def seeing_blobs(table: Table, blobs: Blobs) -> Table:
     """A table that also reads objects which are not stored yet."""
-    return table._replace(read=reading(table.read, blobs))
+    return table._replace(read=reader_with(table.read, blobs))
 
 
 def stamp(table: Table, now_ms: int) -> int:

@@ -25,26 +25,29 @@ from penstock.formats.delta.protocol.actions import (
     write_commit,
 )
 from penstock.formats.delta.protocol.agreement import agree, disagreements
+from penstock.formats.delta.protocol.engine import engine_info
 from penstock.formats.delta.protocol.feature_table import (
     BASIC,
     ENGINE,
-    FEATURES,
     IN_COMMIT_TIMESTAMP,
     MANAGED_COMMITS,
 )
 from penstock.formats.delta.protocol.features import (
     WRITER_FEATURES_VERSION,
     FeatureRefusal,
-    enabled,
+    enabled_features,
     oldest_protocol,
-    supported,
+    supported_features,
     unwritable,
     with_features,
+    with_required,
 )
 from penstock.formats.delta.protocol.lint import ENABLED_TIMESTAMP, ENABLED_VERSION, OWNER_NAME, TIMESTAMPS
 from penstock.formats.delta.protocol.lint_metadata import unserved_columns
 from penstock.formats.delta.protocol.mapping import mapping_faults
 from penstock.formats.delta.protocol.properties import PROTECTED_BEFORE, is_on
+from penstock.formats.delta.protocol.property_changes import FEATURE_PROPERTY, asked_features
+from penstock.formats.delta.protocol.row_ids import name_row_columns
 from penstock.formats.rows.schema import parse_schema
 from penstock.model.decoders import json_decoder
 from penstock.storage.locations import without_secrets
@@ -67,8 +70,6 @@ ADDED: Final = "added"
 """in-commit timestamps, the feature and all;"""
 ENABLED: Final = "enabled"
 """or only their use, by a table that had the feature already."""
-FEATURE_PROPERTY: Final = "delta.feature."
-"""A property that asks for a feature when a table is created; it does not stay in the metadata."""
 
 
 RESYNC: Final = "RESYNC TABLE"
@@ -84,12 +85,12 @@ class OwnerIdentity(msgspec.Struct, frozen=True):
 
     def configuration(self, table_id: UUID, noted: str = "") -> dict[str, str]:
         """The properties by which a table names this lake as its owner, and notes what managing added."""
-        known = {"lake": self.lake_id, "table": str(table_id)}
+        identity = {"lake": self.lake_id, "table": str(table_id)}
         if noted:
-            known[NOTED] = noted
+            identity[NOTED] = noted
         if self.url and not self.url.startswith("memory:"):
-            known["at"] = without_secrets(self.url)
-        return {OWNER_NAME: PENSTOCK, OWNER_CONF: msgspec.json.encode(known, order="sorted").decode()}
+            identity["at"] = without_secrets(self.url)
+        return {OWNER_NAME: PENSTOCK, OWNER_CONF: msgspec.json.encode(identity, order="sorted").decode()}
 
     def owns(self, owner: Owner | None) -> bool:
         """Whether a table that names this owner is one of the lake's."""
@@ -121,7 +122,7 @@ class Owner(msgspec.Struct, frozen=True):
         return self.conf.get("at", "") if self.name == PENSTOCK else ""
 
     @property
-    def noted(self) -> str:
+    def noted_addition(self) -> str:
         """What the lake added to the table: ``ADDED``, ``ENABLED``, or empty for nothing."""
         return self.conf.get(NOTED, "") if self.name == PENSTOCK else ""
 
@@ -137,14 +138,14 @@ def owner_of(protocol: Protocol, metadata: Metadata, table: str = "the table") -
     such a table can be read, and must not be written by anybody.
     """
     name, conf = metadata.configuration.get(OWNER_NAME), metadata.configuration.get(OWNER_CONF)
-    if (MANAGED_COMMITS in supported(protocol)) != (name is not None):
+    if (MANAGED_COMMITS in supported_features(protocol)) != (name is not None):
         has, lacks = f"the feature '{MANAGED_COMMITS}'", f"the property '{OWNER_NAME}'"
         if name is not None:
             has, lacks = lacks, has
         raise InvalidTable(
-            f"{table} is invalid: it has {has}, but not {lacks}\n"
-            "  Whether it is managed cannot be told, so nothing may be committed to it. Copy its rows into a "
-            "table of the lake (lake.delta.read).",
+            f"{table} is invalid: it has {has}, but not {lacks}\n  It cannot be determined whether the table "
+            "is managed, so nothing may be committed to it. Copy its rows into a table of the lake "
+            "(lake.delta.read).",
             table=table,
         )
     if name is None:
@@ -153,7 +154,8 @@ def owner_of(protocol: Protocol, metadata: Metadata, table: str = "the table") -
         return Owner(name, {} if conf is None else json_decoder(dict[str, str]).decode(conf))
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
         raise InvalidTable(
-            f"{table} is invalid: the property '{OWNER_CONF}' is no JSON map of text: {problem}", table=table
+            f"{table} is invalid: the property '{OWNER_CONF}' is not a JSON map of text: {problem}",
+            table=table,
         ) from None
 
 
@@ -162,7 +164,7 @@ def owner_of_line(line: Line, read: Read, table: str = "the table") -> Owner | N
     declared = declared_of(line, read)
     protocol, metadata = parse_action(declared.protocol), parse_action(declared.metadata)
     if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
-        raise Damaged(f"the lake does not know the protocol and metadata of {table} any more")
+        raise Damaged(f"the lake no longer has the protocol and metadata of {table}")
     return owner_of(protocol, metadata, table)
 
 
@@ -178,16 +180,16 @@ def check_adoptable(protocol: Protocol, metadata: Metadata, table: str) -> None:
         if not owner.lake:
             way = f"  Hand it back with the engine that '{owner.name}' belongs to."
         raise ManagedElsewhere(
-            f"{table} belongs to {owner} already, and a table has one owner only\n{way}\n"
-            "  Only if that owner is lost for good: penstock delta recover. That has the versions that were "
-            "published, and no others.",
+            f"{table} already belongs to {owner}, and a table can have one owner only\n{way}\n  Only if that "
+            "owner is lost for good: penstock delta recover. It recovers only the versions that were "
+            "published.",
             table=table,
             owner=owner.name,
             lake=owner.lake,
         )
     refusals = (*unwritable(protocol, metadata), *disagreements(protocol, metadata))
     if not refusals:  # else a feature tells more of the same columns
-        refusals = (*_unserved(metadata), *_mismapped(metadata))
+        refusals = (*_unserved_refusals(metadata), *_mapping_refusals(metadata))
     _refuse_features(refusals, table)
 
 
@@ -196,12 +198,12 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str) -> None:
     _refuse_features(unwritable(protocol, metadata), table)
 
 
-def _mismapped(metadata: Metadata) -> Iterator[FeatureRefusal]:
+def _mapping_refusals(metadata: Metadata) -> Iterator[FeatureRefusal]:
     for reason in mapping_faults(metadata, parse_schema(metadata.schema_string)):
         yield FeatureRefusal("columnMapping", f"cannot be written: {reason}", ENGINE)
 
 
-def _unserved(metadata: Metadata) -> Iterator[FeatureRefusal]:
+def _unserved_refusals(metadata: Metadata) -> Iterator[FeatureRefusal]:
     for name, why in unserved_columns(metadata):
         yield FeatureRefusal(
             name,
@@ -216,14 +218,14 @@ def _refuse_features(refusals: Sequence[FeatureRefusal], table: str) -> None:
             "\n  ".join((f"{table} cannot be owned by a lake:", *map(str, refusals))),
             table=table,
             feature=refusals[0].feature,
-            features=tuple(one.feature for one in refusals),
+            features=tuple(refusal.feature for refusal in refusals),
         )
 
 
 def protected_changes(before: Metadata, after: Metadata) -> tuple[str, ...]:
     """The properties of a managed table that a writer's commit changes although only its owner may."""
-    was, becomes = before.configuration, after.configuration
-    return tuple(name for name in PROTECTED if was.get(name) != becomes.get(name))
+    old_properties, becomes = before.configuration, after.configuration
+    return tuple(name for name in PROTECTED if old_properties.get(name) != becomes.get(name))
 
 
 class NewTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,11 +257,12 @@ def first_commit(
     The protocol has what the properties and columns enable, and no more that readers would have to know, so
     that as many as possible do. ``InvalidRequest`` for properties that are not the writer's to set.
     """
-    asked = _asked_features(new.properties)
+    requested_features = _asked_features(new.properties)
     configuration = {
         name: value for name, value in new.properties.items() if not name.startswith(FEATURE_PROPERTY)
     }
-    noted = ENABLED if IN_COMMIT_TIMESTAMP in asked else ADDED
+    noted = ENABLED if IN_COMMIT_TIMESTAMP in requested_features else ADDED
+    configuration = name_row_columns(configuration)
     configuration |= {TIMESTAMPS: "true"} | identity.configuration(table_id, noted)
     metadata = Metadata(
         id=str(table_id),
@@ -270,13 +273,18 @@ def first_commit(
         description=new.description,
         created_time=now_ms,
     )
-    features = enabled(metadata) | asked | BASIC | {MANAGED_COMMITS, IN_COMMIT_TIMESTAMP}
+    features = (
+        enabled_features(metadata)
+        | with_required(requested_features)
+        | BASIC
+        | {MANAGED_COMMITS, IN_COMMIT_TIMESTAMP}
+    )
     protocol = with_features(Protocol(min_reader_version=1, min_writer_version=1), features)
     parameters = {"partitionBy": msgspec.json.encode(new.partition_columns).decode()}
     info = _info("CREATE TABLE", parameters, uuid, now_ms, now_ms)
-    kept = {"timestamp", "inCommitTimestamp", "isBlindAppend"}
-    said = {name: value for name, value in told.fields.items() if name not in kept}
-    return CommitInfo({**info.fields, **said}), protocol, metadata
+    owner_fields = {"timestamp", "inCommitTimestamp", "isBlindAppend"}
+    writer_fields = {name: value for name, value in told.fields.items() if name not in owner_fields}
+    return CommitInfo({**info.fields, **writer_fields}), protocol, metadata
 
 
 class Before(msgspec.Struct, frozen=True, kw_only=True):
@@ -303,23 +311,23 @@ def conversion(
     in-commit timestamps has them from this version on, and says so.
     """
     time = max(now_ms, before.timestamp_ms + 1)
-    was = before.metadata.configuration
-    configuration = {**was, **identity.configuration(table_id, _added(before))}
+    properties = before.metadata.configuration
+    configuration = {**properties, **identity.configuration(table_id, _addition_of(before))}
     if not is_timed(before.protocol, before.metadata):
         configuration[TIMESTAMPS] = "true"
         configuration[ENABLED_VERSION] = str(before.version + 1)
         configuration[ENABLED_TIMESTAMP] = str(time)
     metadata = msgspec.structs.replace(before.metadata, configuration=configuration)
-    protocol, metadata = agree(_managed(before.protocol), metadata)
+    protocol, metadata = agree(_with_managed_features(before.protocol), metadata)
     return _conversion(operation, before, protocol, metadata, uuid, now_ms, time)
 
 
-def _added(before: Before) -> str:
-    """What a conversion adds to a table, or the owner that was lost had added."""
+def _addition_of(before: Before) -> str:
+    """What the lake adds to a table on adoption, or what a lost owner had added."""
     if not is_timed(before.protocol, before.metadata):
-        return ENABLED if IN_COMMIT_TIMESTAMP in supported(before.protocol) else ADDED
+        return ENABLED if IN_COMMIT_TIMESTAMP in supported_features(before.protocol) else ADDED
     owner = owner_of(before.protocol, before.metadata)
-    return "" if owner is None else owner.noted
+    return "" if owner is None else owner.noted_addition
 
 
 def release(before: Before, uuid: UUID, now_ms: int) -> bytes:
@@ -331,7 +339,7 @@ def release(before: Before, uuid: UUID, now_ms: int) -> bytes:
     """
     time = max(now_ms, before.timestamp_ms + 1)
     owner = owner_of(before.protocol, before.metadata)
-    noted = "" if owner is None else owner.noted
+    noted = "" if owner is None else owner.noted_addition
     features = {MANAGED_COMMITS} | ({IN_COMMIT_TIMESTAMP} if noted == ADDED else set())
     properties = {OWNER_NAME, OWNER_CONF}
     if noted in (ADDED, ENABLED):
@@ -351,7 +359,7 @@ def release(before: Before, uuid: UUID, now_ms: int) -> bytes:
 def is_timed(protocol: Protocol, metadata: Metadata) -> bool:
     """Whether a table's commits carry in-commit timestamps."""
     enabled = is_on(metadata.configuration, TIMESTAMPS)
-    return enabled and IN_COMMIT_TIMESTAMP in supported(protocol)
+    return enabled and IN_COMMIT_TIMESTAMP in supported_features(protocol)
 
 
 def _conversion(
@@ -379,14 +387,15 @@ def _info(
             "operationParameters": parameters,
             **more,
             "isBlindAppend": False,
+            "engineInfo": engine_info(),
             "txnId": str(uuid),
         }
     )
 
 
-def _managed(protocol: Protocol) -> Protocol:
-    """A protocol with all that it had, listed, and what a managed table needs."""
-    features = supported(protocol) | {MANAGED_COMMITS, IN_COMMIT_TIMESTAMP}
+def _with_managed_features(protocol: Protocol) -> Protocol:
+    """The protocol with all of its features listed, and those that a managed table needs."""
+    features = supported_features(protocol) | {MANAGED_COMMITS, IN_COMMIT_TIMESTAMP}
     return msgspec.structs.replace(
         protocol, min_writer_version=WRITER_FEATURES_VERSION, writer_features=tuple(sorted(features))
     )
@@ -395,11 +404,7 @@ def _managed(protocol: Protocol) -> Protocol:
 def _asked_features(properties: Mapping[str, str]) -> frozenset[str]:
     """The features that properties ask for by name."""
     _refuse([name for name in properties if name in PROTECTED], "is set by the table's owner alone")
-    asked = {name: value for name, value in properties.items() if name.startswith(FEATURE_PROPERTY)}
-    _refuse([name for name, value in asked.items() if value != "supported"], "can only be 'supported'")
-    features = frozenset(name.removeprefix(FEATURE_PROPERTY) for name in asked)
-    _refuse(sorted(features - FEATURES.keys()), "is no feature that this Penstock knows")
-    return features
+    return asked_features(properties)
 
 
 def _refuse(names: Sequence[str], why: str) -> None:

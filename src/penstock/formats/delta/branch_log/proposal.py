@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cached_property, lru_cache
-from importlib.metadata import version as version_of
+from functools import cached_property
 from typing import Any, Final
 
 from penstock.errors import InvalidContent, InvalidRequest
-from penstock.formats.delta.branch_log.composing import BODIES, CommitBody
+from penstock.formats.delta.branch_log.commit_body import BODIES, CommitBody
 from penstock.formats.delta.branch_log.intents import CommitIntent, FileBody
 from penstock.formats.delta.branch_log.line import Terms
-from penstock.formats.delta.branch_log.replacing import check_partitions
+from penstock.formats.delta.branch_log.replaced_files import check_partitions
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -22,9 +21,12 @@ from penstock.formats.delta.protocol.actions import (
     Remove,
     Txn,
 )
+from penstock.formats.delta.protocol.engine import engine_info
 from penstock.formats.delta.protocol.lint import Problem
 from penstock.formats.delta.protocol.lint_files import Fault, Numbered
 from penstock.formats.delta.protocol.lint_lines import read_lines
+from penstock.formats.delta.protocol.operation_metrics import METRICS, operation_metrics
+from penstock.formats.delta.protocol.row_ids import is_high_water_mark
 from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.model.keys import Key
 from penstock.storage.places import Place, Places
@@ -53,6 +55,8 @@ class DeltaProposal:
         """All the others that are known, with the numbers of their lines."""
         self.raw: dict[type[Action], bytes] = {}
         """The lines that tell what the table is."""
+        self.row_id_lines: dict[int, Action] = {}
+        """The actions that tell ids of rows, or should, by the places of their lines in ``lines``."""
         self.problems: list[Problem] = []
         """Lines that cannot be read, or stand where they must not."""
         self.lines: bytes = b"\n".join((*self._read(data), b""))
@@ -64,10 +68,13 @@ class DeltaProposal:
             if isinstance(action, CommitInfo):
                 is_misplaced = raws or self.info is not None or self.body is not None
                 if is_misplaced and len(self.problems) < _KEPT:
-                    where = "it stands first in a commit, or not at all"
+                    where = "it must be the first action of a commit"
                     self.problems.append(Problem(number, "commitInfo", where))
                 self.info, self.info_line = action, raw
                 continue
+            if isinstance(action, Add | Remove) or is_high_water_mark(action):
+                assert action is not None
+                self.row_id_lines[len(raws)] = action
             raws.append(raw)
             if action is not None:
                 self.actions.append((number, action))
@@ -77,20 +84,20 @@ class DeltaProposal:
         return raws
 
     @cached_property
-    def unnumbered(self) -> tuple[Action, ...]:
+    def plain_actions(self) -> tuple[Action, ...]:
         return tuple(action for _, action in self.actions)
 
     @cached_property
     def batches(self) -> dict[str, int]:
         """The batches that it records, by application."""
-        return {action.app_id: action.version for action in self.unnumbered if isinstance(action, Txn)}
+        return {action.app_id: action.version for action in self.plain_actions if isinstance(action, Txn)}
 
     @cached_property
     def touches_files(self) -> bool:
         """Whether it says something about files that must be in the table for it."""
         return any(
             isinstance(action, Remove) or (isinstance(action, Add) and action.deletion_vector is not None)
-            for action in self.unnumbered
+            for action in self.plain_actions
         )
 
     @cached_property
@@ -102,12 +109,12 @@ class DeltaProposal:
         """
         intent = self.intent
         is_own = intent.table is not None and intent.read_tip is not None and intent.reads is not None
-        return not is_own and any(isinstance(action, Add) for action in self.unnumbered)
+        return not is_own and any(isinstance(action, Add) for action in self.plain_actions)
 
     @cached_property
     def paths(self) -> frozenset[str]:
         """The decoded paths of the files that it speaks of."""
-        return frozenset(one.key.path for one in self.unnumbered if isinstance(one, Add | Remove))
+        return frozenset(action.key.path for action in self.plain_actions if isinstance(action, Add | Remove))
 
     @property
     def depends(self) -> bool:
@@ -131,7 +138,9 @@ class DeltaProposal:
         says = None if self.info is None else self.info.is_blind_append
         if self.intent.replaces is not None and self.intent.read_version is None:
             return DeltaReads()
-        only_adds = all(isinstance(action, Add | Cdc | Txn) for action in self.unnumbered)
+        only_adds = all(
+            isinstance(action, Add | Cdc | Txn) or is_high_water_mark(action) for action in self.plain_actions
+        )
         was_read = self.intent.version is not None or self.intent.read_version is not None
         is_blind = only_adds and (says is True if was_read else says is not False)
         return DeltaReads() if is_blind else DeltaReads(whole_table=True)
@@ -140,23 +149,29 @@ class DeltaProposal:
         """``InvalidRequest`` if what it looked at is told by a condition on other than partition columns of
         the table that it read."""
         reads = self.intent.reads
-        parts = () if reads is None else (one for one in reads.partitions if one.where is not None)
+        parts = (
+            ()
+            if reads is None
+            else (partition for partition in reads.partitions if partition.where is not None)
+        )
         check_partitions(parts, metadata, f"'{self.key}'")
 
     @cached_property
-    def told(self) -> CommitInfo:
-        """What the owner writes at the head of the commit, but for the time."""
-        given: dict[str, Any] = {} if self.info is None else self.info.fields
-        only_adds = not any(isinstance(action, Remove) for action in self.unnumbered)
+    def commit_info(self) -> CommitInfo:
+        """The ``commitInfo`` that the owner writes as the first line of the commit, without the timestamp."""
+        writer_fields: dict[str, Any] = {} if self.info is None else self.info.fields
+        only_adds = not any(isinstance(action, Remove) for action in self.plain_actions)
         is_blind = only_adds and self.intent.replaces is None and self.terms.reads.nothing
         fields: dict[str, Any] = {
             "operation": "WRITE",
             "operationParameters": {},
-            **given,
+            **writer_fields,
             "isBlindAppend": is_blind,
             "txnId": self.transaction_id,
         }
         fields.setdefault("engineInfo", engine_info())
+        if METRICS not in fields and (figures := operation_metrics(fields["operation"], self.plain_actions)):
+            fields[METRICS] = figures
         if self.intent.read_version is not None:
             fields.setdefault("readVersion", self.intent.read_version)
         return CommitInfo(fields)
@@ -167,15 +182,15 @@ class DeltaProposal:
         return (self.info and self.info.transaction_id) or str(self.intent.uuid)
 
 
-def refused(key: Key, problems: list[Problem] | tuple[Problem, ...]) -> InvalidContent:
-    """The error that tells everything that is wrong with a commit."""
+def refusal_error(key: Key, problems: list[Problem] | tuple[Problem, ...]) -> InvalidContent:
+    """The error that lists everything that is wrong with a commit."""
     shown = [f"  {problem}" for problem in problems[:_SHOWN]]
     if len(problems) > _SHOWN:
         shown.append(f"  … and {len(problems) - _SHOWN} more")
     return InvalidContent(
-        "\n".join((f"the commit to '{key}' would break the table, and is refused:", *shown)),
+        "\n".join((f"the commit to '{key}' would make the table invalid:", *shown)),
         table=str(key),
-        problems=[(one.line, one.action, one.reason) for one in problems[:_KEPT]],
+        problems=[(problem.line, problem.action, problem.reason) for problem in problems[:_KEPT]],
     )
 
 
@@ -184,32 +199,26 @@ _KEPT: Final = 1000
 _NAME_MAX: Final = 500
 
 
-@lru_cache(maxsize=1)
-def engine_info() -> str:
-    """How Penstock names itself in a log."""
-    return f"Penstock/{version_of('penstock')}"
-
-
 def _read_body(key: Key, place: Place, body: FileBody) -> bytes:
     """The actions that a writer put into a file. They stay there, as a part of the commit."""
     shown = body.name if len(body.name) <= _NAME_MAX else f"{body.name[:60]}…"
     if not _is_body_name(body.name):
         raise InvalidRequest(
-            f"the actions for '{key}' must be in a file right below {BODIES} with a plain name, of at most "
-            f"{_NAME_MAX} characters in all, not in {shown!r}"
+            f"the actions for '{key}' must be in a file directly below {BODIES}, with a path of at most "
+            f"{_NAME_MAX} characters, got {shown!r}"
         )
     if not 0 < body.size <= BODY_MAX_BYTES:
         raise InvalidRequest(
-            f"{body.name} is said to have {body.size} bytes; the actions for '{key}' have from 1 to "
+            f"{body.name} is declared with {body.size} bytes; the actions for '{key}' must have 1 to "
             f"{BODY_MAX_BYTES}"
         )
     size = place.size(body.name)
     if size is None:
-        raise InvalidRequest(f"the actions for '{key}' should be in {body.name}, which is no file")
+        raise InvalidRequest(f"the actions for '{key}' should be in {body.name}, which does not exist")
     # No more is read than was said, even if the file grows meanwhile.
     data = place.read_range(body.name, 0, body.size) if size == body.size else None
     if data is None or len(data) != body.size or hashlib.sha256(data).digest() != body.sha256:
-        raise InvalidRequest(f"{body.name} does not hold what its size and SHA-256 say; write it anew")
+        raise InvalidRequest(f"{body.name} does not match its size and SHA-256; write it again")
     return data
 
 

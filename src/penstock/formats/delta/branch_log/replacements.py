@@ -50,14 +50,14 @@ class Replacement(msgspec.Struct, frozen=True, array_like=True):
     def is_in(self, other: Replacement) -> bool:
         """Whether another one took all that this one takes."""
         return not other.partitions or (
-            bool(self.partitions) and all(one in other.partitions for one in self.partitions)
+            bool(self.partitions) and all(partition in other.partitions for partition in self.partitions)
         )
 
     def meets(self, other: Replacement, schema_string: str) -> bool:
         """Whether there may be files that both take."""
         return any(
-            _meet(one, its, schema_string)
-            for one in self.partitions or (Partitions(),)
+            _meet(partitions, its, schema_string)
+            for partitions in self.partitions or (Partitions(),)
             for its in other.partitions or (Partitions(),)
         )
 
@@ -103,29 +103,31 @@ def _named_as(field: str, info: CommitInfo | None) -> tuple[Replacement, ...]:
 
 def in_sum(replacements: Sequence[Replacement]) -> tuple[Replacement, ...]:
     """The same as parts of a commit that is the sum of several."""
-    return tuple(msgspec.structs.replace(one, is_whole=False) for one in replacements)
+    return tuple(msgspec.structs.replace(replacement, is_whole=False) for replacement in replacements)
 
 
 def is_too_long(replacements: Sequence[Replacement]) -> bool:
     return len(msgspec.json.encode(replacements)) > NAMED_MAX_BYTES
 
 
-def _meet(one: Partitions, other: Partitions, schema_string: str) -> bool:
-    for column in one.values.keys() & other.values.keys():
+def _meet(partitions: Partitions, other: Partitions, schema_string: str) -> bool:
+    for column in partitions.values.keys() & other.values.keys():
         region = Region(schema_string, (Partitions({column: other.values[column]}),))
-        if not any(region.holds({column: value}) for value in one.values[column]):
+        if not any(region.holds({column: value}) for value in partitions.values[column]):
             return False
-    values = {**other.values, **one.values}
-    return all(part.where is None or _may_hold(part.where, values, schema_string) for part in (one, other))
+    values = {**other.values, **partitions.values}
+    return all(
+        part.where is None or _may_hold(part.where, values, schema_string) for part in (partitions, other)
+    )
 
 
 def _may_hold(where: str, values: Mapping[str, Sequence[str | None]], schema_string: str) -> bool:
     """Whether a condition may be true for any of the given values of its columns. In doubt it may."""
     named = condition_columns(where, schema_string)
-    given = {name: several for name, several in values.items() if name.lower() in named}
-    if prod(map(len, given.values())) > COMPARED_MAX:
+    partition_values = {name: several for name, several in values.items() if name.lower() in named}
+    if prod(map(len, partition_values.values())) > COMPARED_MAX:
         return True
     return any(
-        True in condition_outcomes(where, schema_string, dict(zip(given, each, strict=True)))
-        for each in product(*given.values())
+        True in condition_outcomes(where, schema_string, dict(zip(partition_values, each, strict=True)))
+        for each in product(*partition_values.values())
     )

@@ -33,28 +33,28 @@ class Shift(NamedTuple):
 
 
 def shifts_between(
-    there: Iterable[NetStep],
+    steps: Iterable[NetStep],
     here: Iterable[NetStep],
     live_at_parting: Lookup,
 ) -> dict[str, Shift]:
     """The files that differ, by their decoded paths: ``before`` is what each is after the commits ``there``,
     ``after`` what it is after those ``here``. ``live_at_parting`` is asked which of some files were there
     before either."""
-    theirs, mine = _named(there), _named(here)
+    theirs, mine = _files_named_by(steps), _files_named_by(here)
     paths = theirs.keys() | mine.keys()
     unclear = {path for path in paths if _is_unclear(path, theirs, mine)}
     were = live_at_parting(sorted(unclear)) if unclear else {}
-    found: dict[str, Shift] = {}
+    shifts: dict[str, Shift] = {}
     for path in paths:
         parted: File | None = _first(path, theirs, mine)
         if path in unclear and path in were:
-            parted = _added(path, theirs, mine)  # it was only added once more
+            parted = _first_action(path, theirs, mine)  # it was only added once more
         before = theirs[path].last if path in theirs else parted
         after = mine[path].last if path in mine else parted
         if key_of(before) != key_of(after):
             changes = any(side[path].data_change for side in (theirs, mine) if path in side)
-            found[path] = Shift(before, after, changes)
-    return found
+            shifts[path] = Shift(before, after, changes)
+    return shifts
 
 
 def files_before(steps: Iterable[NetStep]) -> Files:
@@ -63,8 +63,12 @@ def files_before(steps: Iterable[NetStep]) -> Files:
     What is removed was there, with that deletion vector. What is added was not; where it may have been, it is
     left out.
     """
-    found = ((path, one.first) for path, one in _named(steps).items() if not one.is_unclear)
-    return {path: (first.key.vector,) if isinstance(first, Remove) else None for path, first in found}
+    first_actions = (
+        (path, named_file.first)
+        for path, named_file in _files_named_by(steps).items()
+        if not named_file.is_unclear
+    )
+    return {path: (first.key.vector,) if isinstance(first, Remove) else None for path, first in first_actions}
 
 
 def key_of(file: File | None) -> FileKey | None:
@@ -72,7 +76,7 @@ def key_of(file: File | None) -> FileKey | None:
 
 
 def paths_of(files: Iterable[File]) -> set[str]:
-    return {one.key.path for one in files}
+    return {file.key.path for file in files}
 
 
 class _NamedFile(NamedTuple):
@@ -85,20 +89,20 @@ class _NamedFile(NamedTuple):
     """It was added first, and may have been there before."""
 
 
-def _named(several: Iterable[NetStep]) -> dict[str, _NamedFile]:
-    found: dict[str, _NamedFile] = {}
+def _files_named_by(several: Iterable[NetStep]) -> dict[str, _NamedFile]:
+    named_files: dict[str, _NamedFile] = {}
     for step in several:
         for kind in (Remove, Add):
             for action in step.actions:
                 if isinstance(action, kind):
                     path = action.key.path
                     is_unclear = isinstance(action, Add) and step.may_repeat(action)
-                    was = found.get(path) or _NamedFile(action, None, False, is_unclear)
-                    found[path] = was._replace(
+                    old_named_file = named_files.get(path) or _NamedFile(action, None, False, is_unclear)
+                    named_files[path] = old_named_file._replace(
                         last=action if isinstance(action, Add) else None,
-                        data_change=was.data_change or action.data_change,
+                        data_change=old_named_file.data_change or action.data_change,
                     )
-    return found
+    return named_files
 
 
 def _is_unclear(path: str, *sides: Mapping[str, _NamedFile]) -> bool:
@@ -109,8 +113,8 @@ def _is_unclear(path: str, *sides: Mapping[str, _NamedFile]) -> bool:
 def _first(path: str, *sides: Mapping[str, _NamedFile]) -> Remove | None:
     """A file where two lines parted, by what the first commit says that removed it."""
     firsts = (side[path].first for side in sides if path in side)
-    return next((one for one in firsts if isinstance(one, Remove)), None)
+    return next((first for first in firsts if isinstance(first, Remove)), None)
 
 
-def _added(path: str, *sides: Mapping[str, _NamedFile]) -> File:
+def _first_action(path: str, *sides: Mapping[str, _NamedFile]) -> File:
     return next(side[path].first for side in sides if path in side)

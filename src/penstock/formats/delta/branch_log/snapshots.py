@@ -39,12 +39,12 @@ class Snapshots:
             return self._load(content, _cut(content, line, version, read), read)
         key = (content.id, Tip.of(line))
         with self._lock:
-            kept = self._kept.get(key)
-            near = None if kept is not None else self._nearest(content.id, line, read)
-        if kept is None:
-            kept = self._moved_on(near, content, read) or self._load(content, line, read)
-        self._keep(key, kept)
-        return kept
+            snapshot = self._kept.get(key)
+            near = None if snapshot is not None else self._nearest(content.id, line, read)
+        if snapshot is None:
+            snapshot = self._moved_on(near, content, read) or self._load(content, line, read)
+        self._keep(key, snapshot)
+        return snapshot
 
     def _moved_on(self, near: LogSnapshot | None, content: DeltaTable, read: Read) -> LogSnapshot | None:
         if near is None:
@@ -56,12 +56,12 @@ class Snapshots:
 
     def _nearest(self, identity: UUID | None, line: Line, read: Read) -> LogSnapshot | None:
         """The newest version before the line's end that is kept."""
-        found = [
+        candidates = [
             (tip.version, snapshot)
             for (of, tip), snapshot in self._kept.items()
             if of == identity and tip.is_on(line, read)
         ]
-        return max(found, key=lambda one: one[0])[1] if found else None
+        return max(candidates, key=lambda one: one[0])[1] if candidates else None
 
     def _keep(self, key: tuple[UUID | None, Tip], snapshot: LogSnapshot) -> None:
         with self._lock:

@@ -23,7 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.difference import ROW_ID_DOMAIN, changing_rows
+from penstock.formats.delta.branch_log.difference import changing_rows
 from penstock.formats.delta.branch_log.later_versions import (
     HELD_IN,
     MERGE_INFO,
@@ -35,19 +35,19 @@ from penstock.formats.delta.branch_log.later_versions import (
 from penstock.formats.delta.branch_log.line import Terms, Tip, line_of
 from penstock.formats.delta.branch_log.net import RESTORE, Net, NetStep
 from penstock.formats.delta.branch_log.next_versions import Extend, NextVersions, stamp
-from penstock.formats.delta.branch_log.ratifying import KnownProposal, known
-from penstock.formats.delta.branch_log.replacements import Replacement, in_sum
-from penstock.formats.delta.branch_log.replacing import removal
-from penstock.formats.delta.branch_log.shifts import File, Shift, key_of, paths_of, shifts_between
-from penstock.formats.delta.branch_log.standing import (
-    DeltaStanding,
+from penstock.formats.delta.branch_log.prepared_table import (
+    PreparedTable,
     begin,
     in_force,
     live_at,
-    noted,
     parted_at,
     steps,
 )
+from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
+from penstock.formats.delta.branch_log.replaced_files import removal
+from penstock.formats.delta.branch_log.replacements import Replacement, in_sum
+from penstock.formats.delta.branch_log.row_id_transfer import transfer_row_ids
+from penstock.formats.delta.branch_log.shifts import File, Shift, key_of, paths_of, shifts_between
 from penstock.formats.delta.branch_log.undo_metadata import Undone, undo_metadata
 from penstock.formats.delta.branch_log.undo_vectors import (
     FileVectors,
@@ -58,8 +58,9 @@ from penstock.formats.delta.branch_log.undo_vectors import (
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import Action, Add, DomainMetadata, FileKey, Metadata, Remove
 from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns
+from penstock.formats.delta.protocol.commit_summary import some
 from penstock.formats.delta.protocol.constraints import added_constraints
-from penstock.formats.delta.protocol.deeds import some
+from penstock.formats.delta.protocol.row_ids import is_high_water_mark
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions, Region, last
 from penstock.formats.delta.rows.inside import name_inside
 from penstock.formats.delta.rows.vectors import DeletedRows, inline_vector
@@ -78,14 +79,14 @@ def undo(
     table: Table,
     commits: Commits,
     target: DeltaTable,
-    was: DeltaTable,
-    wanted: DeltaTable,
+    before: DeltaTable,
+    after: DeltaTable,
     since: Since,
     now_ms: int,
     extend: Extend,
 ) -> Applied:
     """The table without what made ``was`` of ``wanted``. ``Refused`` with all that stands against it."""
-    return _Undo(table, commits, target, was, wanted, was, since, now_ms).applied(extend)
+    return _Undo(table, commits, target, before, after, before, since, now_ms).apply(extend)
 
 
 def redo(
@@ -99,7 +100,7 @@ def redo(
     extend: Extend,
 ) -> Applied:
     """The table with what made ``source`` of ``base`` once more, if that was undone since; else as it is."""
-    return _Undo(table, commits, target, base, source, source, since, now_ms).applied(extend)
+    return _Undo(table, commits, target, base, source, source, since, now_ms).apply(extend)
 
 
 class _Undo:
@@ -110,8 +111,8 @@ class _Undo:
         table: Table,
         commits: Commits,
         target: DeltaTable,
-        was: DeltaTable,
-        wanted: DeltaTable,
+        before: DeltaTable,
+        after: DeltaTable,
         newest: DeltaTable,
         since: Since | None,
         now_ms: int,
@@ -119,37 +120,40 @@ class _Undo:
         """``newest`` is the later one of the two states, after which others came."""
         begin(table, target.location, target)
         self._table, self._commits, self._now_ms = table, commits, now_ms
-        self._target, self._was, self._wanted, self._newest = target, was, wanted, newest
-        self._since, self._is_redo = since, newest is wanted
+        self._target, self._was, self._wanted, self._newest = target, before, after, newest
+        self._since, self._is_redo = since, newest is after
         self._problems: list[str] = []
-        self._standing = DeltaStanding(table, commits, target, stamp(table, now_ms))
+        self._standing = PreparedTable(table, commits, target, stamp(table, now_ms))
 
     # -- what is asked ------------------------------------------------------------------------------------
 
-    def applied(self, extend: Extend) -> Applied:
+    def apply(self, extend: Extend) -> Applied:
         try:
             net = self._net()
         except VersionNotFound as problem:
             self._table.notes[self._lost] = problem.message  # at the turn nobody may look for it again
-            raise self._refused([f"{problem.message}, so that it cannot be told what came since"]) from None
+            raise self._refusal([f"{problem.message}, so that it cannot be told what came since"]) from None
         if self._problems:
-            raise self._refused(self._problems)
+            raise self._refusal(self._problems)
         if not net.actions and not net.undone and not net.replacements:
             return Applied(self._target)
         line = line_of(self._target)
-        told = self._told(net)
-        versions = NextVersions(self._table, self._commits, self._target, line, self._now_ms, extend, told)
+        commit_info_fields = self._commit_info_fields(net)
+        versions = NextVersions(
+            self._table, self._commits, self._target, line, self._now_ms, extend, commit_info_fields
+        )
+        net = transfer_row_ids(self._table, self._commits, self._target, self._wanted, net)
         return versions.all([net], self._standing)
 
-    def _told(self, net: Net) -> Mapping[str, Any]:
-        """What the ``commitInfo`` says."""
+    def _commit_info_fields(self, net: Net) -> Mapping[str, Any]:
+        """Fields of the ``commitInfo`` of the undo."""
         version = str(line_of(self._newest).latest)
         if not self._is_redo:
             return {"operation": RESTORE, "operationParameters": {REVERTED: version}}
         parameters = {REPEATED: version}
-        if held := self._since_then.carried(dict.fromkeys(paths_of(net.adds)), self._shifts):
+        if held := self._since_then.files_with_rows_of(dict.fromkeys(paths_of(net.adds)), self._shifts):
             if len(held) > HELD_IN_MAX:
-                raise self._refused([f"its rows were written into {len(held)} other files since"])
+                raise self._refusal([f"its rows were written into {len(held)} other files since"])
             parameters[HELD_IN] = msgspec.json.encode(sorted(held)).decode()
         return {**MERGE_INFO, "operationParameters": parameters}
 
@@ -160,12 +164,12 @@ class _Undo:
     # -- the change ---------------------------------------------------------------------------------------
 
     @cached_property
-    def _parted(self) -> int:
+    def _parted_version(self) -> int:
         lines = line_of(self._wanted), line_of(self._was)
         return parted_at(*lines, self._table.read)
 
     def _steps_to(self, content: DeltaTable) -> list[NetStep]:
-        return steps(self._table, self._commits, content, self._parted, line_of(content).latest)
+        return steps(self._table, self._commits, content, self._parted_version, line_of(content).latest)
 
     @cached_property
     def _own_steps(self) -> list[NetStep]:
@@ -174,12 +178,12 @@ class _Undo:
 
     @cached_property
     def _own_replacements(self) -> set[bytes]:
-        return {one.id for step in self._own_steps for one in step.replacements}
+        return {replacement.id for step in self._own_steps for replacement in step.replacements}
 
     @cached_property
     def _shifts(self) -> dict[str, Shift]:
         """What is to be undone, file by file."""
-        live = live_at(self._table, self._commits, self._newest, self._parted)
+        live = live_at(self._table, self._commits, self._newest, self._parted_version)
         return shifts_between(self._steps_to(self._wanted), self._steps_to(self._was), live)
 
     # -- what came since ----------------------------------------------------------------------------------
@@ -187,7 +191,7 @@ class _Undo:
     @cached_property
     def _since_then(self) -> LaterVersions:
         return LaterVersions(
-            self._table, self._commits, self._target, self._newest, self._parted, self._since
+            self._table, self._commits, self._target, self._newest, self._parted_version, self._since
         )
 
     @property
@@ -197,13 +201,13 @@ class _Undo:
     @cached_property
     def _touches(self) -> dict[str, list[tuple[Later, File]]]:
         """What later versions did to the files of the change."""
-        found: dict[str, list[tuple[Later, File]]] = {}
+        touches: dict[str, list[tuple[Later, File]]] = {}
         for later in self._later:
             files: list[File] = [*later.removes, *later.adds]
-            for one in files:
-                if (path := one.key.path) in self._shifts:
-                    found.setdefault(path, []).append((later, one))
-        return found
+            for file in files:
+                if (path := file.key.path) in self._shifts:
+                    touches.setdefault(path, []).append((later, file))
+        return touches
 
     def _describe(self, later: Later | None) -> str:
         return self._since_then.describe(later)
@@ -214,17 +218,17 @@ class _Undo:
         few = line_of(self._target).latest - line_of(self._newest).latest <= FEW_LATER
         if self._since_then.is_on_line and few:
             side = self._was if self._newest is self._was else self._wanted
-            told = {
-                path: None if one is None else (one.key.vector,)
+            paths = {
+                path: None if add is None else (add.key.vector,)
                 for path, shift in self._shifts.items()
-                for one in (shift.after if side is self._was else shift.before,)
+                for add in (shift.after if side is self._was else shift.before,)
             }
-            self._standing.was_told(line_of(side).latest, told)
+            self._standing.was_told(line_of(side).latest, paths)
         return self._standing.live(self._shifts.keys())
 
     @cached_property
     def _now(self) -> KnownProposal:
-        return known(self._table, line_of(self._target).declared)
+        return read_declared(self._table, line_of(self._target).declared)
 
     # -- what to do ---------------------------------------------------------------------------------------
 
@@ -243,7 +247,7 @@ class _Undo:
             removes=tuple(removes),
             adds=tuple(adds),
             terms=Terms(
-                DeltaReads(files=paths), replaces, changes_data=any(one.data_change for one in removes + adds)
+                DeltaReads(files=paths), replaces, changes_data=any(add.data_change for add in removes + adds)
             ),
             replacements=replacements,
             undone=undone,
@@ -255,9 +259,9 @@ class _Undo:
         if self._own_replacements:
             return not self._own_replacements <= self._replacements_standing()
         if not self._shifts:
-            is_declared = known(self._table, line_of(self._was).declared) != self._now
-            undos = (one.step for one in self._later if one.is_undo)
-            return is_declared and any(last(one.actions, Metadata) is not None for one in undos)
+            is_declared = read_declared(self._table, line_of(self._was).declared) != self._now
+            undos = (later.step for later in self._later if later.is_undo)
+            return is_declared and any(last(undo.actions, Metadata) is not None for undo in undos)
         for path, shift in self._shifts.items():
             if shift.is_new:
                 is_undone = path in self._live
@@ -273,50 +277,62 @@ class _Undo:
         """Of the replacements that the change made, those that are not undone."""
         standing = set(self._own_replacements)
         for later in self._later:
-            standing -= {one.id for one in later.step.undone}
-            standing |= self._own_replacements & {one.id for one in later.step.replacements}
+            standing -= {replacement.id for replacement in later.step.undone}
+            standing |= self._own_replacements & {replacement.id for replacement in later.step.replacements}
         return standing
 
     def _replacements(
         self,
     ) -> tuple[tuple[Replacement, ...], tuple[Replacement, ...], tuple[Partitions, ...] | None]:
         """The replacements that come into force again by this, those that go, and where all files go."""
-        done = in_sum([*in_force(self._own_steps).values()])
-        gone = in_sum(list({one.id: one for step in self._own_steps for one in step.undone}.values()))
+        summed = in_sum([*in_force(self._own_steps).values()])
+        gone = in_sum(
+            list(
+                {
+                    replacement.id: replacement for step in self._own_steps for replacement in step.undone
+                }.values()
+            )
+        )
         if self._is_redo:  # it replaces what is there, and replaces what is there
             where = [step.terms.replaces for step in self._own_steps if step.terms.replaces is not None]
             parts = tuple(part for each in where for part in each)
-            return done, gone, None if not where else () if () in where else parts
-        known_ids = in_force([one.step for one in self._later]) if done or gone else {}
-        return tuple(one for one in gone if one.id not in known_ids), done, None
+            return summed, gone, None if not where else () if () in where else parts
+        known_ids = in_force([later.step for later in self._later]) if summed or gone else {}
+        return tuple(replacement for replacement in gone if replacement.id not in known_ids), summed, None
 
     def _files(self, metadata: Metadata) -> tuple[list[Remove], list[Add]]:
         time_ms = stamp(self._table, self._now_ms)
-        goes = {path: one for path, one in self._shifts.items() if one.is_new and path in self._live}
-        returns = {path: one for path, one in self._shifts.items() if one.is_gone and path not in self._live}
-        masked = {path: one for path, one in self._shifts.items() if not one.is_new and not one.is_gone}
+        goes = {path: shift for path, shift in self._shifts.items() if shift.is_new and path in self._live}
+        returns = {
+            path: shift for path, shift in self._shifts.items() if shift.is_gone and path not in self._live
+        }
+        masked = {
+            path: shift for path, shift in self._shifts.items() if not shift.is_new and not shift.is_gone
+        }
         only_goes = not returns and not masked and goes.keys() == self._shifts.keys()
         if only_goes and self._are_as_left(goes) and not self._own_replacements:
-            return [self._removal(path, one, time_ms) for path, one in goes.items()], []
-        kept = {path: one for path, one in returns.items() if self._comes_back(path, one)}
-        self._check_carried(kept if self._is_redo else {})
-        self._check_repeated(kept)
+            return [self._removal(path, shift, time_ms) for path, shift in goes.items()], []
+        shifts = {path: shift for path, shift in returns.items() if self._comes_back(path, shift)}
+        self._check_carried(shifts if self._is_redo else {})
+        self._check_repeated(shifts)
         self._check_taken()
-        if goes and len(kept) < len(returns) and self._is_rewriting:
-            missing = some(sorted(returns.keys() - kept.keys()))
+        if goes and len(shifts) < len(returns) and self._is_rewriting:
+            missing = some(sorted(returns.keys() - shifts.keys()))
             self._problem(f"rows of {missing}, which it wrote anew, were replaced since and do not come back")
-        returns = kept
-        found = self._found([*returns, *masked])
-        for path in sorted(returns.keys() - found.keys()):
+        returns = shifts
+        files = self._files_before([*returns, *masked])
+        for path in sorted(returns.keys() - files.keys()):
             self._problem(f"it cannot be told what {path} was before")
         if returns or masked:
             self._check_columns(metadata)
-        removes = [self._removal(path, one, time_ms) for path, one in goes.items()]
-        adds = [changing_rows(found[path], one.data_change) for path, one in returns.items() if path in found]
-        for path, one in masked.items():
-            if (changed := self._unmasked(path, one, found.get(path))) is not None:
-                removes.append(changing_rows(removal(changed[0], time_ms), one.data_change))
-                adds.append(changing_rows(changed[1], one.data_change))
+        removes = [self._removal(path, shift, time_ms) for path, shift in goes.items()]
+        adds = [
+            changing_rows(files[path], shift.data_change) for path, shift in returns.items() if path in files
+        ]
+        for path, shift in masked.items():
+            if (changed := self._restore_deleted_rows(path, shift, files.get(path))) is not None:
+                removes.append(changing_rows(removal(changed[0], time_ms), shift.data_change))
+                adds.append(changing_rows(changed[1], shift.data_change))
         if adds:
             self._check_rewritten()
         return removes, adds
@@ -327,12 +343,12 @@ class _Undo:
         blindly = all(
             step.terms.replaces is not None and step.terms.reads.nothing for step in self._own_steps
         )
-        return not blindly and any(one.is_new for one in self._shifts.values())
+        return not blindly and any(shift.is_new for shift in self._shifts.values())
 
     def _are_as_left(self, shifts: Mapping[str, Shift]) -> bool:
         return all(
-            one.after is not None and self._live.get(path, _ABSENT) == one.after.key.vector
-            for path, one in shifts.items()
+            shift.after is not None and self._live.get(path, _ABSENT) == shift.after.key.vector
+            for path, shift in shifts.items()
         )
 
     def _removal(self, path: str, shift: Shift, time_ms: int) -> Remove:
@@ -357,19 +373,19 @@ class _Undo:
         key = FileKey(path, self._live[path])
         return self._standing.files_in(self._target, [key])[key]
 
-    def _found(self, paths: Sequence[str]) -> dict[str, Add]:
-        """Files as they were in the state that is wanted, with all that is known of them."""
+    def _files_before(self, paths: Sequence[str]) -> dict[str, Add]:
+        """The files as they were in the state that the undo restores, with statistics."""
         files = {path: self._shifts[path].before for path in paths}
-        found = {path: one for path, one in files.items() if isinstance(one, Add)}
-        wanted = {one.key: path for path, one in files.items() if isinstance(one, Remove)}
-        there = self._standing.files_in(self._wanted, wanted.keys()) if wanted else {}
-        return found | {wanted[key]: add for key, add in there.items()}
+        adds = {path: add for path, add in files.items() if isinstance(add, Add)}
+        paths_by_key = {remove.key: path for path, remove in files.items() if isinstance(remove, Remove)}
+        target_files = self._standing.files_in(self._wanted, paths_by_key.keys()) if paths_by_key else {}
+        return adds | {paths_by_key[key]: add for key, add in target_files.items()}
 
     def _comes_back(self, path: str, shift: Shift) -> bool:
         """Whether a file that the change removed is to be there again: not where its partition was replaced
         since, nor where it was brought back before and others removed it since."""
         is_undone = self._was_brought_back(path)
-        new = {path: one for path, one in self._shifts.items() if one.is_new}
+        new = {path: shift for path, shift in self._shifts.items() if shift.is_new}
         if new and self._are_as_left(new):
             is_undone = False  # what it wrote in its place is there
         assert shift.before is not None
@@ -382,59 +398,76 @@ class _Undo:
         A change that is to be done again has "removed" the files that the commit added, and these were there
         when it was done. Their rows may be in other files by now.
         """
-        files = {path, *self._since_then.carried({path: None}, self._shifts)} if self._is_redo else {path}
+        files = (
+            {path, *self._since_then.files_with_rows_of({path: None}, self._shifts)}
+            if self._is_redo
+            else {path}
+        )
         is_undone = is_undone_here = self._is_redo
         """Lastly: where this branch was last, before others came by a merge."""
         passed: list[tuple[Later, bool, bool]] = []
         """Versions, with whether the change was undone before and after them."""
-        for number in sorted({number for one in files for number in self._since_then.places.get(one, ())}):
+        for number in sorted({number for file in files for number in self._since_then.places.get(file, ())}):
             later = self._later[number]
             if passed and not passed[-1][0].is_elsewhere:
                 is_undone_here = is_undone
-            was = is_undone_here if later.is_sum and not later.is_elsewhere else is_undone
+            was_undone = is_undone_here if later.is_sum and not later.is_elsewhere else is_undone
             own, undoes, repeats = self._since_then.own_versions_on(later), later.undoes, later.repeats
             named = repeats if undoes is None else undoes
-            known = [one for one in reversed(passed) if self._since_then.is_at(one[0], named, later)]
+            passed_at = [
+                step_passed
+                for step_passed in reversed(passed)
+                if self._since_then.is_at(step_passed[0], named, later)
+            ]
             if not files.isdisjoint(paths_of(later.adds)):
                 is_undone = True
             elif undoes is not None:
                 is_older = bool(own) and undoes < own.start
-                is_undone = known[0][1] if known else is_undone and is_older
+                is_undone = passed_at[0][1] if passed_at else is_undone and is_older
             elif repeats is not None:
-                is_undone = known[0][2] if known else is_undone and repeats not in own
+                is_undone = passed_at[0][2] if passed_at else is_undone and repeats not in own
             elif later.is_undo:
                 is_undone = False
-            passed.append((later, was, is_undone))
+            passed.append((later, was_undone, is_undone))
         return is_undone
 
     @cached_property
     def _regions(self) -> list[Region]:
         """Where files were replaced since, by commits that were not undone."""
-        later = [one.step for one in self._later]
+        later = [replacement.step for replacement in self._later]
         own = self._own_replacements
         # One that was only done again by files is as old as when it was first done.
-        done = {one.id for step in later if step.terms.replaces is not None for one in step.replacements}
-        places = [one.partitions for one in in_force(later).values() if one.id in done - own]
+        replaced_ids = {
+            replacement.id
+            for step in later
+            if step.terms.replaces is not None
+            for replacement in step.replacements
+        }
+        places = [
+            replacement.partitions
+            for replacement in in_force(later).values()
+            if replacement.id in replaced_ids - own
+        ]
         places += [
             step.terms.replaces for step in later if step.terms.replaces is not None and not step.replacements
         ]
         schema_string = self._now.metadata.schema_string
-        return [Region(schema_string, one or (Partitions(),)) for one in places]
+        return [Region(schema_string, partitions or (Partitions(),)) for partitions in places]
 
     def _is_replaced(self, values: Mapping[str, str | None] | None) -> bool:
         return any(region.holds(dict(values or {})) for region in self._regions)
 
     # -- deletion vectors ---------------------------------------------------------------------------------
 
-    def _unmasked(self, path: str, shift: Shift, before: Add | None) -> tuple[Add, Add] | None:
-        """A file as it is, and with the rows back that the change deleted by a vector; ``None`` if nothing is
-        left to do."""
+    def _restore_deleted_rows(self, path: str, shift: Shift, before: Add | None) -> tuple[Add, Add] | None:
+        """A file as it is, and as it is with the rows restored that a deletion vector removed; ``None`` if
+        nothing is left to do."""
         changes = vector_changes(self._touches.get(path, []), shift, is_redo=self._is_redo)
         if path not in self._live:
             if not self._is_replaced(None if shift.before is None else shift.before.partition_values):
                 touches = self._touches.get(path, [])
-                told = self._describe(touches[-1][0] if touches else None)
-                self._problem(f"{told} removed {path}, of which it deleted rows")
+                change_text = self._describe(touches[-1][0] if touches else None)
+                self._problem(f"{change_text} removed {path}, of which it deleted rows")
             return None
         if before is None:
             self._problem(f"it cannot be told what {path} was before")
@@ -461,18 +494,20 @@ class _Undo:
                 return f"the deleted rows of {path} cannot be read: {problem}"
 
         keys = key_of(shift.before), key_of(shift.after), key_of(current)
-        left = noted(self._table, ("delta vector", self._target.location, path, *keys, len(changes)), read)
-        if isinstance(left, str):
-            self._problem(left)
-        if left is None or isinstance(left, str):
+        bitmap = self._table.read_once(
+            ("delta vector", self._target.location, path, *keys, len(changes)), read
+        )
+        if isinstance(bitmap, str):
+            self._problem(bitmap)
+        if bitmap is None or isinstance(bitmap, str):
             return None
-        if left.bits == 0 and before.deletion_vector is None:
+        if bitmap.bits == 0 and before.deletion_vector is None:
             return current, before
-        vector = inline_vector(left)
+        vector = inline_vector(bitmap)
         if vector is not None and vector.size_in_bytes > INLINE_MAX_BYTES:
             self._problem(f"the deletion vector of {path} would be too large for a commit")
             return None
-        stats = msgspec.json.encode({"numRecords": left.total, "tightBounds": False}).decode()
+        stats = msgspec.json.encode({"numRecords": bitmap.total, "tightBounds": False}).decode()
         return current, msgspec.structs.replace(before, deletion_vector=vector, stats=stats)
 
     # -- what stands against it ---------------------------------------------------------------------------
@@ -480,14 +515,14 @@ class _Undo:
     def _check_carried(self, again: Mapping[str, Shift]) -> None:
         """A problem for each version that wrote rows of files of the change into others which are there;
         ``again`` are files with rows that are to come once more."""
-        own = {path: key_of(one.before) for path, one in self._shifts.items() if not one.is_gone}
+        own = {path: key_of(shift.before) for path, shift in self._shifts.items() if not shift.is_gone}
         if self._is_redo:
             own = dict.fromkeys((*own, *again))
-        carried = self._since_then.carried(own, self._shifts)
+        carried = self._since_then.files_with_rows_of(own, self._shifts)
         live = self._standing.live(carried.keys()) if carried else {}
-        for number in sorted({one for path, one in carried.items() if path in live}):
+        for number in sorted({number for path, number in carried.items() if path in live}):
             later = self._later[number]
-            rewritten = sorted(path for path, one in carried.items() if one == number and path in live)
+            rewritten = sorted(path for path, place in carried.items() if place == number and path in live)
             sources = sorted(paths_of(later.removes) & (own.keys() | carried.keys()))
             self._problem(f"{self._describe(later)} wrote rows of {some(sources)} into {some(rewritten)}")
 
@@ -503,12 +538,21 @@ class _Undo:
         holds the same rows."""
         changed = [
             path
-            for path, one in self._shifts.items()
-            if one.is_new and one.after is not None and self._live.get(path, _ABSENT) != one.after.key.vector
+            for path, shift in self._shifts.items()
+            if shift.is_new
+            and shift.after is not None
+            and self._live.get(path, _ABSENT) != shift.after.key.vector
         ]
         if not self._is_rewriting or not changed:
             return
-        later = next((one for one in reversed(self._later) if paths_of(one.removes) & set(changed)), None)
+        later = next(
+            (
+                later_step
+                for later_step in reversed(self._later)
+                if paths_of(later_step.removes) & set(changed)
+            ),
+            None,
+        )
         self._problem(f"{self._describe(later)} changed {some(sorted(changed))}, which it wrote")
 
     def _check_taken(self) -> None:
@@ -526,20 +570,22 @@ class _Undo:
         line, read = line_of(self._target), self._table.read
         for step in steps(self._table, self._commits, self._target, *self._since_then.landed_at):
             later = Later(step, Tip.at(line, step.version, read))
-            if not own & {one.id for one in step.replacements}:
+            if not own & {place.id for place in step.replacements}:
                 continue
             self._check_taken_by(later, "brought it here")
 
     def _check_taken_by(self, later: Later, what: str) -> None:
-        places = [one.partitions for step in self._own_steps for one in step.replacements]
-        regions = [Region(self._now.metadata.schema_string, one or (Partitions(),)) for one in places]
+        places = [replacement.partitions for step in self._own_steps for replacement in step.replacements]
+        regions = [
+            Region(self._now.metadata.schema_string, partitions or (Partitions(),)) for partitions in places
+        ]
         removes = (
-            one
-            for one in later.removes
-            if any(region.holds(one.partition_values or {}) for region in regions)
+            remove
+            for remove in later.removes
+            if any(region.holds(remove.partition_values or {}) for region in regions)
         )
-        taken = sorted(paths_of(removes) - self._shifts.keys() - paths_of(later.adds))
-        gone = set(taken) - self._standing.live(taken).keys()
+        removed_paths = sorted(paths_of(removes) - self._shifts.keys() - paths_of(later.adds))
+        gone = set(removed_paths) - self._standing.live(removed_paths).keys()
         if gone:
             self._problem(
                 f"{self._describe(later)} {what}, and took {some(sorted(gone))} as well: revert that commit"
@@ -548,13 +594,15 @@ class _Undo:
 
     def _check_columns(self, metadata: Metadata) -> None:
         """A problem if files come back whose columns the table has not any more."""
-        then = known(self._table, line_of(self._wanted).declared).metadata
+        then = read_declared(self._table, line_of(self._wanted).declared).metadata
         if then.partition_columns != metadata.partition_columns:
             self._problem("the table is partitioned in another way by now")
         elif not can_hold(metadata.schema_string, then.schema_string):
             names = missing_columns(metadata.schema_string, then.schema_string)
-            told = some([f"'{name}'" for name in names]) or "others"
-            self._problem(f"the table does not have the columns of the rows that come back any more: {told}")
+            shown_names = some([f"'{name}'" for name in names]) or "others"
+            self._problem(
+                f"the table does not have the columns of the rows that come back any more: {shown_names}"
+            )
         for constraint in added_constraints(then, metadata):
             self._problem(f"{constraint} came since, and rows that come back were not checked against it")
 
@@ -563,52 +611,63 @@ class _Undo:
     def _metadata(self) -> Metadata | None:
         """What the table's metadata becomes, if that is not what it is."""
         then, undone = (
-            known(self._table, line_of(one).declared).metadata for one in (self._wanted, self._was)
+            read_declared(self._table, line_of(later).declared).metadata
+            for later in (self._wanted, self._was)
         )
         if then == undone:
             return None
-        found: Undone = undo_metadata(then, undone, self._now.metadata, self._files_since)
-        for name in found.changed_since:
-            changes = (one for one in self._since_then.every if last(one.step.actions, Metadata) is not None)
+        undone_metadata: Undone = undo_metadata(then, undone, self._now.metadata, self._files_since)
+        for name in undone_metadata.changed_since:
+            changes = (
+                later_step
+                for later_step in self._since_then.every
+                if last(later_step.step.actions, Metadata) is not None
+            )
             later = next(changes, None)
             self._problem(f"{name} was changed since, by {self._describe(later)}")
-        for what, files in found.used.items():
+        for what, files in undone_metadata.used.items():
             paths = set(files)
-            later = next((one for one in self._since_then.every if paths_of(one.adds) & paths), None)
+            later = next((add for add in self._since_then.every if paths_of(add.adds) & paths), None)
             self._problem(f"{what}: {some(sorted(files))}, from {self._describe(later)}")
-        return found.metadata if found.metadata != self._now.metadata else None
+        return undone_metadata.metadata if undone_metadata.metadata != self._now.metadata else None
 
     def _files_since(self) -> list[Add]:
         """The files of the table that came since the change, and not by it."""
-        adds = {one.key.path: one for later in self._since_then.every for one in later.adds}
-        others = {path: one for path, one in adds.items() if path not in self._shifts}
+        adds = {add.key.path: add for later in self._since_then.every for add in later.adds}
+        others = {path: add for path, add in adds.items() if path not in self._shifts}
         live = self._standing.live(others.keys()) if others else {}
-        return [one for path, one in others.items() if path in live]
+        return [action for path, action in others.items() if path in live]
 
     def _domains(self) -> list[DomainMetadata]:
         names = {
-            one.domain
+            action.domain
             for step in self._own_steps
-            for one in step.actions
-            if isinstance(one, DomainMetadata) and one.domain != ROW_ID_DOMAIN
+            for action in step.actions
+            if isinstance(action, DomainMetadata) and not is_high_water_mark(action)
         }
         if not names:
             return []
         for later in self._later:
-            both = {one.domain for one in later.step.actions if isinstance(one, DomainMetadata)} & names
+            both = {
+                action.domain for action in later.step.actions if isinstance(action, DomainMetadata)
+            } & names
             if both and not later.is_undo:
-                told = some(sorted(f"'{name}'" for name in both))
-                self._problem(f"the domain {told} was changed since, by {self._describe(later)}")
+                shown_names = some(sorted(f"'{name}'" for name in both))
+                self._problem(f"the domain {shown_names} was changed since, by {self._describe(later)}")
 
         def read() -> list[DomainMetadata]:
             then = self._commits.snapshot(self._wanted, self._table.read).domains
             now = self._commits.snapshot(self._target, self._table.read).domains
             gone = (DomainMetadata(domain=name, configuration="", removed=True) for name in names)
-            found = [then.get(one.domain, one) for one in gone]
-            return [one for one in found if now.get(one.domain) != (None if one.removed else one)]
+            restored = [then.get(domain.domain, domain) for domain in gone]
+            return [
+                domain
+                for domain in restored
+                if now.get(domain.domain) != (None if domain.removed else domain)
+            ]
 
         tips = Tip.of(line_of(self._wanted)), Tip.of(line_of(self._target))
-        return noted(self._table, ("delta domains", self._target.location, *tips), read)
+        return self._table.read_once(("delta domains", self._target.location, *tips), read)
 
     # -- how it is told -----------------------------------------------------------------------------------
 
@@ -616,9 +675,9 @@ class _Undo:
         if why not in self._problems:
             self._problems.append(why)
 
-    def _refused(self, problems: Sequence[str]) -> Refused:
+    def _refusal(self, problems: Sequence[str]) -> Refused:
         before, then, now = (
-            f"version {line_of(one).latest}" for one in (self._wanted, self._was, self._target)
+            f"version {line_of(content).latest}" for content in (self._wanted, self._was, self._target)
         )
         shown = "; ".join(problems[:_SHOWN]) + (
             f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""

@@ -9,7 +9,8 @@ import msgspec
 
 from penstock.formats.delta.protocol.actions import Add, Metadata
 from penstock.formats.delta.protocol.added_columns import can_hold, only_adds
-from penstock.formats.delta.protocol.deeds import some
+from penstock.formats.delta.protocol.commit_summary import some
+from penstock.formats.delta.protocol.identities import keep_marks, without_marks
 from penstock.formats.delta.protocol.mapping import MAX_ID, stored_name
 from penstock.formats.rows.schema import StructType, parse_schema, write_schema
 
@@ -34,12 +35,14 @@ def undo_metadata(
 
     Of each property and field what it was before, if it is still as the change left it.
     """
+    marked = now
+    before, after, now = map(without_marks, (before, after, now))
     changed: list[str] = []
     used: dict[str, list[str]] = {}
     configuration = dict(now.configuration)
     for name in sorted(before.configuration.keys() | after.configuration.keys()):
-        was, became, is_now = (one.configuration.get(name) for one in (before, after, now))
-        if was == became or is_now == was or name == MAX_ID:
+        old_value, became, is_now = (metadata.configuration.get(name) for metadata in (before, after, now))
+        if old_value == became or is_now == old_value or name == MAX_ID:
             continue
         if is_now != became:
             changed.append(f"the property '{name}'")
@@ -47,21 +50,21 @@ def undo_metadata(
             used[f"the property '{name}' cannot be undone while files are there that came since"] = _paths(
                 since
             )
-        elif was is None:
+        elif old_value is None:
             del configuration[name]
         else:
-            configuration[name] = was
+            configuration[name] = old_value
     fields: dict[str, Any] = {"configuration": configuration}
     for field in ("name", "description", "partition_columns", "format"):
-        was, became, is_now = (getattr(one, field) for one in (before, after, now))
-        if was == became or is_now == was:
+        old_value, became, is_now = (getattr(metadata, field) for metadata in (before, after, now))
+        if old_value == became or is_now == old_value:
             continue
         if is_now != became:
             changed.append(f"the table's {field.replace('_', ' ')}")
         elif field == "partition_columns" and (since := files_since()):
             used["files came since that are partitioned so"] = _paths(since)
         else:
-            fields[field] = was
+            fields[field] = old_value
     schema_string = _undo_schema(before.schema_string, after.schema_string, now.schema_string)
     if schema_string is None:
         changed.append("a column that it changed")
@@ -69,9 +72,13 @@ def undo_metadata(
         fields["schema_string"] = schema_string
         names = _lost(schema_string, now.schema_string)
         if files := _using(schema_string, now.schema_string, names, files_since):
-            told = some([f"'{name}'" for name in names]) or "others"
-            used[f"rows came since that may use the columns {told}"] = files
-    return Undone(msgspec.structs.replace(now, **fields), changed, used)
+            shown_names = some([f"'{name}'" for name in names]) or "others"
+            used[f"rows came since that may use the columns {shown_names}"] = files
+    # How far numbers were given away is not undone.
+    undone = keep_marks(msgspec.structs.replace(now, **fields), marked)
+    if parse_schema(undone.schema_string) == parse_schema(marked.schema_string):
+        undone = msgspec.structs.replace(undone, schema_string=marked.schema_string)  # as it is spelled
+    return Undone(undone, changed, used)
 
 
 def _undo_schema(before: str, after: str, now: str) -> str | None:
@@ -82,35 +89,35 @@ def _undo_schema(before: str, after: str, now: str) -> str | None:
         return before
     if not only_adds(before, after):
         return None
-    was, became, there = parse_schema(before), parse_schema(after), parse_schema(now)
-    kept = []
-    for field in there.fields:
-        known, added = was.field(field.name), became.field(field.name)
-        if known is None and added is not None:
+    old_schema, became, schema = parse_schema(before), parse_schema(after), parse_schema(now)
+    fields = []
+    for field in schema.fields:
+        known_field, added = old_schema.field(field.name), became.field(field.name)
+        if known_field is None and added is not None:
             if added != field:
                 return None
             continue
-        if known != added:
+        if known_field != added:
             return None  # parts of a column were added
-        kept.append(field)
-    return write_schema(StructType(tuple(kept)))
+        fields.append(field)
+    return write_schema(StructType(tuple(fields)))
 
 
 def _lost(schema_string: str, now: str) -> list[str]:
-    left = parse_schema(schema_string)
-    return [one.name for one in parse_schema(now).fields if left.field(one.name) is None]
+    remaining_schema = parse_schema(schema_string)
+    return [field.name for field in parse_schema(now).fields if remaining_schema.field(field.name) is None]
 
 
 def _using(
     schema_string: str, now: str, lost: Sequence[str], files_since: Callable[[], Sequence[Add]]
 ) -> list[str]:
     """The files that came since and may have values which the schema would not show."""
-    there = parse_schema(now)
-    left = StructType(tuple(one for one in there.fields if one.name not in lost))
-    stored = [stored_name(one) for one in there.fields if one.name in lost]
-    if not can_hold(schema_string, write_schema(left)):
+    schema = parse_schema(now)
+    remaining_schema = StructType(tuple(field for field in schema.fields if field.name not in lost))
+    stored = [stored_name(field) for field in schema.fields if field.name in lost]
+    if not can_hold(schema_string, write_schema(remaining_schema)):
         return _paths(files_since())
-    return [one.key.path for one in files_since() if not all(_is_null(one, name) for name in stored)]
+    return [file.key.path for file in files_since() if not all(_is_null(file, name) for name in stored)]
 
 
 def _is_null(file: Add, name: str) -> bool:
@@ -124,4 +131,4 @@ def _is_null(file: Add, name: str) -> bool:
 
 
 def _paths(files: Sequence[Add]) -> list[str]:
-    return [one.key.path for one in files]
+    return [file.key.path for file in files]

@@ -41,13 +41,13 @@ def vector_changes(
 ) -> list[VectorChange]:
     """How later versions changed the vector of a file, but for the one that brought the change here."""
     landed = (shift.after, shift.before) if is_redo else (shift.before, shift.after)
-    found: list[VectorChange] = []
+    vector_changes: list[VectorChange] = []
     for (later, gone), (same, come) in pairwise(touches):
         if later is same and isinstance(gone, Remove) and isinstance(come, Add):
-            is_landing = not found and (gone.key, come.key) == (key_of(landed[0]), key_of(landed[1]))
+            is_landing = not vector_changes and (gone.key, come.key) == (key_of(landed[0]), key_of(landed[1]))
             if not is_landing or later.is_undo:
-                found.append(VectorChange(gone, come, later))
-    return found
+                vector_changes.append(VectorChange(gone, come, later))
+    return vector_changes
 
 
 def rows_left(
@@ -58,8 +58,8 @@ def rows_left(
     Rows count that the change deleted, or brought back, and on which nobody decided since. Of a change that
     is done again, nothing counts unless it was undone since.
     """
-    was, became, now = vectors.bits(shift.before), vectors.bits(shift.after), vectors.bits(current)
-    all_rows = became & ~was, was & ~became
+    bits_before, became, now = vectors.bits(shift.before), vectors.bits(shift.after), vectors.bits(current)
+    all_rows = became & ~bits_before, bits_before & ~became
     deleted, returned = (0, 0) if is_redo else all_rows
     before_each: dict[int, tuple[int, int]] = {}
     """Of each version, the rows that counted before it."""
@@ -72,5 +72,5 @@ def rows_left(
             then = all_rows if later.undoes is None else before_each.get(later.undoes, all_rows)
             deleted, returned = deleted | (then[0] & went), returned | (then[1] & came)
         before_each[later.step.version] = counted
-    left = (now & ~deleted) | returned
-    return None if left == now else DeletedRows(left, vectors.total())
+    bits_left = (now & ~deleted) | returned
+    return None if bits_left == now else DeletedRows(bits_left, vectors.total())

@@ -19,9 +19,11 @@ from penstock.cli.declaration import (
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.statuses import StatusLine, statuses
-from penstock.cli.rendering.times import counted
+from penstock.cli.rendering.times import format_count
 from penstock.errors import PenstockError
-from penstock.formats.delta.cli.reading import delta_cat, delta_log
+from penstock.formats.delta.cli.alterations import delta_alter, parse_columns, parse_pairs
+from penstock.formats.delta.cli.handover import delta_adopt, delta_release, say_made, sole_writer_option
+from penstock.formats.delta.cli.read_commands import delta_cat, delta_log
 from penstock.formats.delta.cli.recovery import delta_recover
 from penstock.formats.delta.lake.answers import CleanedLog, TableMade, TableStatus, WrittenFile
 from penstock.lake.answers import Ratified
@@ -45,12 +47,6 @@ def delta(ctx: click.Context) -> None:
 
 
 # -- in and out --------------------------------------------------------------------------------------------
-
-sole_writer_option = click.option(
-    "--sole-writer",
-    is_flag=True,
-    help="Say that nobody else writes there, for storage that lets files be overwritten.",
-)
 
 
 @delta.command(
@@ -90,19 +86,11 @@ def delta_create(
     TYPE is one of Delta's: string, long, integer, short, byte, double, float, boolean, date, timestamp,
     timestamp_ntz, binary, decimal(10,2).
     """
-    from penstock.formats.rows.schema import Field, StructType
-
-    fields = []
-    for column in columns_:
-        name, colon, kind = column.rpartition(":")
-        if not colon or not name:
-            raise click.UsageError(f"{column!r} is not a column; write it as NAME:TYPE")
-        fields.append(Field(name=name, type=kind, nullable=True))
     made = call.open().delta.create_empty(
         key,
-        StructType(tuple(fields)),
+        parse_columns(columns_),
         partition_by=partition_by,
-        properties=_properties(properties),
+        properties=parse_pairs(properties),
         location=location,
         sole_writer=sole_writer,
         branch=branch,
@@ -110,88 +98,11 @@ def delta_create(
         author=call.who,
         idempotency_key=idempotency_key,
     )
-    _say_made(call, made, "created")
+    say_made(call, made, "created")
 
 
-def _properties(given: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not equals:
-            raise click.UsageError(f"{one!r} is not a property; write it as NAME=VALUE")
-        found[name] = value
-    return found
-
-
-@delta.command("release", prints=TableMade, examples="$ penstock delta release web.visits")
-@key_argument
-@message_option
-@key_option
-@pass_call
-def delta_release(call: Call, key: str, message: str | None, idempotency_key: str | None) -> None:
-    """Hand the Delta table KEY back to the file system, with all its versions published.
-
-    The table stays where it is and any Delta writer may commit to it again; the lake does not have it any
-    more. Needs the right to administer the lake.
-    """
-    lake = call.open(catch_up=True)
-    made = lake.delta.release(key, message=message, author=call.who, idempotency_key=idempotency_key)
-    _say_made(call, made, "released")
-
-
-@delta.command(
-    "adopt",
-    prints=TableMade,
-    examples="$ penstock delta adopt ./lake/warehouse/visits --table web.visits",
-)
-@click.argument("path", metavar="PATH")
-@click.option(
-    "--table",
-    "key",
-    metavar="KEY",
-    shell_complete=complete_key,
-    help="What it is to be called in the lake. [the last part of PATH]",
-)
-@sole_writer_option
-@message_option
-@key_option
-@pass_call
-def delta_adopt(
-    call: Call,
-    path: str,
-    key: str | None,
-    sole_writer: bool,
-    message: str | None,
-    idempotency_key: str | None,
-) -> None:
-    """Take over the Delta table at PATH, which so far got its commits from the file system.
-
-    It stays where it is, with all its versions, and must lie below a root of the lake. From then on, its
-    commits go through the lake; programs that do not know this can read it, and are refused as writers.
-    """
-    made = call.open().delta.adopt(
-        path,
-        key,
-        sole_writer=sole_writer,
-        message=message,
-        author=call.who,
-        idempotency_key=idempotency_key,
-    )
-    _say_made(call, made, "adopted")
-
-
-def _say_made(call: Call, made: TableMade, done: str) -> None:
-    def text(screen: Screen) -> Iterator[str]:
-        name, place = screen.paint(printable(str(made.key)), "strong"), printable(made.location)
-        commit = screen.paint(short(made.commit), "id")
-        if made.repeated:
-            yield f"{name} is {done} already, and at version {made.version}"
-        else:
-            yield f"{done} {name} with version {made.version} (commit {commit})"
-        yield f"  {place}"
-
-    call.answer(lambda: made, text)
-
+delta.add_command(delta_release)
+delta.add_command(delta_adopt)
 
 # -- publishing --------------------------------------------------------------------------------------------
 
@@ -245,14 +156,18 @@ def delta_publish(call: Call, key: str | None) -> None:
     if key is not None:
         lake.delta.publish(key)
     else:
-        problems = [one for _, one in lake.delta.publish_each() if isinstance(one, PenstockError)]
-    found = lake.delta.status(key)
+        problems = [
+            published_table
+            for _, published_table in lake.delta.publish_each()
+            if isinstance(published_table, PenstockError)
+        ]
+    status = lake.delta.status(key)
     call.answer(
-        lambda: ListPage.of(found),
-        lambda screen: _statuses(screen, found),
+        lambda: ListPage.of(status),
+        lambda screen: _statuses(screen, status),
     )
-    for one in problems[1:]:
-        call.note(one.message)
+    for problem in problems[1:]:
+        call.note(problem.message)
     if problems:
         raise problems[0]
 
@@ -299,17 +214,17 @@ def delta_repair(call: Call, key: str, branch: str | None, message: str | None) 
     DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH. Statistics of its files that end at -0.0 end at 0.0, since
     DuckDB leaves out rows otherwise. It is one version more, without rows; none, if nothing is amiss.
     """
-    done = call.open().delta.repair(key, branch=branch, message=message, author=call.who)
+    repaired = call.open().delta.repair(key, branch=branch, message=message, author=call.who)
 
     def text(screen: Screen) -> Iterator[str]:
         name = screen.paint(printable(key), "strong")
-        if done is None:
+        if repaired is None:
             yield f"nothing is amiss with {name}"
         else:
-            commit = screen.paint(short(done.commit.id), "id")
-            yield f"repaired {name} with version {done.version} (commit {commit})"
+            commit = screen.paint(short(repaired.commit.id), "id")
+            yield f"repaired {name} with version {repaired.version} (commit {commit})"
 
-    call.answer(lambda: done, text)
+    call.answer(lambda: repaired, text)
 
 
 @delta.command("clean-log", prints=CleanedLog, examples="$ penstock delta clean-log web.orders --dry-run")
@@ -326,12 +241,13 @@ def delta_clean_log(call: Call, key: str, dry_run: bool) -> None:
 
     def text(screen: Screen) -> Iterator[str]:
         word = "would remove" if dry_run else "removed"
-        yield f"{word} {counted(len(cleaned.names), 'file')} of {screen.paint(printable(key), 'strong')}"
+        yield f"{word} {format_count(len(cleaned.names), 'file')} of {screen.paint(printable(key), 'strong')}"
         yield from (f"  {printable(name)}" for name in cleaned.names)
 
     call.answer(lambda: cleaned, text)
 
 
+delta.add_command(delta_alter)
 delta.add_command(delta_log)
 delta.add_command(delta_cat)
 delta.add_command(delta_recover)

@@ -47,8 +47,8 @@ def append_to_both(lake: Lake, pa: Any) -> None:
 
 def read_elsewhere(lake: Lake, deltalake: Any) -> None:
     for key in ("shop.orders", "shop.payments"):
-        found = deltalake.DeltaTable(lake.table(key).location)
-        print(f"{key}: version {found.version()}, {found.to_pyarrow_table().num_rows} rows")
+        content = deltalake.DeltaTable(lake.table(key).location)
+        print(f"{key}: version {content.version()}, {content.to_pyarrow_table().num_rows} rows")
 
 
 def _is_installed(library: str) -> bool:

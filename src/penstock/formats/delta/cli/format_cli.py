@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.cli.format_cli import DoctorCheck, Finding, FormatCli
 from penstock.cli.rendering.screen import printable
-from penstock.cli.rendering.times import counted
+from penstock.cli.rendering.times import format_count
 from penstock.errors import PenstockError
 from penstock.formats.delta.branch_log.line import Line, line_of
 from penstock.formats.delta.cli.demo import tell_of_rows
 from penstock.formats.delta.lake.calls import GetTableStatus
 from penstock.formats.delta.lake.snapshot import commits_of
 from penstock.formats.delta.protocol.actions import Action, parse_commit
-from penstock.formats.delta.protocol.deeds import FileCounts, deed
+from penstock.formats.delta.protocol.commit_summary import FileCounts, describe_commit
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.content import AnyContent
@@ -33,9 +33,6 @@ REPAIRS_NAMED_MAX: Final = 3
 class DeltaCli(FormatCli):
     """A Delta table is told by its latest version; what was done to it, by its log."""
 
-    def describe_version(self, content: DeltaTable) -> str:
-        return f"v{line_of(content).latest}"
-
     def describe_fields(self, content: DeltaTable) -> list[tuple[str, str]]:
         line = line_of(content)
         return [
@@ -49,7 +46,11 @@ class DeltaCli(FormatCli):
     def describe_commit(self, table: Table, before: AnyContent | None, after: DeltaTable) -> str:
         commits = _read_commits(table, before, after)
         version = self.describe_version(after)
-        return f"{version} {deed([action for one in commits for action in one])}" if commits else version
+        return (
+            f"{version} {describe_commit([action for commit in commits for action in commit])}"
+            if commits
+            else version
+        )
 
     def describe_merge(self, table: Table, before: AnyContent | None, after: DeltaTable) -> str:
         commits = _read_commits(table, before, after)
@@ -72,9 +73,9 @@ def _read_commits(table: Table, before: AnyContent | None, after: DeltaTable) ->
         return []
     log = table.get_commits(first, last)
     files = list(commits_of(log, table.lake.places.at(log.location), range(first, last + 1)))
-    if any(one.data is None for one in files):
+    if any(file.data is None for file in files):
         return []
-    return [[line.action for line in parse_commit(one.data or b"")] for one in files]
+    return [[line.action for line in parse_commit(file.data or b"")] for file in files]
 
 
 def _new_versions(before: AnyContent | None, after: DeltaTable) -> tuple[int, int]:
@@ -86,8 +87,8 @@ def _new_versions(before: AnyContent | None, after: DeltaTable) -> tuple[int, in
     line = line_of(after)
     if not isinstance(before, DeltaTable) or not before.is_managed or before.id != after.id:
         return 0, line.latest
-    was = line_of(before)
-    return (was.latest + 1, line.latest) if _goes_on(was, line) else (0, -1)
+    old_line = line_of(before)
+    return (old_line.latest + 1, line.latest) if _goes_on(old_line, line) else (0, -1)
 
 
 def _goes_on(was: Line, line: Line) -> bool:
@@ -112,10 +113,10 @@ def check_publishing(lake: Lake) -> Finding:
     alarms = [f"{table.key}: {table.alarm.partition(chr(10))[0]}" for table in tables if table.alarm]
     if alarms:
         return Finding("failed", alarms[0], "'penstock delta status' tells more")
-    count = counted(len(tables), "table")
+    count = format_count(len(tables), "table")
     if behind := sum(table.backlog for table in tables):
         oldest_s = max(table.oldest_s or 0.0 for table in tables)
-        waiting = counted(behind, "version is", "versions are")
+        waiting = format_count(behind, "version is", "versions are")
         return Finding(
             "warning",
             f"{count}, {waiting} not published yet, the oldest for {oldest_s:.0f} s",
@@ -135,7 +136,7 @@ def check_repairs(lake: Lake) -> Finding:
         looked_at += 1
         if lake.delta.needs_repair(table.key):
             wanting.append(str(table.key))
-    read = counted(looked_at, "table") + (f" of {len(tables)}" if looked_at < len(tables) else "")
+    read = format_count(looked_at, "table") + (f" of {len(tables)}" if looked_at < len(tables) else "")
     if not wanting:
         return Finding("ok", f"none needed by {read}")
     names = ", ".join(wanting[:REPAIRS_NAMED_MAX]) + (", …" if len(wanting) > REPAIRS_NAMED_MAX else "")

@@ -12,7 +12,7 @@ from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_key
 from penstock.cli.declaration import command
 from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.times import counted
+from penstock.cli.rendering.times import format_count
 from penstock.errors import PenstockError
 from penstock.formats.delta.lake.answers import RecoveredTable
 from penstock.model.keys import Key
@@ -53,27 +53,24 @@ def delta_recover(
     with an alarm.
     """
     if lost is not None and any_lake:
-        raise click.UsageError(
-            "--lost names one lake, and --any is for whatever lake it was: say one of them"
-        )
+        raise click.UsageError("--lost and --any cannot be used together: give one of them")
     if lost is None and not any_lake:
-        raise click.UsageError(f"say which lake was lost: {_named_lake(paths[0])}")
+        raise click.UsageError(f"give the lake that was lost: {_named_lake(paths[0])}")
     if key is not None and (prefix is not None or len(paths) > 1):
-        raise click.UsageError("--table is for one PATH, and goes without --prefix")
-    lake, found = call.open(), list[RecoveredTable]()
+        raise click.UsageError("--table needs one PATH, and cannot be used with --prefix")
+    lake, recovered_tables = call.open(), list[RecoveredTable]()
     try:
         for place in paths:
             chosen = key if prefix is None else Key(*Key.parse(prefix), Path(place).absolute().name)
-            found.append(lake.delta.recover(place, chosen, lost=lost, any_lake=any_lake))
+            recovered_tables.append(lake.delta.recover(place, chosen, lost=lost, any_lake=any_lake))
     finally:
-        if found:  # also if another one could not be taken back
-            _say_recovered(call, found)
+        if recovered_tables:  # also if another one could not be taken back
+            _say_recovered(call, recovered_tables)
 
 
 def _named_lake(path: str) -> str:
     """How to say which lake was lost, with the id that the table names, if it can be read from here."""
-    from penstock.formats.delta.lake.opening import owner_at
-    from penstock.formats.delta.lake.tables import absolute
+    from penstock.formats.delta.lake.table_opener import absolute, owner_at
 
     try:
         owner = owner_at(absolute(path))
@@ -82,15 +79,20 @@ def _named_lake(path: str) -> str:
     return f"{path} names {owner}. If that one is lost for good, --lost {owner.lake}"
 
 
-def _say_recovered(call: Call, found: Sequence[RecoveredTable]) -> None:
-    call.answer(lambda: ListPage.of(found), lambda screen: _recovered(screen, found))
+def _say_recovered(call: Call, recovered_tables: Sequence[RecoveredTable]) -> None:
+    call.answer(
+        lambda: ListPage.of(recovered_tables), lambda screen: _render_recovered(screen, recovered_tables)
+    )
 
 
-def _recovered(screen: Screen, found: Sequence[RecoveredTable]) -> Iterator[str]:
-    for one in found:
-        name = screen.paint(printable(str(one.key)), "strong")
-        yield f"recovered {name} up to version {one.version}   {printable(one.location)}"
-        if one.doubtful:
-            count = counted(len(one.doubtful), "file")
+def _render_recovered(screen: Screen, recovered_tables: Sequence[RecoveredTable]) -> Iterator[str]:
+    for recovered_table in recovered_tables:
+        name = screen.paint(printable(str(recovered_table.key)), "strong")
+        yield (
+            f"recovered {name} up to version {recovered_table.version}   "
+            f"{printable(recovered_table.location)}"
+        )
+        if recovered_table.doubtful:
+            count = format_count(len(recovered_table.doubtful), "file")
             yield f"  {count} of later commits, of which it cannot be known whether they were ratified:"
-            yield from (f"    {printable(name)}" for name in one.doubtful)
+            yield from (f"    {printable(name)}" for name in recovered_table.doubtful)

@@ -47,16 +47,20 @@ class TableVersions(msgspec.Struct, frozen=True, kw_only=True):
     """Which version the last one is: the `end` that was asked for, or the latest. Another branch, or this one
     after it was set to another commit, may have another version of the same number; this text is of no
     other. It is to be kept as it is. Servers of before do not tell it."""
+    fork: int | None = None
+    """The last version that is the default branch's. Servers of before do not tell it."""
     goes_on: bool = True
     """Whether the version is still there that was asked for as `tip`."""
 
-    def declared(self) -> tuple[Protocol, Metadata]:
-        """What these lines say."""
+    def parse_declared(self) -> tuple[Protocol, Metadata]:
+        """Protocol and metadata, parsed. ``UnsupportedFormat`` if they cannot be parsed."""
         from penstock.formats.delta.protocol.actions import Metadata, Protocol, parse_action
 
         protocol, metadata = parse_action(self.protocol.encode()), parse_action(self.metadata.encode())
         if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
-            raise UnsupportedFormat(f"what the lake says '{self.key}' is cannot be read: it may be newer")
+            raise UnsupportedFormat(
+                f"the lake's entry of '{self.key}' cannot be read: it may be of a newer Penstock"
+            )
         return protocol, metadata
 
 
@@ -66,6 +70,15 @@ class PublishedTable(msgspec.Struct, frozen=True, kw_only=True):
     key: Key
     latest_version: int
     published: int
+
+
+class ReservedIdentities(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers of an identity column that nobody else is given."""
+
+    key: Key
+    column: str
+    last: int
+    """The last of the numbers; those before it follow by the step of the column."""
 
 
 class TableMade(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +95,34 @@ class TableMade(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the lake's commit that did it."""
     repeated: bool = False
     """Whether the table was adopted already, so that nothing had to be done."""
+
+
+class TableHandedOver(msgspec.Struct, frozen=True, kw_only=True):
+    """One of many tables that were to be adopted or released, and what came of it."""
+
+    location_fields: ClassVar[tuple[str, ...]] = ("location",)
+
+    key: Key | None
+    """What it is called in the lake; nothing if its path makes no key."""
+    location: str
+    outcome: str
+    """`adopted` or `released`; `present`: the lake has it already, under this key; `refused`: it cannot be,
+    and nothing was changed; `lost`: another writer's commit came first; `unfinished`: storage did not answer,
+    and doing the same again finishes it. In a dry run `planned`, or `collides` for a key that is taken."""
+    version: int
+    """The version that it was done with; the newest one, if it was not done; -1 if it cannot be read."""
+    features: tuple[str, ...] = ()
+    """What the table's protocol asks of readers and writers."""
+    problem: str = ""
+    """Why it was not done."""
+
+
+class HandedOver(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of adopting or releasing many tables."""
+
+    tables: tuple[TableHandedOver, ...]
+    """By location."""
+    dry_run: bool = False
 
 
 class RecoveredTable(msgspec.Struct, frozen=True, kw_only=True):

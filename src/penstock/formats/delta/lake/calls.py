@@ -13,8 +13,10 @@ import msgspec
 
 from penstock.formats.delta.lake.answers import (
     CleanedLog,
+    HandedOver,
     PublishedTable,
     RecoveredTable,
+    ReservedIdentities,
     TableMade,
     TablePlace,
     TableStatus,
@@ -166,6 +168,28 @@ class PublishTable(Call[PublishedTable], frozen=True, kw_only=True):
     """Up to this one; all of them if nothing is given."""
 
 
+class ReserveIdentities(Call[ReservedIdentities], frozen=True, kw_only=True):
+    """Reserve numbers of an identity column of a Delta table, for all branches, before rows are written.
+
+    Numbers that are not used are never given to anybody else. Doing it again reserves others.
+    """
+
+    method = "POST"
+    path = "/delta/identities"
+    answer = ReservedIdentities
+    retry = Retry.SAFE
+    makes_lake = False
+
+    key: Key
+    branch: str | None = None
+    """Where the rows are written; the default branch if nothing is given."""
+    column: str
+    count: int
+    """How many; none, to have numbers kept free."""
+    reached: int | None = None
+    """A number that rows came with: it is kept free, and so are all before it."""
+
+
 class CreateTable(Write[TableMade], frozen=True, kw_only=True):
     """Create a Delta table, empty or with its first files: either way it is one version and one commit."""
 
@@ -257,6 +281,62 @@ class ReleaseTable(Write[TableMade], frozen=True, kw_only=True):
 
     def recover(self, ask: Ask, landing: Landing) -> TableMade:
         return _table_made(ask, self, self.key, landing)
+
+
+class AdoptTables(Call[HandedOver], frozen=True, kw_only=True):
+    """Take over all Delta tables below a folder: one commit promises all of them, one notes what came of it.
+
+    A table is called by its path from the folder on. What cannot be adopted is told, and does not stop the
+    others; a key that is taken stops all, before anything is written. If it is interrupted, doing it again
+    finishes it.
+    """
+
+    method = "POST"
+    path = "/delta/adopt-all"
+    answer = HandedOver
+    retry = Retry.SAFE
+    makes_lake = True
+    is_long = True
+    goes_on = True
+    location_fields = ("location",)
+
+    location: str
+    """The folder."""
+    namespace: Key | None = None
+    """The namespace to put the tables in; none, if nothing is given."""
+    sole_writer: bool = False
+    """For storage without put-if-absent: say that nobody else writes there."""
+    dry_run: bool = False
+    """Only say what would be done."""
+    said: Said = Said()
+    """What the commit that promises them says of itself."""
+    who: str = ""
+    """Who acts. A server puts the name of the caller's token here, if there is one."""
+
+
+class ReleaseTables(Call[HandedOver], frozen=True, kw_only=True):
+    """Hand all Delta tables of the default branch back to the file system, or those below a namespace.
+
+    One commit ratifies their last versions, one deletes their keys. If it is interrupted, doing it again
+    finishes it.
+    """
+
+    method = "POST"
+    path = "/delta/release-all"
+    answer = HandedOver
+    retry = Retry.SAFE
+    makes_lake = False
+    is_long = True
+    goes_on = True
+
+    namespace: Key | None = None
+    """Only tables below it."""
+    dry_run: bool = False
+    """Only say what would be done."""
+    said: Said = Said()
+    """What the first commit says of itself."""
+    who: str = ""
+    """Who acts. A server puts the name of the caller's token here, if there is one."""
 
 
 class RecoverTable(Call[RecoveredTable], frozen=True, kw_only=True):
@@ -360,9 +440,12 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
     CommitTables,
     GetTableVersions,
     PublishTable,
+    ReserveIdentities,
     CreateTable,
     AdoptTable,
     ReleaseTable,
+    AdoptTables,
+    ReleaseTables,
     RecoverTable,
     GetTableStatus,
     FindTable,
@@ -378,9 +461,9 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
 
 def _ratified_table(ask: Ask, commit: TableCommit, landing: Landing, branch: str) -> RatifiedTable:
     """A table as a commit left it: at the version that it got, or already had."""
-    found = _versions(ask, commit.key, landing.head, branch, commit.version)
-    version = found.latest_version if commit.version is None else commit.version
-    entry = next((each for each in found.commits if each.version == version), None)
+    versions = _versions(ask, commit.key, landing.head, branch, commit.version)
+    version = versions.latest_version if commit.version is None else commit.version
+    entry = next((each for each in versions.commits if each.version == version), None)
     return RatifiedTable(
         key=commit.key,
         version=version,
@@ -397,12 +480,12 @@ def _table_made(ask: Ask, call: Write[TableMade], key: Key | None, landing: Land
     if key is None:
         changes = ask(GetChanges(revision=commit, via=branch))
         key = next(change.key for change in changes if isinstance(change.after, DeltaTable))
-    found = _versions(ask, key, commit, branch)
+    versions = _versions(ask, key, commit, branch)
     return TableMade(
         key=key,
-        id=found.id,
-        location=found.location,
-        version=found.latest_version,
+        id=versions.id,
+        location=versions.location,
+        version=versions.latest_version,
         commit=landing.head,
     )
 
@@ -416,5 +499,5 @@ def _kept_promise(ask: Ask, call: Write[TableMade], promised: TableMade) -> Tabl
 
 
 def _versions(ask: Ask, key: Key, commit: str, branch: str, start: int | None = None) -> TableVersions:
-    found: TableVersions = ask(GetTableVersions(key=key, at=commit, via=branch, start=start))
-    return found
+    versions: TableVersions = ask(GetTableVersions(key=key, at=commit, via=branch, start=start))
+    return versions

@@ -13,13 +13,14 @@ import msgspec
 
 from penstock.formats.delta.lake.answers import TableMade
 from penstock.formats.delta.lake.calls import CreateTable
-from penstock.formats.delta.lake.table import data_folder, lines_of, sent
+from penstock.formats.delta.lake.identities import IdentityNumbers
+from penstock.formats.delta.lake.table import data_folder, lines_of, lines_to_send
 from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import CommitInfo, DomainMetadata, Metadata, parse_commit
 from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.lake.calls import GetChanges, GetContents, GetOutcome
-from penstock.lake.job_files import Began
-from penstock.lake.table_writing import exists_already
+from penstock.lake.job_files import JobStart
+from penstock.lake.table_writer import exists_error
 from penstock.model.nessie import DeltaTable
 from penstock.storage.locations import own_place
 
@@ -36,10 +37,10 @@ def create_with(lake: Lake, call: CreateTable, rows: Any) -> TableMade:
     from penstock.formats.delta.publishing.scratch import note_creation
     from penstock.formats.delta.rows.writing import write_files
 
-    if (known := _done_before(lake, call)) is not None:
-        return known
+    if (table_made := _done_before(lake, call)) is not None:
+        return table_made
     _check_missing(lake, call)
-    began, identity = Began.now(lake), uuid4()
+    began, identity = JobStart.now(lake), uuid4()
     place = lake.places.at(call.location or own_place(lake.warehouse, identity))
     metadata = Metadata(
         id=str(identity),
@@ -49,20 +50,27 @@ def create_with(lake: Lake, call: CreateTable, rows: Any) -> TableMade:
     )
     if call.location is None:
         note_creation(place, lake.id)
-    given = "" if call.actions is None else str(call.actions)
-    domains = [one.action for one in parse_commit(given.encode()) if isinstance(one.action, DomainMetadata)]
+    actions_text = "" if call.actions is None else str(call.actions)
+    domains = [
+        action_line.action
+        for action_line in parse_commit(actions_text.encode())
+        if isinstance(action_line.action, DomainMetadata)
+    ]
+    numbers = IdentityNumbers(metadata)
     adds = write_files(
         place,
         metadata,
         rows,
+        numbers=numbers,
         prefix=data_folder(lake, call.branch),
-        clustering=clustering_columns({one.domain: one for one in domains}),
+        clustering=clustering_columns({domain.domain: domain for domain in domains}),
     )
     info = CommitInfo({"operation": "CREATE TABLE AS SELECT"})
     with removed_if_refused(place, adds):
         began.check_in_time()
-        actions = sent(lambda: place, lines_of([info, *domains, *adds]))
-        return lake.do(msgspec.structs.replace(call, id=identity, actions=actions))
+        actions = lines_to_send(lambda: place, lines_of([info, *domains, *adds]))
+        schema = next(iter(numbers.changes(metadata)), metadata).schema_string
+        return lake.do(msgspec.structs.replace(call, id=identity, schema=schema, actions=actions))
 
 
 def _done_before(lake: Lake, call: CreateTable) -> TableMade | None:
@@ -78,7 +86,7 @@ def _done_before(lake: Lake, call: CreateTable) -> TableMade | None:
     if landing is None or not landing.commits:
         return None
     changes = lake.do(GetChanges(revision=landing.head, via=branch))
-    if all(one.key != call.key for one in changes):
+    if all(change.key != call.key for change in changes):
         return None  # the key was used for something else, and the call will be refused for that
     return msgspec.structs.replace(call, branch=branch).recover(lake.do, landing)
 
@@ -88,4 +96,4 @@ def _check_missing(lake: Lake, call: CreateTable) -> None:
     at = call.branch or lake.default_branch
     for entry in lake.do(GetContents(at=at, key=(call.key,))):
         if isinstance(entry.content, DeltaTable) and entry.content.state:
-            raise exists_already(call.key)
+            raise exists_error(call.key)

@@ -77,7 +77,7 @@ class _GoneFolder:
         return candidate.fate
 
     def remove(self, files: Sequence[Judged]) -> None:
-        self._place.delete([one.entry.key for one in files])
+        self._place.delete([file.entry.key for file in files])
 
     def finish(self, tally: SweepTally) -> None:
         if not tally.stays:

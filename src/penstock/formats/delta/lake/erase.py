@@ -14,23 +14,24 @@ import msgspec
 
 from penstock.errors import TableConflict, Unavailable
 from penstock.formats.delta.branch_log.line import line_of
-from penstock.formats.delta.branch_log.replacing import removal
+from penstock.formats.delta.branch_log.replaced_files import removal
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, TableCommit
 from penstock.formats.delta.lake.sweep import DeltaSweep
-from penstock.formats.delta.lake.table import lines_of, sent
+from penstock.formats.delta.lake.table import lines_of, lines_to_send
 from penstock.formats.delta.log.cleanup import GRACE_MS
 from penstock.formats.delta.log.erasure import earlier_files, end_log
-from penstock.formats.delta.log.named import DeltaNamedFiles
+from penstock.formats.delta.log.referenced_files import DeltaNamedFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Remove, parse_commit
 from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, SIDECARS, parse_name
+from penstock.formats.delta.protocol.row_ids import ids_by_path
 from penstock.formats.delta.publishing.leftovers import DeltaNeeds, judge
 from penstock.lake.answers import SweptTable
 from penstock.lake.call import Said
 from penstock.lake.calls import SweepTables
-from penstock.lake.erase import Holder, Leftovers, Settled, left_of
+from penstock.lake.erase import Leftovers, Settled, TableHolder, leftovers_of
 from penstock.lake.fork_notes import ForkNotes
 from penstock.model.clock import utc
 from penstock.model.content import ManagedTable
@@ -64,7 +65,7 @@ class DeltaErasure:
 
     @property
     def content(self) -> DeltaTable:
-        return self._tables.managed(self._tables.head(), self._key)
+        return self._tables.require_managed(self._tables.head(), self._key)
 
     @property
     def _place(self) -> Place:
@@ -77,7 +78,7 @@ class DeltaErasure:
         """Whether a branch has versions of the table that the default branch does not have."""
         return isinstance(content, DeltaTable) and line_of(content).tail is not None
 
-    def holders(self, first: int | None) -> Iterator[Holder]:  # noqa: ARG002
+    def holders(self, first: int | None) -> Iterator[TableHolder]:  # noqa: ARG002
         """Nobody but those that every table may have."""
         return iter(())
 
@@ -90,11 +91,11 @@ class DeltaErasure:
     def _to_rewrite(self, snapshot: LogSnapshot) -> list[Add]:
         """The files of a version that hold what was removed; if history is to begin in the past, those with
         what was removed before."""
-        found = self._with_removed(snapshot)
-        if not found or self._first is None:
-            return found
-        old = {one.key.path for one in self._with_removed(self._snapshot(self._first))}
-        return [one for one in found if one.key.path in old]
+        adds = self._with_removed(snapshot)
+        if not adds or self._first is None:
+            return adds
+        old = {add.key.path for add in self._with_removed(self._snapshot(self._first))}
+        return [add for add in adds if add.key.path in old]
 
     def _with_removed(self, snapshot: LogSnapshot) -> list[Add]:
         """The files of a version that hold rows which are deleted, or columns which were dropped."""
@@ -144,7 +145,7 @@ class DeltaErasure:
             info = CommitInfo({"operation": "REORG", "operationParameters": {"applyPurge": "true"}})
             commit = TableCommit(
                 key=self._key,
-                actions=sent(lambda: self._place, lines_of([info, *actions])),
+                actions=lines_to_send(lambda: self._place, lines_of([info, *actions])),
                 table=now.id,
                 read_version=now.latest_version,
                 read_tip=now.tip,
@@ -154,7 +155,7 @@ class DeltaErasure:
             try:
                 self._lake.do(CommitTables(tables=(commit,), said=said, who=self._who))
             except TableConflict:
-                self._place.delete([one.path for one in actions if isinstance(one, Add)])
+                self._place.delete([action.path for action in actions if isinstance(action, Add)])
                 continue
             return len(old)
         raise Unavailable(
@@ -175,11 +176,12 @@ class DeltaErasure:
             new = write_files(
                 self._place,
                 snapshot.metadata,
-                batches_of(snapshot, self._place, [file]),
+                batches_of(snapshot, self._place, [file], final_row_ids=ids_by_path([file])),
                 clustering=clustering_columns(snapshot.domains),
                 are_checked=True,
+                with_row_ids=True,
             )
-            actions += [removed, *(msgspec.structs.replace(one, data_change=False) for one in new)]
+            actions += [removed, *(msgspec.structs.replace(add, data_change=False) for add in new)]
         return actions
 
     def settle(self, erase: str) -> Settled:
@@ -216,7 +218,7 @@ class DeltaErasure:
             )
         )
         self._parts.owner.backfill(branch, self._key)
-        content = self._tables.managed(bytes.fromhex(ratified.commit.id), self._key)
+        content = self._tables.require_managed(bytes.fromhex(ratified.commit.id), self._key)
         return ratified.tables[0].version, content
 
     # -- what goes -------------------------------------------------------------------------------------------
@@ -235,7 +237,7 @@ class DeltaErasure:
             for name, data in self._parts.commits.tail(self.content, self._first, self._tables.read):
                 live.take_commit(self._place.url, name, data)
         judged = judge(self._place.entries(), _needs(live))
-        return [one.entry.size for one in judged if one.fate is Fate.DATA]
+        return [judged_file.entry.size for judged_file in judged if judged_file.fate is Fate.DATA]
 
     def cut(self, first: int) -> tuple[int, int, str]:
         """Let the log begin with a version: how many files went, until when others have to wait in
@@ -244,7 +246,7 @@ class DeltaErasure:
         ended = end_log(self._place, first, now_ms=self._kernel.clock() // 1000, grace_ms=grace_us // 1000)
         if not ended.waiting:
             return ended.removed, 0, ""
-        until_us = max(one.modified_us for one in ended.waiting) + grace_us
+        until_us = max(entry.modified_us for entry in ended.waiting) + grace_us
         return ended.removed, until_us, f"{len(ended.waiting)} files of checkpoints that nothing names"
 
     def sweep(self, progress: Progress) -> SweptTable:
@@ -255,29 +257,32 @@ class DeltaErasure:
         self._place.remove_empty_folders()
         return swept
 
-    def left(self, horizon: TableHorizon) -> Leftovers:
+    def find_leftovers(self, horizon: TableHorizon) -> Leftovers:
         """Files that no retained version names and that are there still."""
         call = SweepTables(key=self._key, dry_run=True)
         needs = DeltaSweep(self._kernel, self._parts, call).needs_of_one()
         entries = [*self._place.entries()]
         everything = msgspec.structs.replace(needs, data_us=FOREVER_US, scratch_us=FOREVER_US)
         judged = [*judge(entries, everything)]
-        known = {one.entry.key for one in judged}
+        keys = {judged_file.entry.key for judged_file in judged}
         strangers = tuple(
-            one.key
-            for one in entries
-            if one.key not in known and one.key not in needs.named and _may_have_rows(one.key)
+            entry.key
+            for entry in entries
+            if entry.key not in keys and entry.key not in needs.named and _may_have_rows(entry.key)
         )
-        times_us = [one.entry.modified_us for one in judged if one.fate.is_to_go]
+        times_us = [judged_file.entry.modified_us for judged_file in judged if judged_file.fate.is_to_go]
         grace_us = self._kernel.graces.of_sweeps().data_us
-        needed = () if horizon.moment_us is None else tuple(self._needed(horizon.first, needs.named))
+        needed = (
+            () if horizon.moment_us is None else tuple(self._find_needed_files(horizon.first, needs.named))
+        )
         pinned_us = ForkNotes(self._kernel.store, self._lake.places).pinned_us()
-        left = left_of(times_us, pinned_us, grace_us)
-        return left._replace(strangers=strangers, needed=needed)
+        leftovers = leftovers_of(times_us, pinned_us, grace_us)
+        return leftovers._replace(strangers=strangers, needed=needed)
 
-    def _needed(self, first: int, named: Container[str]) -> Iterator[str]:
-        """Says which files retained versions need that hold rows which were deleted before the first one."""
-        old = {one.key.path for one in self._with_removed(self._snapshot(first)) if one.key.path in named}
+    def _find_needed_files(self, first: int, named: Container[str]) -> Iterator[str]:
+        """Describe files with rows deleted before the first retained version that retained versions still
+        need."""
+        old = {add.key.path for add in self._with_removed(self._snapshot(first)) if add.key.path in named}
         if not old:
             return
         files = f"{len(old)} data files" if len(old) > 1 else "1 data file"
@@ -293,9 +298,9 @@ class DeltaErasure:
             self._parts.commits.tail(content, first, self._tables.read), first + 1
         ):
             actions = [line.action for line in parse_commit(data)]
-            changed = {one.key.path for one in actions if isinstance(one, Remove)}
+            changed = {action.key.path for action in actions if isinstance(action, Remove)}
             if not old.isdisjoint(changed):
-                info = next((one for one in actions if isinstance(one, CommitInfo)), CommitInfo())
+                info = next((action for action in actions if isinstance(action, CommitInfo)), CommitInfo())
                 last, time_ms = version, info.in_commit_timestamp or 0
         moment = utc(time_ms * 1000 + 999_999).strftime("%Y-%m-%dT%H:%M:%SZ")
         return f"{moment} (version {last})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
@@ -16,16 +17,20 @@ from penstock.errors import (
     InvalidKey,
     InvalidRequest,
     KeyNotFound,
+    LocationRefused,
     NotManaged,
     TableConflict,
 )
 from penstock.formats.delta.branch_log import intents
-from penstock.formats.delta.branch_log.line import Tip, declared_of, line_of
+from penstock.formats.delta.branch_log.line import Read, Tip, declared_of, line_of
 from penstock.formats.delta.branch_log.ownership import NewTable
 from penstock.formats.delta.lake import calls as delta_calls
 from penstock.formats.delta.lake.answers import (
+    HandedOver,
     PublishedTable,
     RecoveredTable,
+    ReservedIdentities,
+    TableHandedOver,
     TableMade,
     TablePlace,
     TableStatus,
@@ -36,22 +41,29 @@ from penstock.formats.delta.lake.log_maintenance import Upkeep
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.ownership import owner
+from penstock.formats.delta.ownership.bulk_handover import LocatedTable, TableHandover
+from penstock.formats.delta.ownership.discovery import find_tables, name_table
 from penstock.formats.delta.ownership.handover import MadeTable
 from penstock.formats.delta.ownership.status import Status
 from penstock.formats.delta.ownership.tables import AskedTable
+from penstock.formats.delta.protocol.actions import Metadata, parse_action
+from penstock.formats.delta.protocol.identities import IdentityColumn, identities_of
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
+from penstock.kernel.number_ranges import RangeRequest, find_ranges, reserve_numbers
+from penstock.kernel.reachable import Progress
 from penstock.kernel.table_horizons import find_horizon
 from penstock.lake.answers import Ratified, RatifiedTable
-from penstock.lake.asked import asked
 from penstock.lake.call import Call, Said
-from penstock.lake.handling import commit_meta, first
+from penstock.lake.handler_parts import commit_meta, first
+from penstock.lake.request_digest import request_digest
 from penstock.lake.table_places import check_apart, check_new_place
-from penstock.lake.table_writing import EXISTS
+from penstock.lake.table_writer import EXISTS
 from penstock.model.commits import Commit
 from penstock.model.encoding import ObjectId, digest
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 from penstock.model.operations import Change
+from penstock.model.references import Kind
 from penstock.storage.locations import normalise
 
 if TYPE_CHECKING:
@@ -74,6 +86,7 @@ class DeltaAnswers:
             delta_calls.CommitTables: self._commit,
             delta_calls.GetTableVersions: self._versions,
             delta_calls.PublishTable: self._publish,
+            delta_calls.ReserveIdentities: self._reserve,
             delta_calls.CreateTable: self._create,
             delta_calls.AdoptTable: self._adopt,
             delta_calls.ReleaseTable: self._release,
@@ -89,22 +102,25 @@ class DeltaAnswers:
 
     def _commit(self, call: delta_calls.CommitTables) -> Ratified:
         if not call.tables:
-            raise InvalidRequest("a commit of tables names one table at least")
+            raise InvalidRequest("a commit of tables needs at least one table")
         branch = self._lake.or_default(call.branch)
-        changes = [_change(call, one) for one in call.tables]
-        keys = ", ".join(str(one.key) for one in call.tables)
-        found = self._owner.commit(
+        changes = [_change(call, table) for table in call.tables]
+        keys = ", ".join(str(table.key) for table in call.tables)
+        owner_ratified = self._owner.commit(
             branch,
             changes,
             commit_meta(call.said, call.who, f"write {keys}"),
             key=call.idempotency_key,
-            asked=partial(asked, call),
+            asked=partial(request_digest, call),
         )
         if branch == self._tables.default_branch and self._kernel.settings.publish_wait_s > 0:
-            self._wait(found.commit, [(one.key, one.version, one.repeated) for one in found.tables])
+            self._wait(
+                owner_ratified.commit,
+                [(table.key, table.version, table.repeated) for table in owner_ratified.tables],
+            )
         return Ratified(
-            commit=Commit.of(found.commit, self._kernel.history.commit(found.commit)),
-            tables=tuple(_ratified(one) for one in found.tables),
+            commit=Commit.of(owner_ratified.commit, self._kernel.history.commit(owner_ratified.commit)),
+            tables=tuple(_ratified_answer(table) for table in owner_ratified.tables),
         )
 
     def _wait(self, commit: ObjectId, versions: Sequence[tuple[Key, int, bool]]) -> None:
@@ -115,13 +131,13 @@ class DeltaAnswers:
             left_s = until_s - monotonic()
             if left_s > 0 and isinstance(content, DeltaTable) and content.id is not None:
                 if is_repeated:  # perhaps by another process, so that the publisher here knows nothing of it
-                    self._parts.publisher.told(key, content, is_default=True)
+                    self._parts.publisher.table_committed(key, content, is_default=True)
                 self._parts.publisher.wait(content.id, version, left_s)
 
     def _versions(self, call: delta_calls.GetTableVersions) -> TableVersions:
         content = self._table(call.at, call.key)
         if call.end is not None or call.at not in (None, self._tables.default_branch):
-            content = self._retained(content, call.end)
+            content = self._drop_erased(content, call.end)
         line = line_of(content)
         first = max(line.published + 1, call.start or 0)
         end = call.end
@@ -130,36 +146,37 @@ class DeltaAnswers:
                 raise InvalidRequest(f"limit must be 0 or greater, got {call.limit}")
             end = first + call.limit - 1 if end is None else min(end, first + call.limit - 1)
         start = call.start if call.limit != 0 else None
-        found = self._owner.commits(call.key, content, start, end)
+        commits = self._owner.commits(call.key, content, start, end)
         declared = declared_of(line, self._tables.read)
-        last = found.latest_version if call.end is None else max(-1, min(call.end, found.latest_version))
+        last = commits.latest_version if call.end is None else max(-1, min(call.end, commits.latest_version))
         assert content.id is not None
         return TableVersions(
             key=call.key,
             id=content.id,
             location=content.location,
-            latest_version=found.latest_version,
-            published=found.published,
+            latest_version=commits.latest_version,
+            published=commits.published,
             commits=tuple(
                 TableVersion(
-                    version=one.version,
-                    name=one.name,
-                    size=one.size,
-                    timestamp_ms=one.timestamp_ms,
-                    lines=None if one.data is None else one.data.decode(),
+                    version=commit.version,
+                    name=commit.name,
+                    size=commit.size,
+                    timestamp_ms=commit.timestamp_ms,
+                    lines=None if commit.data is None else commit.data.decode(),
                 )
-                for one in found.commits
+                for commit in commits.commits
             ),
             protocol=declared.protocol.decode(),
             metadata=declared.metadata.decode(),
             tip=Tip.at(line, last, self._tables.read).text,
+            fork=line.fork,
             goes_on=call.tip is None or Tip.parse(call.tip).is_on(line, self._tables.read),
         )
 
     def _table(self, at: str | None, key: Key) -> DeltaTable:
-        return self._tables.managed(self._lake.commit_of(at), key)
+        return self._tables.require_managed(self._lake.commit_of(at), key)
 
-    def _retained(self, content: DeltaTable, version: int | None) -> DeltaTable:
+    def _drop_erased(self, content: DeltaTable, version: int | None) -> DeltaTable:
         """What is retained of a table's state. ``HistoryExpired`` if that, or a version of it, is from before
         an erase."""
         assert content.id is not None
@@ -168,7 +185,7 @@ class DeltaAnswers:
             return content
         is_early = version is not None and version < horizon.first
         if is_early or self._parts.format.is_before(content, horizon.first):
-            raise horizon.expired()
+            raise horizon.expired_error()
         retained = self._parts.format.cut_content(content, horizon.first)
         assert isinstance(retained, DeltaTable)
         return retained
@@ -178,6 +195,35 @@ class DeltaAnswers:
         published = self._owner.backfill(branch, call.key, call.version)
         line = line_of(self._table(branch, call.key))
         return PublishedTable(key=call.key, latest_version=line.latest, published=published)
+
+    def _reserve(self, call: delta_calls.ReserveIdentities) -> ReservedIdentities:
+        if call.count < 0:
+            raise InvalidRequest(f"count must be 0 or greater, got {call.count}")
+        content = self._table(self._lake.or_default(call.branch), call.key)
+        assert content.id is not None  # of a managed table
+        columns = _identities(content, self._tables.read)
+        column = next((each for each in columns if each.name.lower() == call.column.lower()), None)
+        if column is None:
+            raise InvalidRequest(f"'{call.key}' has no identity column '{call.column}'", column=call.column)
+        marks, ranges = [column.mark, call.reached], find_ranges(self._kernel.store, content.id)
+        if ranges is None or column.stored not in ranges.last:
+            marks += self._marks_everywhere(content.id, column.stored)
+        request = RangeRequest(column.start, column.step, column.furthest(*marks), call.count)
+        last = reserve_numbers(
+            self._kernel.store, self._kernel.settings, content.id, {column.stored: request}
+        )
+        return ReservedIdentities(key=call.key, column=column.name, last=last[column.stored])
+
+    def _marks_everywhere(self, identity: UUID, stored: str) -> Iterator[int | None]:
+        """How far every branch has come with the numbers of a column."""
+        references = self._kernel.references
+        open_transactions = (reference.head for reference in references.all(Kind.TRANSACTION))
+        for head in chain((head for _, head in references.heads()), open_transactions):
+            key = self._tables.where_is(head, identity)
+            content = None if key is None else self._tables.content(head, key)
+            if isinstance(content, DeltaTable) and content.state:
+                columns = _identities(content, self._tables.read)
+                yield from (column.mark for column in columns if column.stored == stored)
 
     # -- tables --------------------------------------------------------------------------------------------
 
@@ -197,58 +243,101 @@ class DeltaAnswers:
         )
         branch = self._lake.or_default(call.branch)
         try:
-            found = self._owner.create(
+            made_table = self._owner.create(
                 branch,
                 call.key,
                 new,
                 warehouse=self._lake.warehouse,
                 location=call.location,
                 sole_writer=call.sole_writer,
-                asked=self._asked(call, f"create {call.key}"),
+                asked=self._table_request(call, f"create {call.key}"),
             )
         except CommitConflict as conflict:
-            there = self._tables.content(self._tables.head(branch), call.key)
-            if isinstance(conflict, TableConflict) or not isinstance(there, DeltaTable) or not there.state:
+            content = self._tables.content(self._tables.head(branch), call.key)
+            if (
+                isinstance(conflict, TableConflict)
+                or not isinstance(content, DeltaTable)
+                or not content.state
+            ):
                 raise
             raise CommitConflict(conflict.conflicts, EXISTS.format(key=call.key)) from None
         if call.actions is not None and branch == self._tables.default_branch:
-            self._wait(found.commit, [(found.key, found.version, False)])
-        return _made(found)
+            self._wait(made_table.commit, [(made_table.key, made_table.version, False)])
+        return _made_answer(made_table)
 
     def _adopt(self, call: delta_calls.AdoptTable) -> TableMade:
         self._require_default(call.branch, "adopted")
         text = f"adopt {call.location}" + (f" as {call.key}" if call.key is not None else "")
         self._check_apart(self._lake.checked_location(call.location))
         head = self._tables.head()
-        found = self._owner.adopt(
-            call.location, call.key, sole_writer=call.sole_writer, asked=self._asked(call, text)
+        made_table = self._owner.adopt(
+            call.location, call.key, sole_writer=call.sole_writer, asked=self._table_request(call, text)
         )
-        return msgspec.structs.replace(_made(found), repeated=found.commit == head)
+        return msgspec.structs.replace(_made_answer(made_table), repeated=made_table.commit == head)
 
     def _check_apart(self, location: str, key: Key | None = None) -> None:
         """``LocationRefused`` for a place that gets in the way of another table's."""
         others = ((other, content.location) for other, content in self._tables.all(self._tables.head()))
-        known = self._tables.known_tables
-        check_apart(location, key, others, self._lake.warehouse, known.is_entangled)
-        known.require_format(normalise(location), DeltaTable)
+        known_tables = self._tables.known_tables
+        check_apart(location, key, others, self._lake.warehouse, known_tables.is_entangled)
+        known_tables.require_format(normalise(location), DeltaTable)
 
     def _release(self, call: delta_calls.ReleaseTable) -> TableMade:
         self._require_default(call.branch, "released")
-        return _made(self._owner.release(call.key, asked=self._asked(call, f"release {call.key}")))
+        return _made_answer(
+            self._owner.release(call.key, asked=self._table_request(call, f"release {call.key}"))
+        )
+
+    def adopt_tables(self, call: delta_calls.AdoptTables, progress: Progress) -> HandedOver:
+        folder = normalise(self._lake.checked_location(call.location))
+        located = self._locate(folder, call.namespace, progress)
+        request = AskedTable(commit_meta(call.said, call.who, f"adopt the tables of {call.location}"))
+        adopted = self._owner.bulk_handover.adopt(
+            located, request, sole_writer=call.sole_writer, dry_run=call.dry_run, progress=progress
+        )
+        return HandedOver(tables=tuple(map(_handed_over, adopted)), dry_run=call.dry_run)
+
+    def _locate(self, folder: str, namespace: Key | None, progress: Progress) -> list[LocatedTable]:
+        """The tables below a folder, with their keys, or why none can be adopted from there."""
+        locations = find_tables(self._parts.places, folder, progress)
+        known_tables = self._tables.known_tables
+        entangled = known_tables.find_entangled(locations)
+        others = known_tables.find_other_formats(locations, DeltaTable)
+        located = list[LocatedTable]()
+        for location in locations:
+            try:
+                self._lake.checked_location(location)
+                check_apart(location, None, (), self._lake.warehouse, entangled.__contains__)
+                if location in others:
+                    raise others[location]
+                located.append(LocatedTable(location, name_table(location, folder, namespace or ())))
+            except (LocationRefused, InvalidKey) as problem:
+                located.append(LocatedTable(location, None, problem.message))
+        return located
+
+    def release_tables(self, call: delta_calls.ReleaseTables, progress: Progress) -> HandedOver:
+        what = "all tables" if call.namespace is None else f"the tables of {call.namespace}"
+        request = AskedTable(commit_meta(call.said, call.who, f"release {what}"))
+        released = self._owner.bulk_handover.release(
+            call.namespace, request, dry_run=call.dry_run, progress=progress
+        )
+        return HandedOver(tables=tuple(map(_handed_over, released)), dry_run=call.dry_run)
 
     def _recover(self, call: delta_calls.RecoverTable) -> RecoveredTable:
         meta = commit_meta(Said(), call.who, f"recover {call.location}")
         where = self._lake.checked_location(call.location)
         self._check_apart(where)
         key = call.key if call.key is not None else self._key_said(where)
-        found = self._owner.recover(
+        recovered = self._owner.recover(
             where, key, lost=call.lost, any_lake=call.any_lake, asked=AskedTable(meta)
         )
         return RecoveredTable(
-            key=found.made.key,
-            location=found.made.location,
-            version=found.published,
-            doubtful=tuple(name for one in found.doubtful for name in one.names),
+            key=recovered.made.key,
+            location=recovered.made.location,
+            version=recovered.published,
+            doubtful=tuple(
+                name for doubtful_version in recovered.doubtful for name in doubtful_version.names
+            ),
         )
 
     def _key_said(self, location: str) -> Key | None:
@@ -264,10 +353,10 @@ class DeltaAnswers:
         if branch not in (None, default):
             raise InvalidRequest(f"tables are {done} on the default branch '{default}', not on '{branch}'")
 
-    def _asked(self, call: Any, message: str) -> AskedTable:
-        """Who asks for a table, and in which words."""
+    def _table_request(self, call: Any, message: str) -> AskedTable:
+        """The request for a table: its commit metadata, idempotency key and digest."""
         meta = commit_meta(call.said, call.who, message)
-        return AskedTable(meta, call.idempotency_key, partial(asked, call))
+        return AskedTable(meta, call.idempotency_key, partial(request_digest, call))
 
     def _status(self, call: delta_calls.GetTableStatus) -> tuple[TableStatus, ...]:
         if call.key is not None:
@@ -277,8 +366,8 @@ class DeltaAnswers:
     def _statuses(self, after: Key | None) -> Iterator[TableStatus]:
         """How tables stand, by key; storage is looked at for each when it is asked for."""
         begin = b"" if after is None else after.encode()
-        known = self._tables.all(self._tables.head())
-        for key in sorted((key for key, _ in known), key=Key.encode):
+        tables = self._tables.all(self._tables.head())
+        for key in sorted((key for key, _ in tables), key=Key.encode):
             if key.encode() > begin:
                 with suppress(KeyNotFound, NotManaged):  # it left the lake just now
                     yield from map(_status, self._owner.status(key))
@@ -292,7 +381,13 @@ class DeltaAnswers:
         key = self._tables.where_is(commit, identity)
         if key is None:
             return None
-        return TablePlace(key=key, location=self._tables.managed(commit, key).location)
+        return TablePlace(key=key, location=self._tables.require_managed(commit, key).location)
+
+
+def _identities(content: DeltaTable, read: Read) -> tuple[IdentityColumn, ...]:
+    metadata = parse_action(declared_of(line_of(content), read).metadata)
+    assert isinstance(metadata, Metadata)  # as the owner noted it
+    return identities_of(metadata)
 
 
 def _change(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> Change:
@@ -303,7 +398,7 @@ def _change(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> Cha
     try:
         return intents.change(one.key, _intent(call, one))
     except (OverflowError, UnicodeEncodeError) as problem:
-        raise InvalidRequest(f"a commit to '{one.key}' cannot be asked for: {problem}") from None
+        raise InvalidRequest(f"invalid commit to '{one.key}': {problem}") from None
 
 
 def _intent(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> intents.CommitIntent:
@@ -326,14 +421,14 @@ def _body(key: Key, actions: str | delta_calls.ActionsFile) -> bytes | intents.F
     try:
         return actions.encode()
     except UnicodeEncodeError as problem:
-        raise InvalidRequest(f"a commit to '{key}' cannot be asked for: {problem}") from None
+        raise InvalidRequest(f"invalid commit to '{key}': {problem}") from None
 
 
 def _attempt(call: delta_calls.CommitTables, key: Key) -> UUID:
     """The attempt of a request that names none; its repetition, by the same key, is the same attempt."""
     if call.idempotency_key is None:
         return uuid4()
-    name = digest("attempt", call.idempotency_key.encode(), asked(call), key.encode())
+    name = digest("attempt", call.idempotency_key.encode(), request_digest(call), key.encode())
     return UUID(bytes=name[:16], version=5)
 
 
@@ -350,7 +445,7 @@ def _partitions(part: delta_calls.Part) -> Partitions:
     return Partitions(part.values, part.where)
 
 
-def _ratified(one: owner.OwnerRatifiedTable) -> RatifiedTable:
+def _ratified_answer(one: owner.OwnerRatifiedTable) -> RatifiedTable:
     return RatifiedTable(
         key=one.key,
         version=one.version,
@@ -360,13 +455,24 @@ def _ratified(one: owner.OwnerRatifiedTable) -> RatifiedTable:
     )
 
 
-def _made(found: MadeTable) -> TableMade:
+def _made_answer(found: MadeTable) -> TableMade:
     return TableMade(
         key=found.key,
         id=found.id,
         location=found.location,
         version=found.version,
         commit=found.commit.hex(),
+    )
+
+
+def _handed_over(table: TableHandover) -> TableHandedOver:
+    return TableHandedOver(
+        key=table.key,
+        location=table.location,
+        outcome=str(table.outcome),
+        version=table.version,
+        features=table.features,
+        problem=table.problem,
     )
 
 

@@ -31,12 +31,12 @@ class Upkeep:
         self._tables, self._log_check = parts.owner.tables, parts.log_check
 
     def checkpoint(self, call: CheckpointTable) -> WrittenFile:
-        _, place, version = self._published(call.key)
+        _, place, version = self._require_in_sync(call.key)
         written = checkpoint(place, version, self._now_ms())
         return WrittenFile(key=call.key, version=version, name=written.name if written is not None else "")
 
     def compact(self, call: CompactLog) -> WrittenFile:
-        _, place, published = self._published(call.key)
+        _, place, published = self._require_in_sync(call.key)
         last = published if call.last is None else call.last
         if not 0 <= last <= published:
             raise InvalidRequest(f"'{call.key}' is published up to version {published}, not {last}")
@@ -54,32 +54,34 @@ class Upkeep:
         What kept commits need is gathered before the files are listed. Whatever is put to use in between was
         written in between, and is too new to go. What was written before a fork of the lake stays for it.
         """
-        content, place, published = self._published(call.key)
-        _, metadata = self._tables.declared(line_of(content))
-        kept = tuple(self._kept(content))
+        content, place, published = self._require_in_sync(call.key)
+        _, metadata = self._tables.parse_declared(line_of(content))
+        retained_states = tuple(self._retained_states(content))
         now_ms, pinned_us = self._now_ms(), ForkNotes(self._kernel.store, self._places).pinned_us()
         planned = plan_cleanup(
             place,
             metadata.configuration,
             published=published,
-            keep_from=min((max(0, line_of(one).published) for one in kept), default=published),
+            keep_from=min(
+                (max(0, line_of(content).published) for content in retained_states), default=published
+            ),
             now_ms=now_ms,
             pinned_us=pinned_us,
         )
-        needed = needed_files(kept, self._tables.read)
+        needed = needed_files(retained_states, self._tables.read)
         beside = plan_scratch(place, needed, now_ms=now_ms, pinned_us=pinned_us)
         names = (*planned.names, *beside.names)
         if not call.dry_run:
             remove(place, names)
         return CleanedLog(key=call.key, names=names, dry_run=call.dry_run)
 
-    def _published(self, key: Key) -> tuple[DeltaTable, Place, int]:
-        """A table of the default branch, where it is, and how far its own log surely reaches.
+    def _require_in_sync(self, key: Key) -> tuple[DeltaTable, Place, int]:
+        """A table of the default branch, its place, and the last version in its own log.
 
         ``OutOfSync`` if it has what the lake does not know: what was not ratified is not made
         part of anything, and nothing that it needs is removed.
         """
-        content = self._tables.managed(self._tables.head(), key)
+        content = self._tables.require_managed(self._tables.head(), key)
         self._publisher.check_owned(content)
         if line_of(content).phase is OwnershipPhase.OWNED:
             self._log_check.require_in_sync(key, content, is_default=True, again=True)
@@ -88,11 +90,11 @@ class Upkeep:
             raise InvalidRequest(f"no version of '{key}' is published yet; 'penstock delta publish' does it")
         return content, self._places.at(content.location), published
 
-    def _kept(self, content: DeltaTable) -> Iterator[DeltaTable]:
-        """The table as it was at every kept commit of the lake, and every other one at the same place."""
-        for found in KeptTables(self._kernel, self._tables).news():
-            if found.location.rstrip("/") == content.location.rstrip("/"):
-                yield found
+    def _retained_states(self, content: DeltaTable) -> Iterator[DeltaTable]:
+        """The states of the table at every retained commit, with those of other tables at the same place."""
+        for state in KeptTables(self._kernel, self._tables).news():
+            if state.location.rstrip("/") == content.location.rstrip("/"):
+                yield state
 
     def _now_ms(self) -> int:
         return self._kernel.clock() // 1000

@@ -15,7 +15,7 @@ from penstock.formats.delta.branch_log.line import LineEntry as Ratified
 from penstock.formats.delta.branch_log.line import line_of
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_tables import KeptTables
-from penstock.formats.delta.log.named import DeltaNamedFiles, LogRead, read_log
+from penstock.formats.delta.log.referenced_files import DeltaNamedFiles, LogRead, read_log
 from penstock.formats.delta.protocol.names import (
     LAST_CHECKPOINT,
     LOG,
@@ -69,9 +69,9 @@ class _LogNeeds:
         self._waiting: list[tuple[int, Ratified]] = []
         self._is_clear = True
         self._sizes = {
-            found.version: entry.size
+            name.version: entry.size
             for entry in self._place.list(LOG)
-            if isinstance(found := parse_name(entry.key), CommitName)
+            if isinstance(name := parse_name(entry.key), CommitName)
         }
 
     def take(self, content: DeltaTable) -> None:
@@ -93,13 +93,13 @@ class _LogNeeds:
         """Read what the versions name; returns what stands against knowing it, if anything."""
         try:
             log = read_log(self._place, self._named, self._latest)
-            told: set[int] = set()
+            reported: set[int] = set()
             for some in batches(self._waiting):
-                for one in bytes_of(self._place, self._content, some, self._read):
-                    self._named.take_commit(self._place.url, one.entry.name(one.version), one.data)
-                    if not one.entry.line:
-                        told.add(one.version)
-            self._check(log, told)
+                for byte in bytes_of(self._place, self._content, some, self._read):
+                    self._named.take_commit(self._place.url, byte.entry.name(byte.version), byte.data)
+                    if not byte.entry.line:
+                        reported.add(byte.version)
+            self._check(log, reported)
         except (InvalidLog, Damaged) as problem:
             self._is_clear = False
             return problem.message
@@ -108,7 +108,11 @@ class _LogNeeds:
 
     def _check(self, log: LogRead, told: set[int]) -> None:
         for version in sorted(self._rests_on - {-1}):
-            unknown = (one for one in range(log.latest + 1, version + 1) if one not in told)
+            unknown = (
+                missing_version
+                for missing_version in range(log.latest + 1, version + 1)
+                if missing_version not in told
+            )
             missing = next(unknown, None) if version > log.latest or log.covers(version) else version
             if missing is not None:
                 raise InvalidLog(f"version {missing} cannot be read from its log any more")
@@ -128,10 +132,12 @@ class _LogNeeds:
             return True
         if name.startswith(SIDECARS):
             return True
-        found = parse_name(name)
-        if found is None or isinstance(found, StagedName):
+        uuid_name = parse_name(name)
+        if uuid_name is None or isinstance(uuid_name, StagedName):
             return False
-        return (found.last if isinstance(found, CompactionName) else found.version) <= self._latest
+        return (
+            uuid_name.last if isinstance(uuid_name, CompactionName) else uuid_name.version
+        ) <= self._latest
 
 
 def _is_unique(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from time import monotonic
 
 from penstock.errors import PenstockError
@@ -16,6 +17,7 @@ from penstock.formats.delta.ownership.tables import Tables
 from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.delta.publishing.maintenance import Maintenance
 from penstock.formats.delta.publishing.publisher import Publisher
+from penstock.kernel.description import require_unmoved
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.leases import Leases
 from penstock.model.content import AnyContent
@@ -49,7 +51,9 @@ class DeltaParts:
             after_publish=self.maintenance.after_publish,
             has_table=tables.has_table,
         )
-        self.log_check = LogCheck(self.places, self.publisher, tables.find_last)
+        self.log_check = LogCheck(
+            self.places, self.publisher, tables.find_last, partial(require_unmoved, kernel.store)
+        )
         self.publisher.after_look = self.log_check.warn
         self.format = DeltaFormat(
             self.places,
@@ -80,7 +84,9 @@ class DeltaParts:
         for key, content in landed:
             left_s = until_s - monotonic()
             if left_s > 0 and isinstance(content, DeltaTable) and content.id is not None and content.state:
-                self.publisher.told(key, content, is_default=True)  # another process may have landed it
+                self.publisher.table_committed(
+                    key, content, is_default=True
+                )  # another process may have landed it
                 self.publisher.wait(content.id, line_of(content).latest, left_s)
 
     def finish(self, timeout_s: float) -> dict[str, PenstockError | None]:
@@ -90,9 +96,9 @@ class DeltaParts:
         if not self.publisher.await_catch_up(timeout_s):
             return {"what is left to be published is still being looked up": None}
         unpublished = self.publisher.finish(max(0.0, ends_s - monotonic()))
-        left = {f"'{key}' is not published": problem for key, problem in unpublished.items()}
+        problems = {f"'{key}' is not published": problem for key, problem in unpublished.items()}
         waiting = self.maintenance.finish(max(0.0, ends_s - monotonic()))
-        return left | {f"'{key}' has no new checkpoint": None for key in sorted(waiting)}
+        return problems | {f"'{key}' has no new checkpoint": None for key in sorted(waiting)}
 
     def measure(self) -> None:
         """Tell the meter which versions wait to be published."""

@@ -47,10 +47,10 @@ def _snapshot(
 
 
 def _blobs(objects: Objects) -> Callable[[ObjectId], bytes]:
-    def read(one: ObjectId) -> bytes:
-        found = objects.get(one)
-        if not isinstance(found, Blob):
-            raise Damaged(f"object {one.hex()} holds no bytes", objects=[one.hex()])
-        return found.data
+    def read(data: ObjectId) -> bytes:
+        stored = objects.get(data)
+        if not isinstance(stored, Blob):
+            raise Damaged(f"object {data.hex()} holds no bytes", objects=[data.hex()])
+        return stored.data
 
     return read

@@ -7,11 +7,13 @@ from typing import Any, TypeAlias
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.calls import Part
-from penstock.formats.delta.protocol.actions import Add, Metadata
-from penstock.formats.delta.protocol.partition_conditions import check_condition
+from penstock.formats.delta.protocol.actions import Action, Add, Metadata
+from penstock.formats.delta.protocol.mapping import stored_name
+from penstock.formats.delta.protocol.partition_conditions import check_condition, condition_columns
 from penstock.formats.delta.protocol.transaction import Partitions, Region
 from penstock.formats.rows.partition_values import parse_value
 from penstock.formats.rows.schema import StructType, parse_schema
+from penstock.formats.rows.spark_conditions import means_the_same
 
 Values: TypeAlias = Mapping[str, Any]
 """Values of partition columns; several for one column as a list."""
@@ -33,7 +35,7 @@ def parts_of(
 def check_inside(metadata: Metadata, parts: Sequence[Part], adds: Sequence[Add]) -> None:
     """``InvalidRequest`` if rows lie outside the parts that they are to replace.
 
-    The rule is the one by which files are removed (``Replaced``), so that both sides mean the same rows.
+    The rule is the one by which files are removed (``ReplacedFiles``), so that both sides mean the same rows.
     """
     region = Region(metadata.schema_string, tuple(Partitions(one.values, one.where) for one in parts))
     for add in adds if parts else ():
@@ -42,6 +44,35 @@ def check_inside(metadata: Metadata, parts: Sequence[Part], adds: Sequence[Add])
             raise InvalidRequest(
                 f"the data has rows of {where}, which is not among the partitions to be overwritten"
             )
+
+
+def replaced_parts(
+    metadata: Metadata, files: Sequence[Action], where: str | None, *, is_dynamic: bool
+) -> tuple[Part, ...] | None:
+    """What an overwrite by files removes at its turn: parts of the table, all that there is, or nothing."""
+    added = [file for file in files if isinstance(file, Add)]
+    if where is not None:
+        parts = parts_of(metadata, None, where)
+        check_inside(metadata, parts, added)
+        return parts
+    if not is_dynamic or not metadata.partition_columns:
+        return ()
+    partitions = {tuple(add.partition.items()): add.partition for add in added}
+    if not partitions:
+        return None  # an empty tuple would be the whole table
+    names = {stored_name(field): field.name for field in parse_schema(metadata.schema_string).fields}
+    return tuple(
+        Part(values={names[name]: (text,) for name, text in values.items()}) for values in partitions.values()
+    )
+
+
+def decided_by_partitions(metadata: Metadata, where: str, time_zone: str | None) -> bool:
+    """Whether the lake can tell by partition values, and means the same as Spark, where a condition is
+    true."""
+    columns = condition_columns(where, metadata.schema_string)
+    if not columns or not columns <= {name.lower() for name in metadata.partition_columns}:
+        return False
+    return means_the_same(where, parse_schema(metadata.schema_string), time_zone)
 
 
 def _part(metadata: Metadata, values: Values, where: str | None) -> Part:
@@ -53,14 +84,14 @@ def _part(metadata: Metadata, values: Values, where: str | None) -> Part:
         column = by_name.get(name.lower())
         if column is None:
             known = ", ".join(metadata.partition_columns) or "none"
-            raise InvalidRequest(f"'{name}' is no partition column of the table; there are {known}")
+            raise InvalidRequest(f"'{name}' is not a partition column of the table; there are {known}")
         several = given if isinstance(given, list | tuple | set | frozenset) else (given,)
-        spelled[column] = tuple(_spelled(schema, column, one) for one in several)
+        spelled[column] = tuple(_partition_value(schema, column, one) for one in several)
     return Part(values=spelled, where=where)
 
 
-def _spelled(schema: StructType, column: str, value: Any) -> str | None:
-    """A value of a partition column as the log spells it; text may be given so spelled already."""
+def _partition_value(schema: StructType, column: str, value: Any) -> str | None:
+    """A partition value as the log writes it; text may be in that form already."""
     from penstock.formats.delta.rows.writing import partition_text
 
     field = schema.field(column)
@@ -69,5 +100,7 @@ def _spelled(schema: StructType, column: str, value: Any) -> str | None:
         text = (value or None) if isinstance(value, str) else partition_text(kind, value)
         parse_value(kind, text)
     except (AttributeError, TypeError, ValueError):
-        raise InvalidRequest(f"{value!r} is no value of the partition column '{column}' ({kind})") from None
+        raise InvalidRequest(
+            f"{value!r} is not a value of the partition column '{column}' ({kind})"
+        ) from None
     return text

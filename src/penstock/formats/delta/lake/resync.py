@@ -24,17 +24,17 @@ class DeltaSync:
         self._tables, self._logs, self._call = parts.owner.tables, parts.resync, call
 
     def tables(self) -> Iterator[tuple[Key, str]]:
-        return ((key, one.location) for key, one in self._tables.all(self._tables.head()))
+        return ((key, content.location) for key, content in self._tables.all(self._tables.head()))
 
     def resync(self, key: Key) -> ResyncedTable | None:
         how = {"leave_own": self._call.leave_own, "dry_run": self._call.dry_run}
-        done = self._logs.resync(key, self._asked(key), **how)
-        return None if done.is_in_sync else _answer(done)
+        resynced = self._logs.resync(key, self._table_request(key), **how)
+        return None if resynced.is_in_sync else _answer(resynced)
 
-    def bring_back(self, key: Key, was: DeltaTable) -> ResyncedTable | None:
+    def bring_back(self, key: Key, before: DeltaTable) -> ResyncedTable | None:
         how = {"leave_own": self._call.leave_own, "dry_run": self._call.dry_run}
-        done = self._logs.resync_dropped(key, was, self._asked(key), **how)
-        return None if done is None else _answer(done)
+        resynced = self._logs.resync_dropped(key, before, self._table_request(key), **how)
+        return None if resynced is None else _answer(resynced)
 
     def take_unknown(self, place: Place, free_key: Callable[[str | None], Key]) -> ResyncedTable | None:
         try:
@@ -44,10 +44,12 @@ class DeltaSync:
         if not place.list(LOG):
             return None
         key = free_key(name)
-        done = self._logs.resync_unknown(key, place.location, self._asked(key), dry_run=self._call.dry_run)
-        return None if done is None else _answer(done)
+        resynced = self._logs.resync_unknown(
+            key, place.location, self._table_request(key), dry_run=self._call.dry_run
+        )
+        return None if resynced is None else _answer(resynced)
 
-    def _asked(self, key: Key) -> AskedTable:
+    def _table_request(self, key: Key) -> AskedTable:
         return AskedTable(resync_meta(key, self._call))
 
 

@@ -13,7 +13,7 @@ from penstock.errors import ForeignCommit, InvalidLog, PenstockError
 from penstock.formats.delta.branch_log.line import LineEntry, line_of
 from penstock.formats.delta.branch_log.ownership import Owner
 from penstock.formats.delta.lake.parts import DeltaParts
-from penstock.formats.delta.log.named import DeltaNamedFiles, LogRead, read_log
+from penstock.formats.delta.log.referenced_files import DeltaNamedFiles, LogRead, read_log
 from penstock.formats.delta.publishing.backfill import BATCH_MAX, batches, bytes_of
 from penstock.formats.delta.publishing.leftovers import PREFIX_LENGTH
 from penstock.formats.delta.publishing.naming import named_owner
@@ -27,7 +27,7 @@ PREFIX_LENGTH_MAX: Final = 1000
 """No name of a file has more letters."""
 
 
-class OwnersWord:
+class RetainedFiles:
     """What is needed of one table. What stands against knowing it is raised by ``check``, not before."""
 
     def __init__(self, parts: DeltaParts, key: Key, content: DeltaTable, *, is_default: bool) -> None:
@@ -101,7 +101,11 @@ class OwnersWord:
         if log.latest > self._latest:
             raise out_of_sync(self.key, self.place.url, SyncState(self._latest, log.latest))
         for version in sorted(self._rests_on - {-1}):
-            unknown = (one for one in range(log.latest + 1, version + 1) if one not in self._told)
+            unknown = (
+                missing_version
+                for missing_version in range(log.latest + 1, version + 1)
+                if missing_version not in self._told
+            )
             missing = next(unknown, None) if version > log.latest or log.covers(version) else version
             if missing is not None:
                 raise InvalidLog(
@@ -116,10 +120,10 @@ class OwnersWord:
     def _take_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
         for some in batches(waiting):
-            for one in bytes_of(self.place, self.content, some, self._read):
-                self.named.take_commit(self.place.url, one.entry.name(one.version), one.data)
-                if not one.entry.line:
-                    self._told.add(one.version)
+            for byte in bytes_of(self.place, self.content, some, self._read):
+                self.named.take_commit(self.place.url, byte.entry.name(byte.version), byte.data)
+                if not byte.entry.line:
+                    self._told.add(byte.version)
 
     def _check_owner(self) -> None:
         """The log must name a table that the lake has had here: by its id, since those are nobody else's."""
@@ -134,7 +138,7 @@ class OwnersWord:
             )
 
     def _declared_prefix_length(self) -> int:
-        _, metadata = self._tables.declared(line_of(self.content))
+        _, metadata = self._tables.parse_declared(line_of(self.content))
         text = metadata.configuration.get(PREFIX_LENGTH_PROPERTY, "").strip()
         length = int(text) if text.isdecimal() else PREFIX_LENGTH
         return length if 0 < length <= PREFIX_LENGTH_MAX else PREFIX_LENGTH

@@ -8,7 +8,7 @@ from penstock.formats.delta.ownership.tables import Tables
 from penstock.kernel.conflict import content_of
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, silent
-from penstock.lake.kept import KeptHistory, Neighbours
+from penstock.lake.retained_history import Neighbours, RetainedHistory
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import RESERVED
 from penstock.model.nessie import DeltaTable
@@ -26,29 +26,29 @@ class KeptTables:
     def __init__(self, kernel: Kernel, tables: Tables, progress: Progress = silent) -> None:
         self._kernel, self._tables = kernel, tables
         self.neighbours = Neighbours(DeltaTable)
-        self._history = KeptHistory(kernel, self._told_by, progress)
+        self._history = RetainedHistory(kernel, self._told_by, progress)
 
     def news(self) -> Iterator[DeltaTable]:
         """Managed tables as commits have them at which nobody has looked before, some of them repeatedly.
 
         ``Damaged`` if something is missing that has not expired.
         """
-        return self._history.news()
+        return self._history.unseen()
 
-    def _told_by(self, one: ObjectId, commit: CommitObject, is_first: bool) -> Iterator[DeltaTable]:
+    def _told_by(self, data: ObjectId, commit: CommitObject, is_first: bool) -> Iterator[DeltaTable]:
         """What a commit has changed; all that it has, if it is the first one that is kept."""
         if is_first:
-            for stored, value in self._kernel.state(one).scan():
+            for stored, value in self._kernel.state(data).scan():
                 self.neighbours.take(stored, content_of(self._kernel.objects, value))
-            for tables in (self._tables.all(one), self._tables.all_dropped(one)):
+            for tables in (self._tables.all(data), self._tables.all_dropped(data)):
                 for _, content in tables:
-                    if (retained := self._history.retained(content)) is not None:
+                    if (retained := self._history.drop_erased(content)) is not None:
                         yield retained
             return
-        for stored, _, now in self._kernel.differing(commit.parent, one):
+        for stored, _, now in self._kernel.differing(commit.parent, data):
             changed = content_of(self._kernel.objects, now)
             self.neighbours.take(stored, changed)
             if not isinstance(changed, DeltaTable) or not changed.state or stored.startswith(RESERVED):
                 continue
-            if (retained := self._history.retained(changed)) is not None:
+            if (retained := self._history.drop_erased(changed)) is not None:
                 yield retained

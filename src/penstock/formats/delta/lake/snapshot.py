@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 import msgspec
 
 from penstock.errors import InvalidRequest, RequestError, VersionNotFound
+from penstock.formats.delta.branch_log.past_operations import PastOperation, read_operations
+from penstock.formats.delta.branch_log.read_check import NO_ROWS
 from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.calls import GetTableVersions
 from penstock.formats.delta.log.files import Overlaid, PlaceFiles, TableFiles
@@ -26,6 +28,8 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.formats.delta.protocol.names import CommitName
+from penstock.formats.registry import load as load_part
+from penstock.formats.rows.reader import RowReader
 from penstock.formats.rows.schema import StructType
 from penstock.lake.calls import PAGE_MAX, Resolve
 from penstock.model.clock import utc
@@ -52,6 +56,36 @@ class PastVersion(msgspec.Struct, frozen=True, kw_only=True):
     info: Mapping[str, Any]
     """All that its writer had to say."""
 
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """How it was done (``operationParameters``). Of a merged branch, ``operations`` has what was done
+        there, as JSON text."""
+        return self._map("operationParameters")
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """Figures of it, as text (``operationMetrics``)."""
+        return self._map("operationMetrics")
+
+    @property
+    def operations(self) -> tuple[PastOperation, ...]:
+        """What was done: by the commit itself, or on the branch that it brought."""
+        return read_operations(CommitInfo(dict(self.info)))
+
+    @property
+    def user(self) -> str:
+        """Who did it; empty if that is not said."""
+        return str(self.info.get("userName") or "")
+
+    @property
+    def engine(self) -> str:
+        """The program that did it; empty if that is not said."""
+        return str(self.info.get("engineInfo") or "")
+
+    def _map(self, name: str) -> Mapping[str, Any]:
+        value = self.info.get(name)
+        return value if isinstance(value, dict) else {}
+
 
 class CommitFile(msgspec.Struct, frozen=True):
     """The file that holds the commit of a version."""
@@ -63,15 +97,12 @@ class CommitFile(msgspec.Struct, frozen=True):
     """``None`` if it is there no more: published commits are cleaned up some day."""
 
 
-class TableSnapshot:
+class TableSnapshot(RowReader):
     """A Delta table at a version. It never changes; its files are read when they are asked for.
 
     Of the newest version in a transaction it is remembered what is looked at: all, or what a condition holds
     for.
     """
-
-    is_read_anew: ClassVar[bool] = True
-    """Whether its rows can be read as often as somebody asks for them."""
 
     def __init__(
         self,
@@ -87,21 +118,30 @@ class TableSnapshot:
     def __repr__(self) -> str:
         return f"<TableSnapshot {self._log.key} version {self._read.version}>"
 
+    def _repr_html_(self) -> str:
+        shown: str = load_part("penstock.lake.notebook:show_rows")(self.outside_read_set, repr(self)[1:-1])
+        return shown
+
     @property
-    def unnoted(self) -> TableSnapshot:
-        """The same, for who notes by themselves what they read of it."""
+    def outside_read_set(self) -> TableSnapshot:
+        """The same, but reads are not added to a transaction's read set: the caller adds them."""
         return TableSnapshot(self._read, self.place, self._log)
 
-    def note_read(self, where: str | None = None) -> None:
+    def note_read(self, where: str | None = None) -> LogSnapshot:
         """In a transaction, remember that it is read, or what a condition holds for is."""
-        self._noted(where)
+        return self._note_rows(where)
+
+    @property
+    def log_snapshot(self) -> LogSnapshot:
+        """The version as its log tells it. In a transaction, this counts as reading the whole table."""
+        return self._snapshot
 
     @property
     def _snapshot(self) -> LogSnapshot:
         """The version. In a transaction, this counts as reading the whole table."""
-        return self._noted(None)
+        return self._note_rows(None)
 
-    def _noted(self, where: str | None) -> LogSnapshot:
+    def _note_rows(self, where: str | None) -> LogSnapshot:
         """The same, where only the rows are looked at that a condition holds for, if there is one.
 
         ``InvalidRequest`` if it cannot be understood: then nothing is read.
@@ -116,36 +156,43 @@ class TableSnapshot:
 
     @property
     def version(self) -> int:
+        """The version that it is of."""
         return self._snapshot.version
 
     @property
     def location(self) -> str:
+        """Where the table's files are."""
         return self._log.location
 
     @property
     def timestamp(self) -> datetime | None:
         """When the version was committed, if its commit says so."""
-        found = self._snapshot.in_commit_timestamp
-        return None if found is None else utc(found * 1000)
+        timestamp = self._snapshot.in_commit_timestamp
+        return None if timestamp is None else utc(timestamp * 1000)
 
     @property
     def schema(self) -> StructType:
+        """The columns."""
         return self._snapshot.schema
 
     @property
     def properties(self) -> Mapping[str, str]:
+        """The table's properties, such as ``delta.appendOnly``."""
         return self._snapshot.properties
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
+        """The columns that the table is partitioned by."""
         return self._snapshot.metadata.partition_columns
 
     @property
     def metadata(self) -> Metadata:
+        """What the log says of the table as a whole."""
         return self._snapshot.metadata
 
     @property
     def protocol(self) -> Protocol:
+        """What a reader and a writer must know to use the table."""
         return self._snapshot.protocol
 
     @property
@@ -162,35 +209,43 @@ class TableSnapshot:
         """The files of the table; with a condition, those that may hold rows for which it is true."""
         from penstock.formats.delta.log.scan import files
 
-        return files(self._noted(where), where)
+        return files(self._note_rows(where), where)
 
-    def to_arrow(self, columns: Sequence[str] | None = None, where: str | None = None) -> Any:
-        """The rows as a ``pyarrow.Table``: all columns or some, all rows or those for which it is true."""
-        from penstock.formats.delta.log.scan import to_arrow
-
-        return to_arrow(self._noted(where), self.place, columns=columns, where=where)
-
-    def to_batches(self, columns: Sequence[str] | None = None, where: str | None = None) -> Any:
+    def to_batches(self, columns: Sequence[str] | None = None, where: Any = None) -> Any:
         """The rows as a ``pyarrow.RecordBatchReader``, which never holds all of them in memory."""
         from penstock.formats.delta.log.scan import batches
 
-        return batches(self._noted(where), self.place, columns=columns, where=where)
+        return batches(self._note_rows(where), self.place, columns=columns, where=where)
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The rows for whoever takes Arrow's stream: DuckDB, Polars, pandas."""
-        return self.to_batches().__arrow_c_stream__(requested_schema)
+    @property
+    def arrow_schema(self) -> Any:
+        """The columns, as a ``pyarrow.Schema``. In a transaction, none of the rows are read by that."""
+        from penstock.formats.delta.log.scan import row_schema
+
+        if self._note is not None:
+            self._note(NO_ROWS)
+        return row_schema(self._read)
+
+    @property
+    def num_rows(self) -> int | None:
+        """How many rows there are, from the statistics of the files; ``None`` where these do not tell it."""
+        from penstock.formats.delta.log.scan import count_rows
+
+        return count_rows(self._snapshot)
 
     def history(self, limit: int | None = HISTORY_LIMIT) -> list[PastVersion]:
         """The versions up to this one, newest first, as far as the log still has their commits."""
         first = 0 if limit is None else max(0, self.version - limit + 1)
-        found = []
-        for one in commits_of(self._log, self.place, range(self.version, first - 1, -1)):
-            if one.data is None:  # cleaned up, and everything before it
+        past_versions = []
+        for commit in commits_of(self._log, self.place, range(self.version, first - 1, -1)):
+            if commit.data is None:  # cleaned up, and everything before it
                 break
             # What the lake does not know to be published yet is named by its file in the log if it is there.
-            is_published = one.version <= self._log.published or one.name == str(CommitName(one.version))
-            found.append(_past(one.version, one.data, is_published))
-        return found
+            is_published = commit.version <= self._log.published or commit.name == str(
+                CommitName(commit.version)
+            )
+            past_versions.append(_past(commit.version, commit.data, is_published))
+        return past_versions
 
 
 def load(table: Table, version: int | None = None, timestamp: str | datetime | None = None) -> TableSnapshot:
@@ -198,8 +253,7 @@ def load(table: Table, version: int | None = None, timestamp: str | datetime | N
 
     ``VersionNotFound`` if there is none such. A time is ISO 8601, or a ``datetime``.
     """
-    if version is not None and timestamp is not None:
-        raise InvalidRequest("a snapshot is of a version or of a time, not of both")
+    _check_one_of(version, timestamp)
     try:
         log = pages(table)
     except RequestError:
@@ -211,7 +265,7 @@ def load(table: Table, version: int | None = None, timestamp: str | datetime | N
         if timestamp is not None:
             from penstock.formats.delta.log.times import version_at
 
-            times = {one.version: one.timestamp_ms for one in log.commits}
+            times = {commit.version: commit.timestamp_ms for commit in log.commits}
             version = version_at(files, replay(files, _segment(files, log)), _ms(timestamp), times)
         is_noted = table.is_noted and version is None  # what a named version is, nobody changes
         note = table.note_read if is_noted else None
@@ -221,18 +275,32 @@ def load(table: Table, version: int | None = None, timestamp: str | datetime | N
         raise
 
 
+def _check_one_of(version: int | None, timestamp: str | datetime | None) -> None:
+    if version is not None and timestamp is not None:
+        raise InvalidRequest("give a version or a timestamp, not both")
+
+
 def _require_retained(table: Table, log: TableVersions, version: int) -> None:
     """``HistoryExpired`` if a version that is not found was erased."""
     if 0 <= version <= log.latest_version:
         table.lake.do(GetTableVersions(key=table.key, at=table.ref, via=table.via, end=version, limit=0))
 
 
-def load_published(place: Place, version: int | None = None) -> TableSnapshot:
-    """A table as its own log has it, whoever decides its commits: the newest version, or an older one.
+def load_published(
+    place: Place, version: int | None = None, timestamp: str | datetime | None = None
+) -> TableSnapshot:
+    """A table as its own log has it, whoever decides its commits: the newest version, an older one, or that
+    of a time.
 
-    Raises as ``load_snapshot``.
+    Raises as ``load_snapshot`` and ``version_at``.
     """
-    snapshot = load_snapshot(PlaceFiles(place), version)
+    _check_one_of(version, timestamp)
+    files = PlaceFiles(place)
+    snapshot = load_snapshot(files, version)
+    if timestamp is not None:
+        from penstock.formats.delta.log.times import version_at
+
+        snapshot = load_snapshot(files, version_at(files, snapshot, _ms(timestamp)))
     log = TableVersions(
         key=Key.decode(place.url.rpartition("/")[2].encode()),
         id=UUID(int=0),
@@ -258,10 +326,10 @@ def pages(table: Table, start: int | None = None, end: int | None = None) -> Tab
     call = msgspec.structs.replace(call, at=pinned.commit, via=table.via or pinned.name)
     first = table.lake.do(call)
     last = first.latest_version if end is None else min(end, first.latest_version)
-    found = list(first.commits)
-    while found and found[-1].version < last:
-        found += table.lake.do(msgspec.structs.replace(call, start=found[-1].version + 1)).commits
-    return msgspec.structs.replace(first, commits=tuple(found))
+    commits = list(first.commits)
+    while commits and commits[-1].version < last:
+        commits += table.lake.do(msgspec.structs.replace(call, start=commits[-1].version + 1)).commits
+    return msgspec.structs.replace(first, commits=tuple(commits))
 
 
 def commits_of(log: TableVersions, place: Place, versions: Sequence[int]) -> Iterator[CommitFile]:
@@ -271,7 +339,7 @@ def commits_of(log: TableVersions, place: Place, versions: Sequence[int]) -> Ite
     branch's, or somebody else's, may have its number. ``VersionNotFound`` for one that the lake does not
     name, before anything is read.
     """
-    named = {one.version: one.name for one in log.commits}
+    named = {commit.version: commit.name for commit in log.commits}
     names = []
     for version in versions:
         if version > log.published and version not in named:
@@ -282,7 +350,7 @@ def commits_of(log: TableVersions, place: Place, versions: Sequence[int]) -> Ite
 
 def files_of(log: TableVersions, place: Place) -> TableFiles:
     """The files of a table's log, and what the lake itself told of them."""
-    held = {one.name: one.lines.encode() for one in log.commits if one.lines is not None}
+    held = {commit.name: commit.lines.encode() for commit in log.commits if commit.lines is not None}
     return Overlaid(PlaceFiles(place), held) if held else PlaceFiles(place)
 
 
@@ -298,19 +366,19 @@ def _segment(files: TableFiles, log: TableVersions, version: int | None = None) 
     """The files that make up a version: published ones, then those that the lake names."""
     if version is not None and not 0 <= version <= log.latest_version:
         raise _no_version(log, version)
-    wanted = log.latest_version if version is None else version
-    if wanted <= log.published:
-        return find_segment(files, wanted)
+    target_version = log.latest_version if version is None else version
+    if target_version <= log.published:
+        return find_segment(files, target_version)
     base = LogSegment(table=files.url, version=-1, checkpoint=None, names=(), newest="")
     if log.published >= 0:
         base = find_segment(files, log.published)
-    after = [one.name for one in log.commits if log.published < one.version <= wanted]
+    after = [commit.name for commit in log.commits if log.published < commit.version <= target_version]
     return base.followed_by(after)
 
 
 def _past(version: int, data: bytes, is_published: bool) -> PastVersion:
     actions = (line.action for line in parse_commit(data))
-    info = next((one for one in actions if isinstance(one, CommitInfo)), CommitInfo())
+    info = next((action for action in actions if isinstance(action, CommitInfo)), CommitInfo())
     time_ms = info.in_commit_timestamp or info.fields.get("timestamp")
     return PastVersion(
         version=version,

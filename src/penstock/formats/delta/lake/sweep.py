@@ -13,7 +13,7 @@ from typing import Final
 from penstock.errors import PenstockError, ReferenceNotFound
 from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
 from penstock.formats.delta.lake.parts import DeltaParts
-from penstock.formats.delta.lake.retained_files import OwnersWord
+from penstock.formats.delta.lake.retained_files import RetainedFiles
 from penstock.formats.delta.lake.retained_tables import KeptTables
 from penstock.formats.delta.lake.unlanded_tables import UnlandedTables
 from penstock.formats.delta.log.cleanup import GRACE_MS
@@ -65,7 +65,7 @@ class DeltaSweep:
         """Where the tables are that were asked for, sorted."""
         return [
             location
-            for location, (key, _, _) in sorted(self._managed().items())
+            for location, (key, _, _) in sorted(self._managed_tables().items())
             if location > self._call.after and self._call.key in (None, key)
         ]
 
@@ -74,13 +74,13 @@ class DeltaSweep:
 
         ``Damaged`` if history cannot be walked: then nothing was removed of tables that are not told.
         """
-        managed = self._managed()
-        group: list[OwnersWord] = []
+        managed = self._managed_tables()
+        group: list[RetainedFiles] = []
         for location in locations:
             if location in managed:
                 key, content, is_default = managed[location]
-                group.append(OwnersWord(self._parts, key, content, is_default=is_default))
-            if sum(len(one.named) for one in group) >= NAMED_AT_ONCE:
+                group.append(RetainedFiles(self._parts, key, content, is_default=is_default))
+            if sum(len(retained.named) for retained in group) >= NAMED_AT_ONCE:
                 yield from self._sweep(group)
                 group = []
         yield from self._sweep(group)
@@ -93,8 +93,8 @@ class DeltaSweep:
     def needs_of_one(self) -> DeltaNeeds:
         """What is needed of the table that was asked for. Raises what stands against knowing it."""
         (location,) = self.locations()
-        key, content, is_default = self._managed()[location]
-        word = OwnersWord(self._parts, key, content, is_default=is_default)
+        key, content, is_default = self._managed_tables()[location]
+        word = RetainedFiles(self._parts, key, content, is_default=is_default)
         look = _Look(KeptTables(self._kernel, self._tables, self._progress), [word])
         look.once()
         look.check(word)
@@ -102,22 +102,22 @@ class DeltaSweep:
 
     # -- which tables --------------------------------------------------------------------------------------
 
-    def _managed(self) -> dict[str, tuple[Key, DeltaTable, bool]]:
+    def _managed_tables(self) -> dict[str, tuple[Key, DeltaTable, bool]]:
         """The tables that the lake owns, by location: of the default branch, or else of any other reference.
 
         One that was released belongs to the file system, whatever an older branch has of it, and one that is
         dropped everywhere is for who dropped it to remove.
         """
-        found: dict[str, tuple[Key, DeltaTable, bool]] = {}
+        tables: dict[str, tuple[Key, DeltaTable, bool]] = {}
         default = NO_COMMIT
         with suppress(ReferenceNotFound):
             default = self._tables.head()
         heads = {head for _, head in self._kernel.references.heads()} - {default, NO_COMMIT}
         for head in (*({default} - {NO_COMMIT}), *sorted(heads)):
             for key, content in self._tables.all(head):
-                if content.location not in found and self._is_owned(default, content):
-                    found[content.location] = key, content, head == default
-        return found
+                if content.location not in tables and self._is_owned(default, content):
+                    tables[content.location] = key, content, head == default
+        return tables
 
     def _is_owned(self, default: ObjectId, content: DeltaTable) -> bool:
         last = content
@@ -128,7 +128,7 @@ class DeltaSweep:
 
     # -- sweeping ------------------------------------------------------------------------------------------
 
-    def _sweep(self, words: Sequence[OwnersWord]) -> Iterator[SweptTable]:
+    def _sweep(self, words: Sequence[RetainedFiles]) -> Iterator[SweptTable]:
         """Sweep some tables, whose logs have been read, one after the other."""
         if not words:
             return
@@ -136,7 +136,7 @@ class DeltaSweep:
         for word in words:
             yield self._sweep_table(word, look)
 
-    def _sweep_table(self, word: OwnersWord, look: _Look) -> SweptTable:
+    def _sweep_table(self, word: RetainedFiles, look: _Look) -> SweptTable:
         tally, problem = SweepTally(), ""
         look.once()
         try:
@@ -145,7 +145,7 @@ class DeltaSweep:
             problem = error.message
         return self._engine.answer(word.key, word.content.location, tally, problem)
 
-    def _needs(self, word: OwnersWord) -> DeltaNeeds:
+    def _needs(self, word: RetainedFiles) -> DeltaNeeds:
         return DeltaNeeds(
             named=word.named,
             beside=word.beside,
@@ -159,7 +159,7 @@ class DeltaSweep:
 class _Folder:
     """The folder of a table, as the engine sweeps it."""
 
-    def __init__(self, kernel: Kernel, word: OwnersWord, look: _Look, needs: DeltaNeeds) -> None:
+    def __init__(self, kernel: Kernel, word: RetainedFiles, look: _Look, needs: DeltaNeeds) -> None:
         self._meter, self._word, self._look, self._needs = kernel.meter, word, look, needs
 
     def begin(self) -> None:
@@ -176,11 +176,11 @@ class _Folder:
         return Fate.KEPT if is_needed(candidate, self._needs) else candidate.fate
 
     def remove(self, files: Sequence[Judged]) -> None:
-        self._word.place.delete([one.entry.key for one in files])
-        for one in files:
-            kind = one.fate.name.lower()
+        self._word.place.delete([file.entry.key for file in files])
+        for file in files:
+            kind = file.fate.name.lower()
             self._meter.count(metrics.DELTA_SWEPT_FILES, kind=kind)
-            self._meter.count(metrics.DELTA_SWEPT_BYTES, one.entry.size, kind=kind)
+            self._meter.count(metrics.DELTA_SWEPT_BYTES, file.entry.size, kind=kind)
 
     def finish(self, tally: SweepTally) -> None:  # noqa: ARG002
         self._word.place.tidy(self._needs.scratch_us)
@@ -189,9 +189,9 @@ class _Folder:
 class _Look:
     """A look at all that kept commits name of some tables; each further one costs what came in between."""
 
-    def __init__(self, kept: KeptTables, words: Sequence[OwnersWord]) -> None:
-        self._kept = kept
-        self._words = {_place(one.content): one for one in words}
+    def __init__(self, kept_tables: KeptTables, words: Sequence[RetainedFiles]) -> None:
+        self._kept = kept_tables
+        self._words = {_place(word.content): word for word in words}
         self._is_begun = False
 
     def once(self) -> None:
@@ -207,7 +207,7 @@ class _Look:
         for word in self._words.values():
             word.settle()
 
-    def check(self, word: OwnersWord) -> None:
+    def check(self, word: RetainedFiles) -> None:
         """Raise what stands against knowing everything that is needed in a table's folder, if anything."""
         self._kept.neighbours.check(_place(word.content))
         word.check()

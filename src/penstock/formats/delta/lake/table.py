@@ -25,6 +25,7 @@ from penstock.formats.delta.lake.calls import (
     PublishTable,
     TableCommit,
 )
+from penstock.formats.delta.lake.identities import IdentityNumbers, ReservedNumbers
 from penstock.formats.delta.lake.replaced_parts import Values, check_inside, parts_of
 from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import (
@@ -33,16 +34,18 @@ from penstock.formats.delta.protocol.actions import (
     Metadata,
     Protocol,
     parse_action,
+    write_action,
     write_commit,
 )
 from penstock.formats.delta.protocol.agreement import agree
 from penstock.formats.delta.protocol.clustering import CLUSTERING
-from penstock.formats.delta.protocol.features import complete_protocol, supported
+from penstock.formats.delta.protocol.features import supported_features
+from penstock.formats.delta.protocol.partition_conditions import condition_columns
 from penstock.formats.delta.protocol.paths import BRANCH_DATA
 from penstock.lake.answers import Ratified
 from penstock.lake.call import Said
 from penstock.lake.calls import GetChanges, GetOutcome
-from penstock.lake.job_files import Began
+from penstock.lake.job_files import JobStart
 from penstock.lake.plugins import describe_usage
 from penstock.model.nessie import DeltaTable
 
@@ -55,6 +58,9 @@ if TYPE_CHECKING:
 
 SENT_MAX_BYTES: Final = 4 * 1024 * 1024
 """Actions beyond this size are put beside the table, and only their name is sent."""
+
+COMMITS_MAX: Final = 50
+"""How often rows are offered to a table of whose numbers others give away some at the same time."""
 
 Clustering: TypeAlias = tuple[tuple[str, ...], ...]
 """The columns that a table is clustered by, as its files call them."""
@@ -78,23 +84,35 @@ def commit(
 ) -> Ratified:
     """Ratify actions as a version of the table."""
     branch = table.require_branch()
-    one = table_commit(table, actions, attempt=attempt, version=version)
-    return _ratified(table.lake, (one,), branch, said, idempotency_key)
+    table_change = table_commit(table, actions, attempt=attempt, version=version)
+    return _commit_tables(table.lake, (table_change,), branch, said, idempotency_key)
 
 
 def table_commit(
     table: Table, actions: Actions, *, attempt: UUID | None = None, version: int | None = None
 ) -> TableCommit:
-    """Actions as a part of a commit, which may be of several tables."""
+    """Actions as a part of a commit, which may be of several tables. A ``commitInfo`` says who wrote it."""
+    signed = _sign(actions, table.lake.author)
     return TableCommit(
         key=table.key,
-        actions=sent(lambda: table.lake.places.at(require_managed(table).location), lines_of(actions)),
+        actions=lines_to_send(
+            lambda: table.lake.places.at(require_managed(table).location), lines_of(signed)
+        ),
         attempt=attempt or uuid4(),
         version=version,
     )
 
 
-def _ratified(
+def _sign(actions: Actions, author: str) -> Actions:
+    if isinstance(actions, str | bytes) or not actions or not author:
+        return actions
+    first, *others = actions
+    if not isinstance(first, CommitInfo) or "userName" in first.fields:
+        return actions
+    return [CommitInfo({**first.fields, "userName": author}), *others]
+
+
+def _commit_tables(
     lake: Lake, tables: Sequence[TableCommit], branch: str, said: Said, idempotency_key: str | None
 ) -> Ratified:
     return lake.do(
@@ -125,12 +143,12 @@ def append_all(
     became of it, they stay.
     """
     named = branch if branch is not None else lake.default_branch
-    known = done_before(lake, [table.key for table, _ in tables], named, idempotency_key)
-    if known is not None:
-        return known
-    with _Writing(lake) as writing:
+    earlier = done_before(lake, [table.key for table, _ in tables], named, idempotency_key)
+    if earlier is not None:
+        return earlier
+    with _TableWrite(lake) as writing:
         written = [writing.commit_of(table, data, None) for table, data in tables]
-        return writing.ratified(written, named, said, idempotency_key)
+        return writing.commit_with_retries(written, named, said, idempotency_key)
 
 
 def overwrite(
@@ -148,26 +166,33 @@ def overwrite(
     """
     chosen = [partitions] if isinstance(partitions, Mapping) else partitions
     if chosen is not None and not all(chosen or [{}]):  # nothing must not come to mean everything
-        raise InvalidRequest(
-            "no partition is named to be overwritten; leave out 'partitions' for all of them"
-        )
+        raise InvalidRequest("'partitions' is empty; leave it out to overwrite all partitions")
     branch = table.require_branch()
-    if (known := done_before(table.lake, [table.key], branch, idempotency_key)) is not None:
-        return known
-    with _Writing(table.lake) as writing:
+    if (earlier := done_before(table.lake, [table.key], branch, idempotency_key)) is not None:
+        return earlier
+    with _TableWrite(table.lake) as writing:
         written = writing.commit_of(table, data, lambda metadata: parts_of(metadata, chosen, where))
-        return writing.ratified((written,), branch, said, idempotency_key)
+        return writing.commit_with_retries((written,), branch, said, idempotency_key)
 
 
-class _Writing:
+def is_about_partitions(table: Table, where: str) -> bool:
+    """Whether a condition is true for whole partitions or for none of their rows."""
+    now = table.lake.do(GetTableVersions(key=table.key, at=table.require_branch(), limit=0))
+    _, metadata = now.parse_declared()
+    columns = condition_columns(where, metadata.schema_string)
+    return bool(columns) and columns <= {name.lower() for name in metadata.partition_columns}
+
+
+class _TableWrite:
     """A job of this process: rows become files of tables, and then part of them, together."""
 
     def __init__(self, lake: Lake) -> None:
         lake.begin_write(makes_lake=False)
-        self._lake, self._began = lake, Began.now(lake)
+        self._lake, self._began = lake, JobStart.now(lake)
         self._refused = ExitStack()
+        self._numbers: dict[Key, IdentityNumbers] = {}
 
-    def __enter__(self) -> _Writing:
+    def __enter__(self) -> _TableWrite:
         self._refused.__enter__()
         return self
 
@@ -183,13 +208,15 @@ class _Writing:
 
         branch = table.require_branch()
         now = self._lake.do(GetTableVersions(key=table.key, at=branch, limit=0))
-        protocol, metadata = now.declared()
+        protocol, metadata = now.parse_declared()
         parts = replaces(metadata) if replaces is not None else None
         place = self._lake.places.at(now.location)
+        numbers = ReservedNumbers(self._lake, table.key, branch, metadata)
         adds = write_files(
             place,
             metadata,
             rows_of(data),
+            numbers=numbers,
             prefix=data_folder(self._lake, branch),
             clustering=clustering_of(table, protocol),
         )
@@ -197,8 +224,11 @@ class _Writing:
         check_inside(metadata, parts or (), adds)
         operation = {"mode": "Append" if parts is None else "Overwrite"}
         info = CommitInfo({"operation": "WRITE", "operationParameters": operation})
+        numbers.keep_free()
+        if numbers.marks:
+            self._numbers[table.key] = numbers
         return msgspec.structs.replace(
-            table_commit(table, [info, *adds]),
+            table_commit(table, [info, *numbers.changes(metadata), *adds]),
             table=now.id,
             read_version=now.latest_version,
             read_tip=now.tip,
@@ -206,11 +236,51 @@ class _Writing:
             replaces=parts,
         )
 
-    def ratified(
+    def commit_with_retries(
         self, tables: Sequence[TableCommit], branch: str, said: Said, idempotency_key: str | None
     ) -> Ratified:
-        self._began.check_in_time()
-        return _ratified(self._lake, tables, branch, said, idempotency_key)
+        for _ in range(COMMITS_MAX):
+            self._began.check_in_time()
+            try:
+                return _commit_tables(self._lake, tables, branch, said, idempotency_key)
+            except TableConflict:
+                numbered = self._number_again(tables, branch)
+                if numbered is None:
+                    raise
+                tables = numbered
+        return _commit_tables(self._lake, tables, branch, said, idempotency_key)
+
+    def _number_again(self, tables: Sequence[TableCommit], branch: str) -> list[TableCommit] | None:
+        """The commits once more, on top of tables whose numbers others have given away meanwhile; ``None`` if
+        something else of the tables has changed, or nothing."""
+        again = []
+        for commit in tables:
+            numbers = self._numbers.get(commit.key)
+            if numbers is None:
+                again.append(commit)
+                continue
+            now = self._lake.do(GetTableVersions(key=commit.key, at=branch, limit=0))
+            if now.id != commit.table or now.tip == commit.read_tip:
+                return None
+            metadata = now.parse_declared()[1]
+            if not numbers.is_only_numbered(metadata) or not isinstance(commit.actions, str):
+                return None
+            lines = [
+                line
+                for line in commit.actions.splitlines()
+                if not isinstance(parse_action(line.encode()), Metadata)
+            ]
+            lines[1:1] = [write_action(action).decode() for action in numbers.changes(metadata)]
+            again.append(
+                msgspec.structs.replace(
+                    commit,
+                    actions="\n".join(lines) + "\n",
+                    attempt=uuid4(),
+                    read_version=now.latest_version,
+                    read_tip=now.tip,
+                )
+            )
+        return again if self._numbers else None
 
 
 def repair(table: Table, said: Said) -> Ratified | None:
@@ -222,11 +292,11 @@ def repair(table: Table, said: Said) -> Ratified | None:
     while True:
         now = table.lake.do(GetTableVersions(key=table.key, at=branch, limit=0))
         # Of that very version: a file that goes after it is a conflict, and is not brought back.
-        actions = list(_mended(table.unnoted.snapshot(now.latest_version)))
+        actions = list(_repair_actions(table.outside_read_set.snapshot(now.latest_version)))
         if not actions:
             return None
         info = CommitInfo({"operation": "REPAIR TABLE", "operationParameters": {}})
-        one = msgspec.structs.replace(
+        table_change = msgspec.structs.replace(
             table_commit(table, [info, *actions]),
             table=now.id,
             read_version=now.latest_version,
@@ -234,38 +304,18 @@ def repair(table: Table, said: Said) -> Ratified | None:
             reads=Looked(),
         )
         try:
-            return _ratified(table.lake, (one,), branch, said, None)
+            return _commit_tables(table.lake, (table_change,), branch, said, None)
         except TableConflict:
             if table.lake.do(GetTableVersions(key=table.key, at=branch, limit=0)).tip == now.tip:
                 raise
 
 
-def change_columns(
-    table: Table, change: Callable[[Metadata, Clustering], Metadata], operation: str, said: Said
-) -> Ratified:
-    """Change the columns of a table. ``TableConflict`` if it was changed by others meanwhile."""
-    branch = table.require_branch()
-    now = table.lake.do(GetTableVersions(key=table.key, at=branch, limit=0))
-    protocol, metadata = now.declared()
-    changed = change(metadata, clustering_of(table, protocol))
-    info = CommitInfo({"operation": operation, "operationParameters": {}})
-    needed = complete_protocol(protocol, changed)
-    one = msgspec.structs.replace(
-        table_commit(table, [info, *([] if needed == protocol else [needed]), changed]),
-        table=now.id,
-        read_version=now.latest_version,
-        read_tip=now.tip,
-        reads=Looked(),
-    )
-    return _ratified(table.lake, (one,), branch, said, None)
-
-
 def needs_repair(table: Table) -> bool:
     """Whether ``repair`` would change a table."""
-    return any(True for _ in _mended(table.unnoted.snapshot()))
+    return any(True for _ in _repair_actions(table.outside_read_set.snapshot()))
 
 
-def _mended(snapshot: TableSnapshot) -> Iterator[Action]:
+def _repair_actions(snapshot: TableSnapshot) -> Iterator[Action]:
     from penstock.formats.delta.rows.stats import mended_zeros
 
     protocol, metadata = agree(snapshot.protocol, snapshot.metadata)
@@ -281,7 +331,7 @@ def _mended(snapshot: TableSnapshot) -> Iterator[Action]:
 
 def clustering_of(table: Table, protocol: Protocol) -> Clustering:
     """The columns that a table with a protocol is clustered by, as its files call them."""
-    return table.unnoted.snapshot().clustering if CLUSTERING in supported(protocol) else ()
+    return table.outside_read_set.snapshot().clustering if CLUSTERING in supported_features(protocol) else ()
 
 
 def data_folder(lake: Lake, branch: str | None) -> str:
@@ -303,7 +353,7 @@ def done_before(
     if landing is None or not landing.commits:
         return None
     changes = lake.do(GetChanges(revision=landing.head, via=branch))
-    if not set(tables) <= {one.key for one in changes}:
+    if not set(tables) <= {change.key for change in changes}:
         return None  # the key was used for something else, and the commit will be refused for that
     repeated = tuple(TableCommit(key=key, actions="") for key in tables)
     return CommitTables(tables=repeated, branch=branch).recover(lake.do, landing)
@@ -311,13 +361,13 @@ def done_before(
 
 def require_managed(table: Table) -> DeltaTable:
     """What a Delta table is whose commits the lake decides; ``NotManaged`` for any other."""
-    content = table.unnoted.content
+    content = table.outside_read_set.content
     if not isinstance(content, DeltaTable) and (usage := describe_usage(content)):
         raise NotManaged(f"'{table.key}' is {usage}", key=str(table.key))
     if not isinstance(content, DeltaTable):
         raise NotManaged(
-            f"'{table.key}' is {content.type}: its commits are not decided by the lake\n"
-            "  'penstock delta adopt PATH' takes over a Delta table that is in the file system.",
+            f"'{table.key}' is of type {content.type}, not a Delta table that this lake manages\n  'penstock "
+            "delta adopt PATH' takes over a Delta table that is in the file system.",
             key=str(table.key),
         )
     if not content.is_managed:
@@ -336,7 +386,7 @@ def lines_of(actions: Actions) -> bytes:
     """Actions as the lines of a commit. ``MalformedAction`` if a line is no action."""
     if isinstance(actions, str | bytes):
         return actions.encode() if isinstance(actions, str) else actions
-    return b"".join(_line(one) + b"\n" for one in actions)
+    return b"".join(_line(action) + b"\n" for action in actions)
 
 
 def _line(action: Action | str | Mapping[str, Any]) -> bytes:
@@ -347,8 +397,8 @@ def _line(action: Action | str | Mapping[str, Any]) -> bytes:
     return write_commit((action,)).rstrip(b"\n")
 
 
-def sent(place: Callable[[], Place], lines: bytes) -> str | ActionsFile:
-    """Lines as they are sent: themselves, or the name of a file beside the table that holds them.
+def lines_to_send(place: Callable[[], Place], lines: bytes) -> str | ActionsFile:
+    """The lines of a commit for the call: as text, or as a file beside the table if they are many.
 
     The owner puts a ``commitInfo`` of its own before such a file, so the one that the lines begin with stays
     behind.
@@ -368,7 +418,7 @@ def _text(lines: bytes) -> str:
     try:
         return lines.decode()
     except UnicodeDecodeError as problem:
-        raise InvalidRequest(f"the actions are not text in UTF-8: {problem}") from None
+        raise InvalidRequest(f"the actions are not UTF-8 text: {problem}") from None
 
 
 def _put(place: Place, name: str, data: bytes) -> None:

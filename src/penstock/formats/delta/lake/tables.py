@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack, overload
 from uuid import UUID
 
 from penstock.errors import InvalidRequest, PenstockError, Unavailable
+from penstock.formats.delta.lake.alterations import TableAlterations
 from penstock.formats.delta.lake.answers import (
     CleanedLog,
+    HandedOver,
     PublishedTable,
     RecoveredTable,
     TableMade,
@@ -19,6 +21,7 @@ from penstock.formats.delta.lake.answers import (
 )
 from penstock.formats.delta.lake.calls import (
     AdoptTable,
+    AdoptTables,
     CheckpointTable,
     CleanLog,
     CommitTables,
@@ -28,23 +31,24 @@ from penstock.formats.delta.lake.calls import (
     PublishTable,
     RecoverTable,
     ReleaseTable,
+    ReleaseTables,
     TableCommit,
 )
 from penstock.formats.delta.lake.creation import create_with
 from penstock.formats.delta.lake.table import (
     Actions,
     append_all,
-    change_columns,
     lines_of,
     needs_repair,
     repair,
     table_commit,
 )
+from penstock.formats.delta.lake.table_opener import absolute
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
 from penstock.formats.delta.protocol.clustering import CLUSTERING, cluster_by, find_columns
-from penstock.formats.delta.protocol.column_changes import add_columns, drop_column, rename_column
 from penstock.formats.delta.protocol.mapping import assign_columns, stored_name
 from penstock.formats.rows.schema import parse_schema
+from penstock.kernel.reachable import Progress, silent
 from penstock.lake import calls
 from penstock.lake.answers import Ratified
 from penstock.lake.call import CommitOptions
@@ -55,26 +59,29 @@ from penstock.storage.locations import own_place
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.snapshot import TableSnapshot
-    from penstock.lake.lake import Lake
 
 
 class DeltaCreation(CommitOptions, total=False):
     """What can be said of a table that is to be created."""
 
     partition_by: str | Sequence[str] | None
+    """The columns that it is partitioned by."""
     cluster_by: str | Sequence[str] | None
+    """The columns that engines cluster its files by; not together with ``partition_by``."""
     properties: Mapping[str, str] | None
+    """Its properties, such as ``delta.enableChangeDataFeed``."""
     description: str
+    """What it is, for people."""
     location: str | os.PathLike[str] | None
+    """Where it is; a place of its own in the warehouse, if nothing is given."""
     sole_writer: bool
+    """For a location in storage without put-if-absent: say that nobody else writes there."""
     branch: str | None
+    """The branch that it is created on; the default one, if nothing is given."""
 
 
-class DeltaTables:
+class DeltaTables(TableAlterations):
     """What can be done to the Delta tables of a lake, beside what a ``Table`` does."""
-
-    def __init__(self, lake: Lake) -> None:
-        self._lake = lake
 
     def create(
         self,
@@ -122,12 +129,12 @@ class DeltaTables:
             raise TypeError(f"a table is not created with {', '.join(map(repr, sorted(unknown)))}")
         partition_by, location = wanted.get("partition_by") or (), wanted.get("location")
         columns = wanted.get("cluster_by") or ()
-        asked = dict(wanted.get("properties") or {})
+        requested_properties = dict(wanted.get("properties") or {})
         about = assign_columns(
-            Metadata(id="", schema_string=schema, partition_columns=(), configuration=asked)
+            Metadata(id="", schema_string=schema, partition_columns=(), configuration=requested_properties)
         )
         schema, properties = about.schema_string, dict(about.configuration)
-        actions, features = _clustered(schema, (columns,) if isinstance(columns, str) else columns)
+        actions, features = _clustering_of(schema, (columns,) if isinstance(columns, str) else columns)
         return CreateTable(
             key=Key.parse(key),
             schema=schema,
@@ -138,7 +145,7 @@ class DeltaTables:
             location=None if location is None else absolute(location),
             sole_writer=wanted.get("sole_writer", False),
             branch=wanted.get("branch"),
-            said=calls.said(wanted.get("message"), wanted.get("author")),
+            said=calls.describe_commit(wanted.get("message"), wanted.get("author")),
             idempotency_key=wanted.get("idempotency_key"),
             who=self._lake.author,
         )
@@ -169,13 +176,63 @@ class DeltaTables:
             location=absolute(location),
             key=Key.parse(key) if key is not None else None,
             sole_writer=sole_writer,
-            said=calls.said(message, author),
+            said=calls.describe_commit(message, author),
             idempotency_key=idempotency_key,
             who=self._lake.author,
         )
         return self._lake.do(call)
 
-    def read(self, location: str | os.PathLike[str], version: int | None = None) -> TableSnapshot:
+    def adopt_all(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        namespace: str | Key | None = None,
+        sole_writer: bool = False,
+        dry_run: bool = False,
+        progress: Progress = silent,
+        message: str | None = None,
+        author: str | None = None,
+    ) -> HandedOver:
+        """Take over all tables below a folder, each under its path from there on: two commits for all.
+
+        What came of each table is in the answer; one that cannot be adopted, or is lost to another writer,
+        does not stop the others. ``InvalidRequest``, before anything is written, if a key is taken. If it is
+        interrupted, doing it again finishes it. ``progress`` is called with what is done and a count.
+        """
+        call = AdoptTables(
+            location=absolute(folder),
+            namespace=None if namespace is None else Key.parse(namespace),
+            sole_writer=sole_writer,
+            dry_run=dry_run,
+            said=calls.describe_commit(message, author),
+            who=self._lake.author,
+        )
+        return self._lake.do(call, progress)
+
+    def release_all(
+        self,
+        namespace: str | Key | None = None,
+        *,
+        dry_run: bool = False,
+        progress: Progress = silent,
+        message: str | None = None,
+        author: str | None = None,
+    ) -> HandedOver:
+        """Hand all tables back to the file system, or those below a namespace, by two commits."""
+        call = ReleaseTables(
+            namespace=None if namespace is None else Key.parse(namespace),
+            dry_run=dry_run,
+            said=calls.describe_commit(message, author),
+            who=self._lake.author,
+        )
+        return self._lake.do(call, progress)
+
+    def read(
+        self,
+        location: str | os.PathLike[str],
+        version: int | None = None,
+        timestamp: str | datetime | None = None,
+    ) -> TableSnapshot:
         """A Delta table that the lake does not own, as its own log has it; nothing of it is changed.
 
         Also one that cannot be adopted, as long as it can be read. Its rows become a table of the lake by
@@ -184,7 +241,7 @@ class DeltaTables:
         """
         from penstock.formats.delta.lake.snapshot import load_published
 
-        return load_published(self._lake.places.at(absolute(location)), version)
+        return load_published(self._lake.places.at(absolute(location)), version, timestamp)
 
     def release(
         self,
@@ -197,7 +254,7 @@ class DeltaTables:
         """Hand a table back to the file system, with all its versions published; its key is deleted."""
         call = ReleaseTable(
             key=Key.parse(key),
-            said=calls.said(message, author),
+            said=calls.describe_commit(message, author),
             idempotency_key=idempotency_key,
             who=self._lake.author,
         )
@@ -217,7 +274,7 @@ class DeltaTables:
         ``rows`` are the rows of each table, by its key, as ``Table.append`` takes them.
         """
         tables = [(self._lake.table(key, branch), data) for key, data in rows.items()]
-        said = calls.said(message, author)
+        said = calls.describe_commit(message, author)
         return append_all(self._lake, tables, branch, said=said, idempotency_key=idempotency_key)
 
     def commit(
@@ -236,17 +293,21 @@ class DeltaTables:
         matters; or all of it as values.
         """
         if isinstance(tables, Mapping):
-            wanted = {Key.parse(key): version for key, version in (versions or {}).items()}
+            versions_by_key = {Key.parse(key): version for key, version in (versions or {}).items()}
             tables = [
-                table_commit(self._lake.table(key, branch), actions, version=wanted.get(Key.parse(key)))
+                table_commit(
+                    self._lake.table(key, branch), actions, version=versions_by_key.get(Key.parse(key))
+                )
                 for key, actions in tables.items()
             ]
         elif versions is not None:
-            raise InvalidRequest("'versions' go with actions by key; a TableCommit has a version of its own")
+            raise InvalidRequest(
+                "'versions' can only be used with actions by key; a TableCommit has its own version"
+            )
         call = CommitTables(
             tables=tuple(tables),
             branch=branch,
-            said=calls.said(message, author),
+            said=calls.describe_commit(message, author),
             idempotency_key=idempotency_key,
             who=self._lake.author,
         )
@@ -276,74 +337,7 @@ class DeltaTables:
         table. Its files' statistics end at 0.0 where they ended at -0.0: DuckDB left out rows by that. On a
         branch it is the table of that branch that is repaired; a merge brings it to others.
         """
-        return repair(self._lake.table(key, branch), calls.said(message, author))
-
-    def add_columns(
-        self,
-        key: str | Key,
-        schema: Any,
-        *,
-        branch: str | None = None,
-        message: str | None = None,
-        author: str | None = None,
-    ) -> Ratified:
-        """Add columns to a table, by one version without rows; in rows that are there they are null.
-
-        ``schema`` has the new columns, as Arrow or Delta spell them. Columns that are added on two branches
-        are both there after a merge, unless they have the same name.
-        """
-        columns = parse_schema(schema_text(schema))
-        table = self._lake.table(key, branch)
-        return change_columns(
-            table, lambda about, _: add_columns(about, columns), "ADD COLUMNS", calls.said(message, author)
-        )
-
-    def rename_column(
-        self,
-        key: str | Key,
-        column: str | Sequence[str],
-        name: str,
-        *,
-        branch: str | None = None,
-        message: str | None = None,
-        author: str | None = None,
-    ) -> Ratified:
-        """Give a column of a table with mapped columns another name; no file is written anew.
-
-        A part of a struct is given as its path: ``["address", "city"]``. ``InvalidRequest`` if the columns
-        are not mapped, or a constraint names the column.
-        """
-        path = [column] if isinstance(column, str) else list(column)
-        table = self._lake.table(key, branch)
-        return change_columns(
-            table,
-            lambda about, _: rename_column(about, path, name),
-            "RENAME COLUMN",
-            calls.said(message, author),
-        )
-
-    def drop_column(
-        self,
-        key: str | Key,
-        column: str | Sequence[str],
-        *,
-        branch: str | None = None,
-        message: str | None = None,
-        author: str | None = None,
-    ) -> Ratified:
-        """Drop a column of a table with mapped columns.
-
-        Its values stay in files, where nobody reads them, until these are rewritten: ``lake.erase`` does so.
-        As ``rename_column``; a column that the table is partitioned or clustered by stays.
-        """
-        path = [column] if isinstance(column, str) else list(column)
-        table = self._lake.table(key, branch)
-        return change_columns(
-            table,
-            lambda about, clustering: drop_column(about, path, clustering),
-            "DROP COLUMNS",
-            calls.said(message, author),
-        )
+        return repair(self._lake.table(key, branch), calls.describe_commit(message, author))
 
     @overload
     def publish(self, key: str | Key, version: int | None = None) -> PublishedTable: ...
@@ -359,21 +353,28 @@ class DeltaTables:
         """
         if key is not None:
             return self._lake.do(PublishTable(key=Key.parse(key), version=version))
-        found = list(self.publish_each())
-        for _, problem in found:
+        published = list(self.publish_each())
+        for _, problem in published:
             if isinstance(problem, PenstockError):
                 raise problem
-        return tuple(one for _, one in found if isinstance(one, PublishedTable))
+        return tuple(
+            published_table for _, published_table in published if isinstance(published_table, PublishedTable)
+        )
 
     def publish_each(self) -> Iterator[tuple[Key, PublishedTable | PenstockError]]:
         """Publish the tables of the default branch one by one, and tell what each came to."""
-        for one in self.status():
+        for table_status in self.status():
             try:
-                yield one.key, self._lake.do(PublishTable(key=one.key))
+                yield table_status.key, self._lake.do(PublishTable(key=table_status.key))
             except PenstockError as problem:
-                yield one.key, problem
+                yield table_status.key, problem
             except OSError as problem:
-                yield one.key, Unavailable(f"'{one.key}' at {one.location} is not published: {problem}")
+                yield (
+                    table_status.key,
+                    Unavailable(
+                        f"'{table_status.key}' at {table_status.location} is not published: {problem}"
+                    ),
+                )
 
     def recover(
         self,
@@ -410,7 +411,7 @@ class DeltaTables:
         return self._lake.do(CleanLog(key=Key.parse(key), dry_run=dry_run))
 
 
-def _clustered(schema: str, names: Sequence[str]) -> tuple[str | None, dict[str, str]]:
+def _clustering_of(schema: str, names: Sequence[str]) -> tuple[str | None, dict[str, str]]:
     """The action by which a new table is clustered, and the properties that ask for the features it takes."""
     if not names:
         return None, {}
@@ -419,17 +420,9 @@ def _clustered(schema: str, names: Sequence[str]) -> tuple[str | None, dict[str,
     return line, {f"delta.feature.{name}": "supported" for name in (CLUSTERING, "domainMetadata")}
 
 
-def absolute(location: str | os.PathLike[str]) -> str:
-    """A place as the lake can find it from wherever it runs."""
-    place = os.fspath(location)
-    return place if "://" in place else str(Path(place).absolute())
-
-
 def _check_fit(rows: Any, schema: str) -> None:
     """``InvalidRequest`` if rows have other columns than a schema, as far as their own schema tells."""
-    from penstock.formats.delta.rows.row_checks import check_columns
-    from penstock.formats.rows.arrow_types import pa
+    from penstock.formats.delta.rows.filled_columns import check_fit
 
-    if not isinstance(rows, pa.RecordBatchReader):
+    if not check_fit(rows, schema):
         raise InvalidRequest(f"{ROWS}; got a {type(rows).__name__}")
-    check_columns(rows.schema, parse_schema(schema))

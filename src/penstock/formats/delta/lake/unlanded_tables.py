@@ -49,7 +49,7 @@ NOT_NOTED: Final = (
 )
 
 
-class Unlanded(msgspec.Struct, frozen=True, kw_only=True):
+class UnlandedTable(msgspec.Struct, frozen=True, kw_only=True):
     """All files of a table that no commit knows, each of them of a known kind and too old to be committed."""
 
     table: UUID
@@ -79,62 +79,64 @@ class UnlandedTables:
 
     def sweep(self, most: int, engine: SweepEngine) -> Iterator[SweptTable]:
         """Remove some, or only tell of them."""
-        for one in [*islice(self._found(), most)]:
-            folder, tally, problem = _UnlandedFolder(one, self._known, engine), SweepTally(), ""
+        for unlanded in [*islice(self._find_unlanded(), most)]:
+            folder, tally, problem = _UnlandedFolder(unlanded, self._known, engine), SweepTally(), ""
             try:
-                if one.is_noted:
+                if unlanded.is_noted:
                     engine.sweep(folder, tally)
                 else:
                     folder.look_again()
-                    problem = NOT_NOTED.format(url=one.place.url, count=len(one.entries))
+                    problem = NOT_NOTED.format(url=unlanded.place.url, count=len(unlanded.entries))
             except Damaged:
                 raise
             except PenstockError as error:
                 problem = error.message
-            if not self._known.has(one.table):
-                answer = engine.answer(Key(str(one.table)), one.place.location, tally, problem)
+            if not self._known.has(unlanded.table):
+                answer = engine.answer(Key(str(unlanded.table)), unlanded.place.location, tally, problem)
                 is_removed = answer.data_removed and not problem
                 yield msgspec.structs.replace(answer, data_removed=is_removed)
 
-    def _found(self) -> Iterator[Unlanded]:
+    def _find_unlanded(self) -> Iterator[UnlandedTable]:
         for table in self._unknown():
             place = self._places.at(own_place(self._warehouse, table))
             with suppress(Denied, Unavailable):  # the next sweep comes here again
-                one = self._judged(table, place, [*islice(place.entries(), FILES_MAX + 1)])
-                if one is not None:
-                    yield one
+                unlanded = self._judge_folder(table, place, [*islice(place.entries(), FILES_MAX + 1)])
+                if unlanded is not None:
+                    yield unlanded
 
     def _unknown(self) -> Iterator[UUID]:
         """The ids of all tables for which the warehouse has a folder, and the lake has no table."""
-        given: list[UUID] = []
+        identities: list[UUID] = []
         # A warehouse that cannot be listed is told of by the tables that are in it.
         with suppress(Denied, Unavailable):
             names = self._places.at(self._warehouse).folders() if self._warehouse else ()
             # The folder of a Delta table is its id alone, which its writer knows before the lake does.
-            given = [table for name in names if (table := table_of_place(name)) and name == str(table)]
-        if given:
+            identities = [table for name in names if (table := table_of_place(name)) and name == str(table)]
+        if identities:
             self._known.look()
-        yield from (table for table in given if not self._known.has(table))
+        yield from (table for table in identities if not self._known.has(table))
 
-    def _judged(self, table: UUID, place: Place, entries: Sequence[BucketEntry]) -> Unlanded | None:
-        """What lies in a folder, if all of it is of jobs that can only be dead."""
-        going = {one.entry.key for one in judge(entries, self._needs) if one.fate.is_to_go}
-        is_whole = all(one.key in going and _is_unpublished(one.key) for one in entries)
-        notes = {one.key for one in entries if one.key.startswith(CREATING)}
+    def _judge_folder(
+        self, table: UUID, place: Place, entries: Sequence[BucketEntry]
+    ) -> UnlandedTable | None:
+        """The files in a folder, if all of them belong to jobs that can no longer land."""
+        going = {entry.entry.key for entry in judge(entries, self._needs) if entry.fate.is_to_go}
+        is_whole = all(entry.key in going and _is_unpublished(entry.key) for entry in entries)
+        notes = {entry.key for entry in entries if entry.key.startswith(CREATING)}
         is_anothers = bool(notes - {CREATING + self._lake_id}) or any(
-            one.key in self._foreign_notes for one in entries
+            entry.key in self._foreign_notes for entry in entries
         )
         if not entries or len(entries) > FILES_MAX or not is_whole or is_anothers:
             return None
         # The note goes last: what an interrupted sweep leaves is still known to be this lake's.
         ordered = sorted(entries, key=lambda one: one.key in notes)
-        return Unlanded(table=table, place=place, entries=tuple(ordered), is_noted=bool(notes))
+        return UnlandedTable(table=table, place=place, entries=tuple(ordered), is_noted=bool(notes))
 
 
 class _UnlandedFolder:
     """The folder of such a table, as the engine sweeps it: all of it or nothing."""
 
-    def __init__(self, unlanded: Unlanded, known: _KnownTables, engine: SweepEngine) -> None:
+    def __init__(self, unlanded: UnlandedTable, known: _KnownTables, engine: SweepEngine) -> None:
         self._unlanded, self._known, self._engine = unlanded, known, engine
 
     def begin(self) -> None:
@@ -151,7 +153,7 @@ class _UnlandedFolder:
         return Fate.KEPT if self._known.has(self._unlanded.table) else candidate.fate
 
     def remove(self, files: Sequence[Judged]) -> None:
-        self._unlanded.place.delete([one.entry.key for one in files])
+        self._unlanded.place.delete([file.entry.key for file in files])
 
     def finish(self, tally: SweepTally) -> None:
         """The note goes last: what an interrupted sweep leaves is still known to be this lake's."""

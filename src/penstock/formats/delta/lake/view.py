@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from penstock.errors import CommitConflict, IdempotencyKeyReused, InvalidRequest, RequestError
-from penstock.formats.delta.branch_log.seen import NO_ROWS
+from penstock.formats import registry
+from penstock.formats.delta.branch_log.read_check import NO_ROWS
 from penstock.formats.delta.lake import table as delta
 from penstock.formats.delta.lake.answers import TableVersions
-from penstock.formats.delta.lake.calls import GetTableVersions
+from penstock.formats.delta.lake.calls import CheckpointTable, GetTableVersions
 from penstock.formats.delta.lake.snapshot import load, pages
 from penstock.lake.answers import Ratified, RatifiedTable
 from penstock.lake.calls import GetCommit
-from penstock.lake.row_input import are_had_once, rows_of
-from penstock.lake.table_writing import RowWrite, check_format, find_content, has_nothing_to_write
+from penstock.lake.row_changes import RowStatements
+from penstock.lake.row_input import is_stream, rows_of
+from penstock.lake.table_writer import RowWrite, check_format, find_content, has_nothing_to_write
 from penstock.lake.write_jobs import SaveMode
 
 if TYPE_CHECKING:
@@ -24,21 +26,20 @@ if TYPE_CHECKING:
     from penstock.formats.delta.lake.table import Actions
     from penstock.formats.delta.protocol.actions import Metadata
     from penstock.lake.call import Said
-    from penstock.lake.table import Table
+    from penstock.lake.upkeep import AnalyzedTable, OptimizedTable, OptimizeProgress
 
 
-class DeltaView:
+class DeltaView(RowStatements):
     """A Delta table at a reference."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
 
     @property
     def location(self) -> str:
+        """Where its files are."""
         return self._latest().location
 
     @property
     def version(self) -> int:
+        """Its latest version here."""
         return self._latest().latest_version
 
     def to_arrow(self, columns: Sequence[str] | None, where: str | None) -> Any:
@@ -50,12 +51,12 @@ class DeltaView:
     def metadata(self) -> Metadata:
         """What is said of the table as a whole. In a transaction, none of its rows are read by that."""
         try:
-            found = self._latest()
+            latest = self._latest()
         except RequestError:
             self._table.note_read()  # that there is none, or another kind of table
             raise
         self._table.note_read(NO_ROWS)
-        return found.declared()[1]
+        return latest.parse_declared()[1]
 
     def _latest(self) -> TableVersions:
         """What the lake knows of the table without a look at its files."""
@@ -92,6 +93,12 @@ class DeltaView:
     def append(self, data: Any, said: Said, idempotency_key: str | None) -> Ratified:
         return delta.append(self._table, data, said=said, idempotency_key=idempotency_key)
 
+    def append_with_columns(self, data: Any, said: Said, idempotency_key: str | None) -> Ratified:
+        appended: Ratified = _load("evolution:append_with_columns")(
+            self._table, data, said=said, idempotency_key=idempotency_key
+        )
+        return appended
+
     def overwrite(
         self,
         data: Any,
@@ -100,31 +107,58 @@ class DeltaView:
         said: Said,
         idempotency_key: str | None,
     ) -> Ratified:
+        if where is not None and partitions is None and not delta.is_about_partitions(self._table, where):
+            replaced: Ratified = _load("row_changes:replace_rows")(
+                self._table, data, where, said, idempotency_key
+            )
+            return replaced
         return delta.overwrite(
             self._table, data, partitions, where, said=said, idempotency_key=idempotency_key
         )
 
+    def load_statement(self, name: str) -> Any:
+        return _load(f"{'row_merge' if name == 'merge_rows' else 'row_changes'}:{name}")
+
+    def optimize(
+        self,
+        target_file_bytes: int | None,
+        where: str | None,
+        zorder_by: Sequence[str],
+        said: Said,
+        progress: OptimizeProgress,
+    ) -> OptimizedTable:
+        order = _load("file_upkeep:OptimizeOrder")(target_file_bytes, where, tuple(zorder_by))
+        optimized: OptimizedTable = _load("file_upkeep:optimize_files")(self._table, order, said, progress)
+        return optimized
+
+    def analyze(self, said: Said) -> AnalyzedTable:
+        analyzed: AnalyzedTable = _load("file_upkeep:analyze_files")(self._table, said)
+        return analyzed
+
+    def checkpoint(self) -> int:
+        return self._table.lake.do(CheckpointTable(key=self._table.key)).version
+
     def write(self, rows: RowWrite) -> Ratified | None:
         table, idempotency_key = self._table, rows.idempotency_key
         check_format(table.key, "delta", rows.format)
-        known = delta.done_before(table.lake, [table.key], table.ref, idempotency_key)
-        if known is not None:
-            return known
-        there = find_content(table)
-        if there is None:
+        ratified = delta.done_before(table.lake, [table.key], table.ref, idempotency_key)
+        if ratified is not None:
+            return ratified
+        content = find_content(table)
+        if content is None:
             try:
                 return self._create(rows)
             except CommitConflict:
                 # Rows that can be had only once are gone with the try. Others go to what was created.
-                is_gone = are_had_once(rows.data) and rows.mode is not SaveMode.IGNORE
-                if (there := find_content(table)) is None or is_gone:
+                is_gone = is_stream(rows.data) and rows.mode is not SaveMode.IGNORE
+                if (content := find_content(table)) is None or is_gone:
                     raise
             except IdempotencyKeyReused:
-                known = delta.done_before(table.lake, [table.key], table.ref, idempotency_key)
-                if known is None:
+                ratified = delta.done_before(table.lake, [table.key], table.ref, idempotency_key)
+                if ratified is None:
                     raise
-                return known
-        if has_nothing_to_write(table, there, rows.mode):
+                return ratified
+        if has_nothing_to_write(table, content, rows.mode):
             return None
         self._check_partitions(rows.partition_by)
         if rows.mode is SaveMode.OVERWRITE:
@@ -153,10 +187,15 @@ class DeltaView:
             return
         table = self._table
         now = table.lake.do(GetTableVersions(key=table.key, at=table.ref, limit=0))
-        there = tuple(now.declared()[1].partition_columns)
-        if by != there:
+        partition_columns = tuple(now.parse_declared()[1].partition_columns)
+        if by != partition_columns:
             raise InvalidRequest(
-                f"'{table.key}' is partitioned by {', '.join(there) or 'nothing'}, and stays so; leave out "
-                "'partition_by'",
+                f"'{table.key}' is partitioned by {', '.join(partition_columns) or 'nothing'}, which cannot "
+                "change; leave out 'partition_by'",
                 table=str(table.key),
             )
+
+
+def _load(member: str) -> Any:
+    """What changes rows, where it is used: with it comes Arrow, which takes a while and much memory."""
+    return registry.load(f"penstock.formats.delta.lake.{member}")

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
-from penstock.formats.delta.protocol.actions import Add, Cdc, decode_path
+from penstock.formats.delta.protocol.actions import Add, Cdc, Remove, decode_path
+from penstock.formats.delta.rows.vectors import vector_file
 from penstock.lake.job_files import is_refusal, remove_files
 
 if TYPE_CHECKING:
@@ -27,4 +28,16 @@ def removed_if_refused(place: Place, actions: Iterable[Any]) -> Iterator[None]:
 
 def names_of(actions: Iterable[Any]) -> list[str]:
     """The files that actions would make part of a table, below its root."""
-    return [decode_path(one.path) for one in actions if isinstance(one, Add | Cdc)]
+    listed = list(actions)
+    replaced = {action.key.path for action in listed if isinstance(action, Remove)}
+    names = []
+    for action in listed:
+        if not isinstance(action, Add | Cdc):
+            continue
+        # A file that is there already, with other rows deleted than before: only its vector is new.
+        if isinstance(action, Add) and action.key.path in replaced:
+            vector = action.deletion_vector
+            names += [vector_file(vector)] if vector is not None and vector.storage_type == "u" else []
+        else:
+            names.append(decode_path(action.path))
+    return list(dict.fromkeys(names))

@@ -92,17 +92,21 @@ class _JsonFile:
         self._table, self._name, self._data = table, name, data
 
     def state(self) -> Iterator[Action]:
-        return (one for one in self._actions() if isinstance(one, STATE))
+        return (action for action in self._actions() if isinstance(action, STATE))
 
     def files(
         self, kind: type[FileActionT], newer: Newer = NOTHING_NEWER, among: Set[str] | None = None
     ) -> Iterator[FileActionT]:
-        for one in self._actions():
-            if isinstance(one, kind) and not newer.has(one.key) and (among is None or one.key.path in among):
-                yield one
+        for action in self._actions():
+            if (
+                isinstance(action, kind)
+                and not newer.has(action.key)
+                and (among is None or action.key.path in among)
+            ):
+                yield action
 
     def file_keys(self, newer: Newer = NOTHING_NEWER, among: Set[str] | None = None) -> Iterator[FileKey]:
-        return (one.key for one in self.files(Add, newer, among))
+        return (file.key for file in self.files(Add, newer, among))
 
     def _actions(self) -> Iterator[Action]:
         try:
@@ -134,34 +138,34 @@ class _ParquetFile:
             for name, kind in kinds.items():
                 with self._reading():
                     rows = batch.column(name).drop_null().to_pylist(maps_as_pydicts="strict")
-                    found: list[Action] = [decoders.convert(_without_nulls(row), kind) for row in rows]
-                yield from found
+                    adds: list[Action] = [decoders.convert(_without_nulls(row), kind) for row in rows]
+                yield from adds
 
     def files(
         self, kind: type[FileActionT], newer: Newer = NOTHING_NEWER, among: Set[str] | None = None
     ) -> Iterator[FileActionT]:
-        names = [one.name for one in msgspec.structs.fields(kind)]
+        names = [field.name for field in msgspec.structs.fields(kind)]
         make: Callable[..., FileActionT] = (
             _add if kind is Add else lambda *values: kind(**dict(zip(names, values, strict=True)))
         )
 
-        def made(rows: _CheckpointRows) -> Iterator[FileActionT]:
+        def make_actions(rows: _CheckpointRows) -> Iterator[FileActionT]:
             columns = [rows.columns.get(name, _NOTHING) for name in names]
             counting = rows.counting(newer)
             if counting is not None:
                 columns = [compress(column, counting) for column in columns]
             return map(make, *columns)
 
-        return chain.from_iterable(map(made, self._rows(kind, self._fields(kind), among)))
+        return chain.from_iterable(map(make_actions, self._rows(kind, self._fields(kind), among)))
 
     def file_keys(self, newer: Newer = NOTHING_NEWER, among: Set[str] | None = None) -> Iterator[FileKey]:
         fields = {name: column for name, column in self._fields(Add).items() if name in _KEY_FIELDS}
 
-        def made(rows: _CheckpointRows) -> Iterator[FileKey]:
+        def make_keys(rows: _CheckpointRows) -> Iterator[FileKey]:
             counting = rows.counting(newer)
             return rows.keys() if counting is None else compress(rows.keys(), counting)
 
-        return chain.from_iterable(map(made, self._rows(Add, fields, among)))
+        return chain.from_iterable(map(make_keys, self._rows(Add, fields, among)))
 
     def _rows(
         self, kind: type[Action], fields: dict[str, str], among: Set[str] | None = None
@@ -171,47 +175,57 @@ class _ParquetFile:
             return
         name = ACTION_NAMES[kind]
         required = [
-            fields[one.name] for one in msgspec.structs.fields(kind) if one.required and one.name in fields
+            fields[field.name]
+            for field in msgspec.structs.fields(kind)
+            if field.required and field.name in fields
         ]
         search = None if among is None else _PathSearch(self._arrow, among)
+        missing = 0 if search is None else search.count
         groups = None
         if search is not None and not fields.keys() <= _KEY_FIELDS:  # whose columns cost little
             groups = self._groups_with_paths(name, fields["path"], search)
         for batch in self._batches([f"{name}.{column}" for column in fields.values()], groups):
             with self._reading():
                 rows = _rows_of(batch, name, required)
-                wanted = None if search is None else search.find(rows.field(fields["path"]))
-                if not len(rows) or (wanted is not None and not wanted):
+                positions = None if search is None else search.find(rows.field(fields["path"]))
+                if not len(rows) or (positions is not None and not positions):
                     continue
-                if wanted is not None:
-                    rows = rows.take(self._arrow.array(wanted))
+                if positions is not None:
+                    rows = rows.take(self._arrow.array(positions))
                 read = _CheckpointRows(
                     {field: _values(field, rows.field(column)) for field, column in fields.items()}
                 )
             yield read
+            missing -= len(read.paths)
+            if search is not None and missing <= 0:
+                return
 
     def _groups_with_paths(self, name: str, column: str, search: _PathSearch) -> list[int]:
         """The groups of rows in which some paths are: of the others nothing else is decoded."""
-        found = []
+        groups, missing = [], search.count
         for group in _groups_with(self._file.metadata, {name}):
+            matches = 0
             for batch in self._batches([f"{name}.{column}"], [group]):
                 with self._reading():
-                    if search.find(_rows_of(batch, name, [column]).field(column)):
-                        found.append(group)
-                        break
-        return found
+                    matches += len(search.find(_rows_of(batch, name, [column]).field(column)))
+            if matches:
+                groups.append(group)
+                missing -= matches
+            if missing <= 0:
+                break
+        return groups
 
     def _fields(self, kind: type[FileActionT]) -> dict[str, str]:
         """The columns to read, by the fields that they fill; none if there are no actions of the kind."""
-        there = self._columns.get(ACTION_NAMES[kind], ())
+        columns = self._columns.get(ACTION_NAMES[kind], ())
         fields = {}
-        for one in msgspec.structs.fields(kind):
-            if one.encode_name in there:
-                fields[one.name] = one.encode_name
-            elif one.name == "stats" and "stats_parsed" in there:
+        for field in msgspec.structs.fields(kind):
+            if field.encode_name in columns:
+                fields[field.name] = field.encode_name
+            elif field.name == "stats" and "stats_parsed" in columns:
                 fields["stats"] = "stats_parsed"
-            elif one.required and there:
-                problem = f"it has no column {ACTION_NAMES[kind]}.{one.encode_name}"
+            elif field.required and columns:
+                problem = f"it has no column {ACTION_NAMES[kind]}.{field.encode_name}"
                 raise _invalid(self._table, self._name, problem)
         return fields
 
@@ -219,7 +233,7 @@ class _ParquetFile:
         """Batches of some columns, of all groups of rows that may have values there if none are given."""
         with self._reading():
             if groups is None:
-                groups = _groups_with(self._file.metadata, {one.partition(".")[0] for one in columns})
+                groups = _groups_with(self._file.metadata, {column.partition(".")[0] for column in columns})
             batches = self._file.iter_batches(BATCH_ROWS, groups, columns=columns, use_threads=False)
         while True:
             with self._reading():
@@ -252,8 +266,10 @@ def _groups_with(metadata: Any, kinds: Set[str]) -> list[int]:
 
 
 def _may_hold_values(chunk: Any) -> bool:
-    known = chunk.statistics
-    return known is None or not known.has_null_count or bool(known.null_count < chunk.num_values)
+    statistics = chunk.statistics
+    return (
+        statistics is None or not statistics.has_null_count or bool(statistics.null_count < chunk.num_values)
+    )
 
 
 def _columns(schema: Any) -> dict[str, tuple[str, ...]]:
@@ -269,11 +285,11 @@ class _CheckpointRows:
 
     def __init__(self, columns: dict[str, Any]) -> None:
         self.columns = columns
-        self.paths = _decoded(columns["path"])
+        self.paths = _decode_paths(columns["path"])
         vectors: Iterable[DeletionVector | None] = columns.get("deletion_vector", _NOTHING)
         self._vectors: Iterable[str | None] = _NOTHING
         if vectors is not _NOTHING:
-            self._vectors = [None if one is None else one.unique_id for one in vectors]
+            self._vectors = [None if vector is None else vector.unique_id for vector in vectors]
 
     def keys(self) -> Iterator[FileKey]:
         return map(FileKey._make, zip(self.paths, self._vectors, strict=False))
@@ -303,17 +319,22 @@ class _PathSearch:
         self._wanted: Any = None
         """The paths as an array of the column's type."""
 
+    @property
+    def count(self) -> int:
+        """How many paths are looked for. Each is in a checkpoint once at most."""
+        return len(self._among)
+
     def find(self, paths: Any) -> list[int]:
         """The places in a column where one of them is."""
         if self._may_have_encoded(paths):
-            decoded = _decoded(paths.to_pylist())
+            decoded = _decode_paths(paths.to_pylist())
             return [place for place, path in enumerate(decoded) if path in self._among]
         if self._wanted is None:
             text = [path for path in self._among if _is_text(path)]
             self._wanted = self._arrow.array(text, paths.type)
-        there = self._arrow.compute.is_in(paths, value_set=self._wanted)
-        found: list[int] = self._arrow.compute.indices_nonzero(there).to_pylist()
-        return found
+        is_match = self._arrow.compute.is_in(paths, value_set=self._wanted)
+        positions: list[int] = self._arrow.compute.indices_nonzero(is_match).to_pylist()
+        return positions
 
     def _may_have_encoded(self, paths: Any) -> bool:
         """Whether a column may have paths that are written in another way than they are meant."""
@@ -338,8 +359,8 @@ def _is_text(path: str) -> bool:
     return True
 
 
-def _decoded(paths: Sequence[str]) -> Sequence[str]:
-    """Paths as keys have them. Hardly any is written in another way than it is meant."""
+def _decode_paths(paths: Sequence[str]) -> Sequence[str]:
+    """Decode percent-encoded paths. Most paths need no decoding."""
     text = "\n".join(paths)
     is_encoded = any(mark in text for mark in _ENCODED)
     return [decode_path(path) for path in paths] if is_encoded else paths
@@ -354,9 +375,9 @@ def _values(field: str, column: Any) -> Sequence[Any] | repeat[None]:
         return _maps(column)
     values: list[Any] = column.to_pylist()
     if field == "deletion_vector":
-        return [None if one is None else decoders.convert(one, DeletionVector) for one in values]
+        return [None if value is None else decoders.convert(value, DeletionVector) for value in values]
     if field == "stats" and kind.startswith("struct<"):
-        return [None if one is None else _STATS.encode(_without_nulls(one)).decode() for one in values]
+        return [None if value is None else _STATS.encode(_without_nulls(value)).decode() for value in values]
     return values
 
 
@@ -421,8 +442,8 @@ def _arrow() -> ModuleType:
         raise InvalidRequest(
             "checkpoints of Delta tables need the library pyarrow: pip install 'penstock[delta]'"
         ) from None
-    found: ModuleType = pyarrow
-    return found
+    module: ModuleType = pyarrow
+    return module
 
 
 def _invalid(table: str, name: str, problem: object) -> InvalidLog:

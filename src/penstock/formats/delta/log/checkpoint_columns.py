@@ -41,23 +41,25 @@ class Columns:
 
     def batch(self, actions: Sequence[Action]) -> Any:
         """A row for each action; all of them are of one kind."""
-        (kind,) = {type(one) for one in actions}
+        (kind,) = {type(action) for action in actions}
         arrays = [
-            self._column(kind, actions) if one is kind else pa.nulls(len(actions), struct)
-            for one, struct in self._structs.items()
+            self._column(kind, actions) if action_type is kind else pa.nulls(len(actions), struct)
+            for action_type, struct in self._structs.items()
         ]
         return pa.record_batch(arrays, schema=self.schema)
 
     def _column(self, kind: type[Action], actions: Sequence[Action]) -> Any:
-        attributes = {one.encode_name: one.name for one in msgspec.structs.fields(kind)}
+        attributes = {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
         struct = self._structs[kind]
         fields = [struct.field(index) for index in range(struct.num_fields)]
         arrays = []
         for field in fields:
             if field.name in attributes:
-                values = [_plain(getattr(one, attributes[field.name])) for one in actions]
+                values = [_plain(getattr(action, attributes[field.name])) for action in actions]
             else:
-                values = self._parsed.values(field.name, [one for one in actions if isinstance(one, Add)])
+                values = self._parsed.values(
+                    field.name, [action for action in actions if isinstance(action, Add)]
+                )
             arrays.append(pa.array(values, field.type))
         return pa.StructArray.from_arrays(arrays, fields=fields)
 

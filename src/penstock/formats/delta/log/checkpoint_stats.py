@@ -47,7 +47,7 @@ class ParsedColumns:
         self._counts: Tree = {}
         if properties.get(AS_STRUCT, "false").lower() == "true":
             self._partitions = _partitions(snapshot)
-            self._counts = _indexed(snapshot)
+            self._counts = _indexed_columns(snapshot)
             self._bounds = _with_bounds(self._counts)
         self.structs = self._structs() if self._partitions or self._counts else {}
         """The types of the columns, by their names."""
@@ -72,17 +72,17 @@ class ParsedColumns:
 
     def _statistics(self, file: Add) -> dict[str, Any] | None:
         try:
-            found = _STATS.decode(file.stats or "null")
+            statistics = _STATS.decode(file.stats or "null")
         except (msgspec.MsgspecError, RecursionError):
             return None
-        if not isinstance(found, dict):
+        if not isinstance(statistics, dict):
             return None
-        tight = found.get("tightBounds")
+        tight = statistics.get("tightBounds")
         return {
-            "numRecords": _typed("long", found.get("numRecords")),
-            "minValues": _values(self._bounds, found.get("minValues")),
-            "maxValues": _values(self._bounds, found.get("maxValues")),
-            "nullCount": _values(self._counts, found.get("nullCount"), "long"),
+            "numRecords": _parse_statistic("long", statistics.get("numRecords")),
+            "minValues": _values(self._bounds, statistics.get("minValues")),
+            "maxValues": _values(self._bounds, statistics.get("maxValues")),
+            "nullCount": _values(self._counts, statistics.get("nullCount"), "long"),
             "tightBounds": tight if isinstance(tight, bool) else None,
         }
 
@@ -95,9 +95,9 @@ class ParsedColumns:
                 values[name] = _in_utc(parse_value(kind, text))
             except (ValueError, OverflowError) as problem:
                 raise InvalidLog(
-                    f"the partition value {name} = {text!r} of {file.path} is no {kind}: {problem}\n"
-                    f"  No checkpoint of {self._table} can be made at version {self._version}; it can "
-                    f"without the property {AS_STRUCT}.",
+                    f"the partition value {name} = {text!r} of {file.path} is not a valid {kind}: "
+                    f"{problem}\n  No checkpoint of {self._table} can be made at version {self._version}; it "
+                    f"can without the property {AS_STRUCT}.",
                     table=self._table,
                     version=self._version,
                 ) from None
@@ -108,11 +108,13 @@ def _partitions(snapshot: LogSnapshot) -> Tree:
     mapping = mapping_of(snapshot.metadata)
     fields = (snapshot.schema.field(name) for name in snapshot.metadata.partition_columns)
     return {
-        mapping.physical(one): one.type for one in fields if one is not None and isinstance(one.type, str)
+        mapping.physical(field): field.type
+        for field in fields
+        if field is not None and isinstance(field.type, str)
     }
 
 
-def _indexed(snapshot: LogSnapshot) -> Tree:
+def _indexed_columns(snapshot: LogSnapshot) -> Tree:
     """The columns that have statistics."""
     tree: Tree = {}
     for leaf in indexed_leaves(snapshot.metadata, clustering_columns(snapshot.domains)):
@@ -153,12 +155,12 @@ def _values(tree: Tree, found: Any, every: str | None = None) -> dict[str, Any] 
     return {
         name: _values(kind, found.get(name), every)
         if isinstance(kind, dict)
-        else _typed(every or kind, found.get(name))
+        else _parse_statistic(every or kind, found.get(name))
         for name, kind in tree.items()
     }
 
 
-def _typed(kind: str, value: Any) -> Any:
+def _parse_statistic(kind: str, value: Any) -> Any:
     """A statistic as a value of its column's type, ``None`` if it is none."""
     if kind == "string":
         return value if isinstance(value, str) else None

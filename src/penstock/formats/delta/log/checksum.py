@@ -62,8 +62,8 @@ def sum_up(snapshot: LogSnapshot, totals: FileTotals) -> Checksum:
         metadata=snapshot.metadata,
         protocol=snapshot.protocol,
         in_commit_timestamp_opt=snapshot.in_commit_timestamp if snapshot.has_in_commit_timestamps else None,
-        set_transactions=tuple(one for _, one in sorted(snapshot.transactions.items())),
-        domain_metadata=tuple(one for _, one in sorted(snapshot.domains.items())),
+        set_transactions=tuple(txn for _, txn in sorted(snapshot.transactions.items())),
+        domain_metadata=tuple(domain_metadata for _, domain_metadata in sorted(snapshot.domains.items())),
     )
 
 
@@ -75,7 +75,7 @@ def write_checksum(place: Place, snapshot: LogSnapshot, totals: FileTotals | Non
 
 def json_checksum(value: Mapping[str, Any]) -> str:
     """The hash of a JSON object, however it is written down; a ``checksum`` in it does not count."""
-    counted = {name: one for name, one in value.items() if name != "checksum"}
+    counted = {name: entry for name, entry in value.items() if name != "checksum"}
     leaves = sorted(_leaves((), counted), key=lambda leaf: leaf[0].encode())
     return md5(
         ",".join(f"{path}={text}" for path, text in leaves).encode(), usedforsecurity=False
@@ -85,14 +85,14 @@ def json_checksum(value: Mapping[str, Any]) -> str:
 def _leaves(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, dict):
         for name, inner in value.items():
-            yield from _leaves((*path, _quoted(name)), inner)
+            yield from _leaves((*path, _quote_text(name)), inner)
     elif isinstance(value, list | tuple):
         for index, inner in enumerate(value):
             yield from _leaves((*path, str(index)), inner)
     else:
-        text = _quoted(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+        text = _quote_text(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
         yield "+".join(path), text
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     return f'"{quote(text, safe="")}"'

@@ -78,14 +78,17 @@ def plan_cleanup(
         # What stands in for all that goes is read as a whole first: there is no other copy.
         count_files(load_snapshot(PlaceFiles(place), checkpoint.version))
     old_us = (now_ms - grace_ms) * 1000
-    found = [*older, *(one for one in _superseded(listed, published, old_us) if one.modified_us > pinned_us)]
-    gone = {entry.key for entry in found}
+    entries = [
+        *older,
+        *(entry for entry in _superseded_commits(listed, published, old_us) if entry.modified_us > pinned_us),
+    ]
+    gone = {entry.key for entry in entries}
     sidecars = unnamed_sidecars(place, [entry for entry in listed if entry.key not in gone], old_us)
-    found += (one for one in sidecars if one.modified_us > pinned_us)
+    entries += (entry for entry in sidecars if entry.modified_us > pinned_us)
     return Cleanup(
         first=checkpoint.version if checkpoint is not None and older else None,
-        names=tuple(entry.key for entry in found),
-        size_bytes=sum(entry.size for entry in found),
+        names=tuple(entry.key for entry in entries),
+        size_bytes=sum(entry.size for entry in entries),
     )
 
 
@@ -117,9 +120,13 @@ def _cut(
         if version > newest or before_us > midnight_us:
             break
         last = version
-    there = {version for version, _ in commits}
+    versions = {version for version, _ in commits}
     files = (LogFile(entry.key, entry.size) for entry in listed)
-    fitting = [one for one in whole_checkpoints(table, files) if one.version <= last and one.version in there]
+    fitting = [
+        checkpoint
+        for checkpoint in whole_checkpoints(table, files)
+        if checkpoint.version <= last and checkpoint.version in versions
+    ]
     return fitting[-1] if fitting and fitting[-1].version >= _protected_before(properties) else None
 
 
@@ -142,8 +149,8 @@ def older_files(listed: Sequence[BucketEntry], first: int) -> Iterator[BucketEnt
                 yield entry
 
 
-def _superseded(listed: Sequence[BucketEntry], published: int, old_us: int) -> Iterator[BucketEntry]:
-    """Staged commits of versions that are published, by whomever."""
+def _superseded_commits(listed: Sequence[BucketEntry], published: int, old_us: int) -> Iterator[BucketEntry]:
+    """Staged commits of versions that are in the log already."""
     for entry in listed:
         if is_superseded(entry.key, published) and entry.modified_us < old_us:
             yield entry
@@ -151,8 +158,8 @@ def _superseded(listed: Sequence[BucketEntry], published: int, old_us: int) -> I
 
 def is_superseded(name: str, published: int) -> bool:
     """Whether a name is that of a staged commit which nobody needs once a version is published."""
-    found = parse_name(name)
-    return isinstance(found, StagedName) and found.version <= published
+    parsed = parse_name(name)
+    return isinstance(parsed, StagedName) and parsed.version <= published
 
 
 def unnamed_sidecars(place: Place, kept: Sequence[BucketEntry], old_us: int) -> Sequence[BucketEntry]:
@@ -166,7 +173,7 @@ def unnamed_sidecars(place: Place, kept: Sequence[BucketEntry], old_us: int) -> 
         (data,) = place.read([name])
         try:
             state = () if data is None else open_checkpoint(place.url, name, data).state()
-            named.update(sidecar_name(one.path) for one in state if isinstance(one, Sidecar))
+            named.update(sidecar_name(action.path) for action in state if isinstance(action, Sidecar))
         except InvalidLog:
             return []
     return [entry for entry in sidecars if entry.key not in named]

@@ -17,7 +17,7 @@ def compact(place: Place, first: int, last: int) -> str | None:
     ``LogGap`` if one of them is not published (any more): a compaction must not show what the log does not.
     """
     if not 0 <= first < last:
-        raise InvalidRequest(f"versions {first} to {last} cannot be compacted: there must be two at least")
+        raise InvalidRequest(f"versions {first} to {last} cannot be compacted: give at least two versions")
     name = str(CompactionName(first, last))
     if place.size(name) is not None:
         return None
@@ -31,7 +31,7 @@ def _net_lines(place: Place, first: int, last: int) -> Iterator[bytes]:
     Removed files and removed domains stay too: they may be about what lies before the first commit.
     """
     seen: set[tuple[str, str, str | None]] = set()
-    kept: list[bytes] = []
+    lines: list[bytes] = []
     versions = range(last, first - 1, -1)
     names = [str(CommitName(version)) for version in versions]
     for version, name, data in zip(versions, names, place.read(names), strict=True):
@@ -55,5 +55,5 @@ def _net_lines(place: Place, first: int, last: int) -> Iterator[bytes]:
             key = None if action is None else reconciliation_key(action)
             if key is not None and key not in seen:
                 seen.add(key)
-                kept.append(raw + b"\n")
-    return reversed(kept)
+                lines.append(raw + b"\n")
+    return reversed(lines)

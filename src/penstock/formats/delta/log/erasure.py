@@ -48,7 +48,7 @@ def end_log(place: Place, first: int, *, now_ms: int, grace_ms: int) -> LogEnd:
     Raises as ``load_snapshot`` if that version cannot be read as a whole: then nothing is removed.
     """
     # Here, since it loads the library for Parquet, which takes a while and much memory.
-    from penstock.formats.delta.log.checkpoint_writing import write_checkpoint
+    from penstock.formats.delta.log.checkpoint_writer import write_checkpoint
 
     old: list[BucketEntry] = []
     commit = str(CommitName(first))
@@ -56,34 +56,36 @@ def end_log(place: Place, first: int, *, now_ms: int, grace_ms: int) -> LogEnd:
         made = write_checkpoint(place, load_snapshot(PlaceFiles(place), first), now_ms, anew=True)
         fresh = None if made is None else made.name
         # Others of this version, in parts or under names of their own, have tombstones.
-        old += [one for one in _own_checkpoints(place, first) if one.key != fresh]
+        old += [
+            own_checkpoint for own_checkpoint in _own_checkpoints(place, first) if own_checkpoint.key != fresh
+        ]
     old += earlier_files(place, first)
-    if later := [one for one in place.list(LOG) if _is_later_checkpoint(one.key, first)]:
+    if later := [entry for entry in place.list(LOG) if _is_later_checkpoint(entry.key, first)]:
         newest = load_snapshot(PlaceFiles(place))
         made = write_checkpoint(place, newest, now_ms, anew=True)
         fresh = None if made is None else made.name
-        old += [one for one in later if one.key != fresh]
-    remove(place, [one.key for one in old])
+        old += [entry for entry in later if entry.key != fresh]
+    remove(place, [entry.key for entry in old])
     old += _own_traces(place, first)
-    kept = place.list(LOG)
-    sidecars = unnamed_sidecars(place, kept, (now_ms + grace_ms) * 1000)
-    due = [one for one in sidecars if one.modified_us < (now_ms - grace_ms) * 1000]
-    place.delete([one.key for one in due])
-    due_keys = {one.key for one in due}
-    waiting = tuple(one for one in sidecars if one.key not in due_keys)
+    entries = place.list(LOG)
+    sidecars = unnamed_sidecars(place, entries, (now_ms + grace_ms) * 1000)
+    due = [sidecar for sidecar in sidecars if sidecar.modified_us < (now_ms - grace_ms) * 1000]
+    place.delete([entry.key for entry in due])
+    due_keys = {entry.key for entry in due}
+    waiting = tuple(sidecar for sidecar in sidecars if sidecar.key not in due_keys)
     return LogEnd(removed=len(old) + len(due), waiting=waiting)
 
 
 def earlier_files(place: Place, first: int) -> list[BucketEntry]:
     """All of a log that tells of versions before one."""
     listed = place.list(LOG)
-    staged = [one for one in listed if _is_staged_before(one.key, first)]
+    staged = [entry for entry in listed if _is_staged_before(entry.key, first)]
     return [*older_files(listed, first), *staged]
 
 
 def _is_later_checkpoint(name: str, first: int) -> bool:
-    found = parse_name(name)
-    return isinstance(found, _CHECKPOINTS) and found.version > first
+    uuid_name = parse_name(name)
+    return isinstance(uuid_name, _CHECKPOINTS) and uuid_name.version > first
 
 
 def _own_traces(place: Place, first: int) -> list[BucketEntry]:
@@ -93,21 +95,25 @@ def _own_traces(place: Place, first: int) -> list[BucketEntry]:
     later version: nobody finds a table by a checkpoint alone.
     """
     (data,) = place.read([str(CommitName(first))])
-    if data is None or not any(isinstance(one.action, Remove | Cdc) for one in parse_commit(data)):
+    if data is None or not any(
+        isinstance(action_line.action, Remove | Cdc) for action_line in parse_commit(data)
+    ):
         return []
-    found = ((one, parse_name(one.key)) for one in place.list(LOG))
+    uuid_names = ((entry, parse_name(entry.key)) for entry in place.list(LOG))
     names = CommitName, StagedName
-    gone = [one for one, name in found if isinstance(name, names) and name.version == first]
-    place.delete([one.key for one in gone])
+    gone = [entry for entry, name in uuid_names if isinstance(name, names) and name.version == first]
+    place.delete([entry.key for entry in gone])
     return gone
 
 
 def _is_staged_before(name: str, first: int) -> bool:
-    found = parse_name(name)
-    return isinstance(found, StagedName) and found.version < first
+    staged_name = parse_name(name)
+    return isinstance(staged_name, StagedName) and staged_name.version < first
 
 
 def _own_checkpoints(place: Place, first: int) -> Sequence[BucketEntry]:
     """All that is a checkpoint of the version, or a part of one."""
-    found = ((one, parse_name(one.key)) for one in place.list(LOG) if not one.key.startswith(SIDECARS))
-    return [one for one, name in found if isinstance(name, _CHECKPOINTS) and name.version == first]
+    uuid_names = (
+        (entry, parse_name(entry.key)) for entry in place.list(LOG) if not entry.key.startswith(SIDECARS)
+    )
+    return [entry for entry, name in uuid_names if isinstance(name, _CHECKPOINTS) and name.version == first]

@@ -43,8 +43,8 @@ class PlaceFiles:
 
     def list(self, after: str, before: str = END_OF_VERSIONS) -> Iterator[LogFile]:
         # Nothing else is asked for: behind the versions come folders, which may be long.
-        found = self._place.list(LOG, max(after, START_OF_VERSIONS), before)
-        return (LogFile(entry.key, entry.size, entry.modified_us) for entry in found)
+        entries = self._place.list(LOG, max(after, START_OF_VERSIONS), before)
+        return (LogFile(entry.key, entry.size, entry.modified_us) for entry in entries)
 
     def read(self, names: Iterable[str]) -> Iterator[bytes | None]:
         return self._place.read(names)
@@ -61,7 +61,7 @@ class Overlaid:
         return self._files.list(after, before)
 
     def read(self, names: Iterable[str]) -> Iterator[bytes | None]:
-        wanted = list(names)
-        others = self._files.read(name for name in wanted if name not in self._held)
-        for name in wanted:
+        requested = list(names)
+        others = self._files.read(name for name in requested if name not in self._held)
+        for name in requested:
             yield self._held[name] if name in self._held else next(others)

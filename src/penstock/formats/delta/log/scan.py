@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import io
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
@@ -25,21 +25,28 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Add
-from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
+from penstock.formats.delta.protocol.mapping import Mapping as ColumnMapping
+from penstock.formats.delta.protocol.mapping import mapping_of
 from penstock.formats.delta.protocol.outcomes import partition_value
+from penstock.formats.delta.protocol.row_ids import FileRowIds, row_columns_of
 from penstock.formats.delta.rows.inside import name_inside
-from penstock.formats.delta.rows.pruning import Pruner
+from penstock.formats.delta.rows.pruning import Pruner, read_stats
+from penstock.formats.delta.rows.row_ids import RowIdReader
 from penstock.formats.delta.rows.vectors import deleted_rows
 from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, loosened, pa, pc, pq, reshaped
 from penstock.formats.rows.filtering import rows_where
+from penstock.formats.rows.positions import row_positions
 from penstock.formats.rows.predicate_text import parse_predicate
 from penstock.formats.rows.predicates import columns_of
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
+from penstock.model.similar_names import describe_names
 from penstock.storage.places import Place
 
 FILES_AHEAD: Final = 4
 """How many files are read at the same time, each of them a batch ahead."""
 BATCH_ROWS: Final = 65_536
+FILE_NUMBER: Final = "__penstock_file"
+ROW_NUMBER: Final = "__penstock_row"
 WHOLE_MAX_BYTES: Final = 4 * 1024 * 1024
 """A file up to this size is fetched at once; of a larger one only the parts that are needed."""
 
@@ -76,10 +83,53 @@ def batches(
     return pa.RecordBatchReader.from_batches(plan.schema, plan.batches(files(snapshot, where)))
 
 
-def batches_of(snapshot: LogSnapshot, place: Place, found: Iterable[Add]) -> Any:
-    """The rows of some files of a version that are not deleted. Raises as ``batches``."""
-    plan = _Plan(snapshot, place, None, None)
+def batches_of(
+    snapshot: LogSnapshot,
+    place: Place,
+    found: Iterable[Add],
+    columns: Sequence[str] | None = None,
+    final_row_ids: Mapping[str, FileRowIds] | None = None,
+) -> Any:
+    """The rows of some files of a version that are not deleted. Raises as ``batches``.
+
+    ``final_row_ids``, of files by their decoded paths, adds the columns by which rows that are written to
+    other files keep their ids.
+    """
+    plan = _Plan(snapshot, place, columns, None, final_row_ids)
     return pa.RecordBatchReader.from_batches(plan.schema, plan.batches(iter(found)))
+
+
+def numbered_batches(
+    snapshot: LogSnapshot,
+    place: Place,
+    found: Iterable[Add],
+    columns: Collection[str] | None = None,
+    final_row_ids: Mapping[str, FileRowIds] | None = None,
+) -> Iterator[Any]:
+    """The rows of some files, each with the number of its file among them and of its row in the file.
+
+    These are the columns ``FILE_NUMBER`` and ``ROW_NUMBER``. ``columns`` are those that are needed, in any
+    order; there may be none. ``final_row_ids`` as in ``batches_of``. Raises as ``batches``.
+    """
+    names = [one.name for one in snapshot.schema.fields if columns is not None and one.name in columns]
+    plan = _Plan(snapshot, place, names or None, None, final_row_ids)
+    return plan.numbered_batches(iter(found), plan.schema.names if columns is None else names)
+
+
+def row_schema(snapshot: LogSnapshot) -> Any:
+    """Arrow's schema of the rows of a version."""
+    return arrow_schema(replace(one, type=loosened(one.type)) for one in snapshot.schema.fields)
+
+
+def count_rows(snapshot: LogSnapshot) -> int | None:
+    """How many rows a version has, if the statistics of all its files tell; nothing is read but the log."""
+    total = 0
+    for file in snapshot.files():
+        rows = read_stats(file).get("numRecords")
+        if not isinstance(rows, int) or isinstance(rows, bool) or rows < 0:
+            return None
+        total += rows - (0 if file.deletion_vector is None else file.deletion_vector.cardinality)
+    return total
 
 
 def has_further_columns(snapshot: LogSnapshot, place: Place, file: Add) -> bool:
@@ -91,41 +141,61 @@ class _Plan:
     """What is read of each file, and how rows come out of it."""
 
     def __init__(
-        self, snapshot: LogSnapshot, place: Place, columns: Sequence[str] | None, where: str | None
+        self,
+        snapshot: LogSnapshot,
+        place: Place,
+        columns: Sequence[str] | None,
+        where: str | None,
+        final_row_ids: Mapping[str, FileRowIds] | None = None,
     ) -> None:
         schema = StructType(tuple(replace(one, type=loosened(one.type)) for one in snapshot.schema.fields))
         self._table, self._place = snapshot.table, place
-        self._mapping = mapping_of(snapshot.metadata)
-        wanted = schema.fields if columns is None else tuple(_named(schema, name) for name in columns)
+        self._mapping, self._metadata = mapping_of(snapshot.metadata), snapshot.metadata
+        self._row_ids = RowIdReader.to_show(snapshot.metadata, columns or ())
+        if final_row_ids is not None:
+            self._row_ids = RowIdReader.to_rewrite(snapshot.metadata, final_row_ids)
+        readable = StructType((*schema.fields, *self._row_ids.fields))
+        wanted = (
+            readable.fields if columns is None else tuple(_require_column(readable, name) for name in columns)
+        )
         if not wanted or len({one.name for one in wanted}) < len(wanted):
-            raise InvalidRequest("name at least one column to be read, and none twice")
+            raise InvalidRequest("give at least one column to read, and each only once")
         self.schema = arrow_schema(wanted)
         self._where = None if where is None else parse_predicate(where, schema)
         asked = [] if self._where is None else [column.fields[0] for column in columns_of(self._where)]
         needed = {field.name: field for field in (*wanted, *asked)}
         partitions = {name.lower() for name in snapshot.metadata.partition_columns}
         self._partition_fields = [one for one in needed.values() if one.name.lower() in partitions]
-        self._data_fields = [one for one in needed.values() if one.name.lower() not in partitions]
-        self._read_schema = arrow_schema((*self._partition_fields, *self._data_fields))
+        beside = [*self._partition_fields, *self._row_ids.fields]
+        self._data_fields = [field for field in needed.values() if field not in beside]
+        self._read_schema = arrow_schema((*self._partition_fields, *self._data_fields, *self._row_ids.fields))
 
     def batches(self, found: Iterator[Add]) -> Iterator[Any]:
         return _ahead(map(self._rows, found))
 
+    def numbered_batches(self, found: Iterator[Add], names: Sequence[str]) -> Iterator[Any]:
+        numbered = (self._rows(file, number, names) for number, file in enumerate(found))
+        return _ahead(numbered)
+
     def has_further_columns(self, file: Add) -> bool:
         with self._reading(file):
             schema = pq.read_schema(_open(self._place, self._name(file.path), file.size))
-        return _has_further(list(schema), self._data_fields, self._mapping)
+        hidden = row_columns_of(self._metadata) or ()
+        columns = [column for column in schema if column.name not in hidden]
+        return _has_further(columns, self._data_fields, self._mapping)
 
-    def _rows(self, file: Add) -> Iterator[Any]:
-        """The rows of one file."""
+    def _rows(self, file: Add, number: int | None = None, names_only: Sequence[str] = ()) -> Iterator[Any]:
+        """The rows of one file; with a number of its own, also where each of them is."""
         with self._reading(file):
             source = _open(self._place, self._name(file.path), file.size)
             parquet = pq.ParquetFile(source, pre_buffer=True, coerce_int96_timestamp_unit="us")
-            keep = self._kept(file, parquet.metadata.num_rows)
+            keep = self._live_row_mask(file, parquet.metadata.num_rows)
             places = self._mapping.locate(parquet.schema_arrow, self._data_fields)
             names = [None if place is None else parquet.schema_arrow.names[place] for place in places]
             partition = [_partition_scalar(one, file, self._mapping) for one in self._partition_fields]
-            read = parquet.iter_batches(BATCH_ROWS, columns=[one for one in names if one], use_threads=False)
+            stored = self._row_ids.stored_in(parquet.schema_arrow)
+            chosen = [*(name for name in names if name), *stored]
+            read = parquet.iter_batches(BATCH_ROWS, columns=chosen, use_threads=False)
         first = 0
         while True:
             with self._reading(file):
@@ -133,16 +203,21 @@ class _Plan:
                 if batch is None:
                     return
                 rows = batch.num_rows
-                found = self._shaped(batch, names, partition)
+                row_ids = self._row_ids.columns(file, batch, first)
+                found = self._table_rows(batch, names, partition, row_ids)
+                if number is not None:
+                    found = _add_numbers(found.select(names_only), number, first)
                 if keep is not None:
                     found = found.filter(keep.slice(first, rows))
                 if self._where is not None:
                     found = rows_where(self._where, found)
                 first += rows
             if found.num_rows:
-                yield found.select(self.schema.names)
+                yield found.select(self.schema.names) if number is None else found
 
-    def _shaped(self, batch: Any, names: Sequence[str | None], partition: Sequence[Any]) -> Any:
+    def _table_rows(
+        self, batch: Any, names: Sequence[str | None], partition: Sequence[Any], row_ids: Sequence[Any]
+    ) -> Any:
         """A batch of a file as rows of the table."""
         rows = batch.num_rows
         arrays = [pa.repeat(one, rows) for one in partition]
@@ -155,10 +230,10 @@ class _Plan:
                 arrays.append(pa.nulls(rows, arrow_type(field.type, field.name)))
             else:
                 raise ValueError(f"it lacks the column '{field.name}', which is not nullable")
-        return pa.RecordBatch.from_arrays(arrays, schema=self._read_schema)
+        return pa.RecordBatch.from_arrays([*arrays, *row_ids], schema=self._read_schema)
 
-    def _kept(self, file: Add, rows: int) -> Any:
-        """Which rows the file's deletion vector leaves; ``None`` if it has none."""
+    def _live_row_mask(self, file: Add, rows: int) -> Any:
+        """The mask of rows that the file's deletion vector does not delete; ``None`` without a vector."""
         vector = file.deletion_vector
         if vector is None:
             return None
@@ -180,6 +255,13 @@ class _Plan:
                 table=self._table,
                 file=file.path,
             ) from None
+
+
+def _add_numbers(batch: Any, file: int, first: int) -> Any:
+    numbers = row_positions(batch.num_rows, first)
+    files = pa.repeat(pa.scalar(file, pa.int32()), batch.num_rows)
+    names = [*batch.schema.names, FILE_NUMBER, ROW_NUMBER]
+    return pa.RecordBatch.from_arrays([*batch.columns, files, numbers], names=names)
 
 
 def _ahead(streams: Iterator[Iterator[Any]]) -> Iterator[Any]:
@@ -254,7 +336,7 @@ def _open(place: Place, name: str, size: int) -> Any:
     raise OSError("there is no such file")
 
 
-def _has_further(there: Sequence[Any], fields: Sequence[Field], mapping: Mapping) -> bool:
+def _has_further(there: Sequence[Any], fields: Sequence[Field], mapping: ColumnMapping) -> bool:
     """Whether there are fields of Arrow's, at any depth, that are none of these."""
     places = mapping.locate(there, fields)
     pairs = [
@@ -265,7 +347,7 @@ def _has_further(there: Sequence[Any], fields: Sequence[Field], mapping: Mapping
     return len(pairs) < len(there) or any(_is_wider(*pair, mapping) for pair in pairs)
 
 
-def _is_wider(there: Any, kind: Type, mapping: Mapping) -> bool:
+def _is_wider(there: Any, kind: Type, mapping: ColumnMapping) -> bool:
     if isinstance(kind, StructType):
         return _has_further([there.field(at) for at in range(there.num_fields)], kind.fields, mapping)
     if isinstance(kind, ArrayType):
@@ -277,15 +359,15 @@ def _is_wider(there: Any, kind: Type, mapping: Mapping) -> bool:
     return False
 
 
-def _named(schema: StructType, name: str) -> Field:
+def _require_column(schema: StructType, name: str) -> Field:
     found = schema.field(name)
     if found is None:
-        known = ", ".join(one.name for one in schema.fields)
-        raise InvalidRequest(f"the table has no column '{name}'; there are {known}", column=name)
+        known = describe_names(name, [one.name for one in schema.fields])
+        raise InvalidRequest(f"the table has no column '{name}'{known}", column=name)
     return found
 
 
-def _partition_scalar(field: Field, file: Add, mapping: Mapping) -> Any:
+def _partition_scalar(field: Field, file: Add, mapping: ColumnMapping) -> Any:
     text = file.partition_values.get(mapping.physical(field))
     value = partition_value(field.type, text)
     if field.type == "binary" and isinstance(value, str):
@@ -298,5 +380,5 @@ def _cast(array: Any, wanted: Any, path: str) -> Any:
         return array.cast(wanted)
     except pa.ArrowException as problem:
         raise ValueError(
-            f"the column '{path}' holds {array.type}, and the table {wanted}: {problem}"
+            f"the column '{path}' has the type {array.type}, but the table has {wanted}: {problem}"
         ) from None

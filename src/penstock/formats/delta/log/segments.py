@@ -138,7 +138,7 @@ class _Listing:
         self._table = table
         self._commits: set[int] = set()
         self._compactions: dict[int, list[int]] = defaultdict(list)
-        found: dict[int, list[_Found]] = defaultdict(list)
+        files_by_version: dict[int, list[_Found]] = defaultdict(list)
         for file in listed:
             match parse_name(file.name):
                 case CommitName(version):
@@ -146,15 +146,15 @@ class _Listing:
                 case CompactionName(first, last):
                     self._compactions[first].append(last)
                 case ClassicName() | PartName() | UuidName() as name if file.size > 0:
-                    found[name.version].append(_Found(name, file.name))
-        self._checkpoints = _complete(found)
+                    files_by_version[name.version].append(_Found(name, file.name))
+        self._checkpoints = _complete(files_by_version)
 
     def has(self, version: int) -> bool:
         return version in self._commits or version in self._checkpoints
 
     def checkpoint_for(self, version: int | None) -> Checkpoint | None:
         """The newest complete checkpoint that is not newer than a version."""
-        fitting = [one for one in self._checkpoints if version is None or one <= version]
+        fitting = [checkpoint for checkpoint in self._checkpoints if version is None or checkpoint <= version]
         return self._checkpoints[max(fitting)] if fitting else None
 
     @property
@@ -172,21 +172,21 @@ class _Listing:
         while first in self._commits:
             first -= 1
         # Now all commits after ``first`` are there; a checkpoint stands in for the one of its own version.
-        starts = [one for one in self._checkpoints if one >= first]
+        starts = [checkpoint for checkpoint in self._checkpoints if checkpoint >= first]
         return range(0 if first < 0 else min(starts, default=latest), latest + 1)
 
     def segment(self, version: int | None) -> LogSegment:
         latest = self.versions[-1]
         if version is not None and not 0 <= version <= latest:
             raise self._not_found(version, f"the newest one is {latest}")
-        wanted = latest if version is None else version
-        checkpoint = self.checkpoint_for(wanted)
+        target_version = latest if version is None else version
+        checkpoint = self.checkpoint_for(target_version)
         return LogSegment(
             table=self._table,
-            version=wanted,
+            version=target_version,
             checkpoint=checkpoint,
-            names=self._chain(-1 if checkpoint is None else checkpoint.version, wanted),
-            newest=str(CommitName(wanted)),
+            names=self._chain(-1 if checkpoint is None else checkpoint.version, target_version),
+            newest=str(CommitName(target_version)),
         )
 
     def _chain(self, after: int, last: int) -> tuple[str, ...]:
@@ -217,7 +217,7 @@ class _Listing:
                 yield end, str(CompactionName(version, end))
 
     def _missing(self, version: int, wanted: int, is_first: bool) -> Exception:
-        reachable = [one for one in self._checkpoints if one > wanted]
+        reachable = [checkpoint for checkpoint in self._checkpoints if checkpoint > wanted]
         if is_first and reachable:
             return self._not_found(wanted, f"its log reaches back to {min(reachable)} only")
         return LogGap(
@@ -237,15 +237,15 @@ def _complete(found: Mapping[int, Sequence[_Found]]) -> dict[int, Checkpoint]:
     """One checkpoint per version, of those of which all files are there: fewest files first."""
     checkpoints = {}
     for version, files in found.items():
-        whole = [one.text for one in files if isinstance(one.name, ClassicName)]
-        whole += [one.text for one in files if isinstance(one.name, UuidName)]
+        whole = [file.text for file in files if isinstance(file.name, ClassicName)]
+        whole += [file.text for file in files if isinstance(file.name, UuidName)]
         if whole:
             checkpoints[version] = Checkpoint(version, (whole[0],))
             continue
         parts: dict[int, list[str]] = defaultdict(list)
-        for one in files:
-            if isinstance(one.name, PartName):
-                parts[one.name.parts].append(one.text)
+        for file in files:
+            if isinstance(file.name, PartName):
+                parts[file.name.parts].append(file.text)
         for count in sorted(parts):
             if len(parts[count]) == count:
                 checkpoints[version] = Checkpoint(version, tuple(sorted(parts[count])))

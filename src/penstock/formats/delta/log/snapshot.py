@@ -140,13 +140,19 @@ class LogSnapshot:
     @property
     def transactions(self) -> Mapping[str, Txn]:
         """The last batch of each application, by its id."""
-        return {name: one for tail in reversed(self._tails) for name, one in tail.transactions.items()}
+        return {name: txn for tail in reversed(self._tails) for name, txn in tail.transactions.items()}
 
     @property
     def domains(self) -> Mapping[str, DomainMetadata]:
         """What is kept for each domain; removed ones are left out."""
-        domains = {name: one for tail in reversed(self._tails) for name, one in tail.domains.items()}
-        return {name: one for name, one in domains.items() if not one.removed}
+        domains = {
+            name: domain_metadata
+            for tail in reversed(self._tails)
+            for name, domain_metadata in tail.domains.items()
+        }
+        return {
+            name: domain_metadata for name, domain_metadata in domains.items() if not domain_metadata.removed
+        }
 
     @property
     def has_in_commit_timestamps(self) -> bool:
@@ -163,30 +169,32 @@ class LogSnapshot:
 
     def file_keys(self) -> Iterator[FileKey]:
         """The keys of the files that the table consists of: many times as quick as the files."""
-        newer = (one.key for one in self._newer(Add))
-        return chain(newer, self._base.file_keys(self._known())) if self._base else newer
+        newer = (add.key for add in self._newer(Add))
+        return chain(newer, self._base.file_keys(self._files_in_tail())) if self._base else newer
 
     def live(self, paths: Collection[str]) -> dict[str, str | None]:
         """Of some decoded paths, those that are files of the table, each with the id of its deletion vector.
 
         One pass over the table's files, however many are asked for.
         """
-        found = {key.path: key.vector for one in self._newer(Add) if (key := one.key).path in paths}
-        wanted = set(paths) - found.keys()
-        if wanted:
-            there = self._base.file_keys(NOTHING_NEWER, wanted)
-            found.update(key for key in there if not self._has_seen(key))
-        return found
+        vectors = {key.path: key.vector for add in self._newer(Add) if (key := add.key).path in paths}
+        other_paths = set(paths) - vectors.keys()
+        if other_paths:
+            file_keys = self._base.file_keys(NOTHING_NEWER, other_paths)
+            vectors.update(key for key in file_keys if not self._has_seen(key))
+        return vectors
 
     def find(self, keys: Collection[FileKey]) -> dict[FileKey, Add]:
         """Of some files, those that the table has, with all that is known of them. One pass, likewise."""
-        wanted = set(keys)
-        found = {one.key: one for one in self._newer(Add) if one.key in wanted}
-        paths = {key.path for key in wanted - found.keys()}
+        missing_keys = set(keys)
+        adds = {add.key: add for add in self._newer(Add) if add.key in missing_keys}
+        paths = {key.path for key in missing_keys - adds.keys()}
         if paths:
-            there = self._base.files(Add, NOTHING_NEWER, paths)
-            found |= {key: one for one in there if (key := one.key) in wanted and not self._has_seen(key)}
-        return found
+            files = self._base.files(Add, NOTHING_NEWER, paths)
+            adds |= {
+                key: add for add in files if (key := add.key) in missing_keys and not self._has_seen(key)
+            }
+        return adds
 
     def tombstones(self) -> Iterator[Remove]:
         """The files that were removed, as far as the log still knows, whether their time is over or not."""
@@ -194,18 +202,18 @@ class LogSnapshot:
 
     def _files(self, kind: type[FileActionT]) -> Iterator[FileActionT]:
         newer = self._newer(kind)
-        return chain(newer, self._base.files(kind, self._known())) if self._base else newer
+        return chain(newer, self._base.files(kind, self._files_in_tail())) if self._base else newer
 
     def _newer(self, kind: type[FileActionT]) -> Iterator[FileActionT]:
         """What the commits behind the checkpoint come to."""
         for number, tail in enumerate(self._tails):
             hiding = self._tails[:number]
             for action in tail.files(kind):
-                if not hiding or not any(one.has_seen(action.key) for one in hiding):
+                if not hiding or not any(tail.has_seen(action.key) for tail in hiding):
                     yield action
 
-    def _known(self) -> Newer:
-        """What the commits behind the checkpoint are about."""
+    def _files_in_tail(self) -> Newer:
+        """The files that commits after the checkpoint name."""
         return Newer({path for tail in self._tails for path in tail.paths()}, self._has_seen)
 
     def _has_seen(self, key: FileKey) -> bool:
@@ -291,8 +299,8 @@ class _Tail:
 
     def paths(self) -> Iterator[str]:
         """The decoded paths of all files that it is about."""
-        yield from (one.key.path for one in self.files(Add))
-        yield from (one.key.path for one in self.files(Remove))
+        yield from (file.key.path for file in self.files(Add))
+        yield from (file.key.path for file in self.files(Remove))
 
     def files(self, kind: type[FileActionT]) -> Iterator[FileActionT]:
         return self._lines[kind].actions()
@@ -335,8 +343,8 @@ class _SnapshotBase:
         for name in names:
             data = self._held.get(name)
             if data is None:
-                (found,) = self._files.read([name])
-                data = _there(self._table, name, found)
+                (content,) = self._files.read([name])
+                data = _there(self._table, name, content)
                 if len(data) + sum(map(len, self._held.values())) <= HELD_MAX_BYTES:
                     self._held[name] = data
             yield open_checkpoint(self._table, name, data)
@@ -352,7 +360,7 @@ def _actions_backwards(table: str, name: str, data: bytes) -> Iterator[tuple[byt
             try:
                 action = parse_action(raw)
             except MalformedAction as problem:
-                raise _malformed(table, name, data.count(b"\n", 0, start) + 1, problem) from None
+                raise _malformed_error(table, name, data.count(b"\n", 0, start) + 1, problem) from None
             if action is not None:
                 yield raw, action
         end = start - 1
@@ -365,27 +373,27 @@ def _check_readable(table: str, protocol: Protocol, metadata: Metadata) -> None:
             "\n  ".join((f"{table} cannot be read:", *map(str, refusals))),
             table=table,
             feature=refusals[0].feature,
-            features=tuple(one.feature for one in refusals),
+            features=tuple(refusal.feature for refusal in refusals),
         )
 
 
 def _there(table: str, name: str, data: bytes | None) -> bytes:
     if data is None:
         raise InvalidLog(
-            f"{name} of the table {table} is missing, although the log needs it\n"
-            "  If the log is being cleaned up at this moment, try again; else bring the file back.",
+            f"{name} of the table {table} is missing, although the log needs it\n  If the log is being "
+            "cleaned up at this moment, try again; otherwise put the file back.",
             table=table,
             file=name,
         )
     return data
 
 
-def _malformed(table: str, name: str, line: int, problem: MalformedAction) -> InvalidLog:
+def _malformed_error(table: str, name: str, line: int, problem: MalformedAction) -> InvalidLog:
     reason = problem.details["reason"]
     named = parse_name(name)
     version = named.version if isinstance(named, CommitName | StagedName) else None
     return InvalidLog(
-        f"line {line} of {name} of the table {table} is no action: {reason}",
+        f"line {line} of {name} of the table {table} is not an action: {reason}",
         table=table,
         file=name,
         version=version,

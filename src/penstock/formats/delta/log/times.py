@@ -53,9 +53,9 @@ class _Times:
         self.start = _start(tip)
         listed = list(files.list(""))
         self._files_ms = {
-            name.version: one.modified_us // 1000
-            for one in listed
-            if isinstance(name := parse_name(one.name), CommitName)
+            name.version: log_file.modified_us // 1000
+            for log_file in listed
+            if isinstance(name := parse_name(log_file.name), CommitName)
         }
         try:
             first = find_versions(tip.table, listed).start
@@ -63,7 +63,7 @@ class _Times:
             first = 0  # nothing is published yet
         # A checkpoint may outlive its commit, and with it the time; the next version has one.
         timed = (*self._files_ms, *ratified)
-        self.first = min((one for one in timed if one >= first), default=tip.version)
+        self.first = min((version for version in timed if version >= first), default=tip.version)
         self._push_on()
 
     def of(self, version: int) -> int:
@@ -86,12 +86,12 @@ class _Times:
         (data,) = self._files.read([name])
         try:
             infos = (line.action for line in parse_commit(data or b"") if isinstance(line.action, CommitInfo))
-            found = next((info.in_commit_timestamp for info in infos), None)
+            timestamp = next((info.in_commit_timestamp for info in infos), None)
         except MalformedAction as problem:
             _no_time(self._tip.table, name, str(problem))
-        if found is None:
+        if timestamp is None:
             _no_time(self._tip.table, name, "it is not there" if data is None else "it has none")
-        return found
+        return timestamp
 
 
 def _start(tip: LogSnapshot) -> _Start | None:
@@ -104,7 +104,7 @@ def _start(tip: LogSnapshot) -> _Start | None:
         return _Start(int(version), int(timestamp))
     except ValueError:
         raise InvalidLog(
-            f"the properties {ENABLED_VERSION} and {ENABLED_TIMESTAMP} of {tip.table} are no numbers",
+            f"the properties {ENABLED_VERSION} and {ENABLED_TIMESTAMP} of {tip.table} are not numbers",
             table=tip.table,
             version=tip.version,
         ) from None
@@ -127,7 +127,8 @@ def _refuse(table: str, wanted_ms: int, first: tuple[int, int], last: tuple[int,
 
 def _no_time(table: str, name: str, problem: str) -> NoReturn:
     raise InvalidLog(
-        f"{name} of the table {table} gives no time, which the table's versions must have: {problem}",
+        f"{name} of the table {table} has no timestamp, which every version of this table must have: "
+        f"{problem}",
         table=table,
         file=name,
     )

@@ -11,8 +11,9 @@ from uuid import UUID
 
 from penstock.formats.delta.branch_log.intents import CommitIntent
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity, first_commit
-from penstock.formats.delta.branch_log.proposal import DeltaProposal, refused
+from penstock.formats.delta.branch_log.proposal import DeltaProposal, refusal_error
 from penstock.formats.delta.branch_log.replacements import OWNERS
+from penstock.formats.delta.branch_log.row_ids import number_lines
 from penstock.formats.delta.protocol.actions import (
     ACTION_NAMES,
     Action,
@@ -25,6 +26,8 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.clustering import DOMAIN
 from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, LintRules, LintState, Problem, check_commit
 from penstock.formats.delta.protocol.lint_files import Numbered
+from penstock.formats.delta.protocol.operation_metrics import METRICS, operation_metrics
+from penstock.formats.delta.protocol.row_ids import NO_ROW_ID, RowIdCounter, assigns_row_ids
 from penstock.model.keys import Key
 from penstock.storage.places import Places
 
@@ -46,32 +49,37 @@ class FirstVersion:
         ``InvalidRequest`` if that is to be in a file and is not there."""
         if new.actions is None:
             return write_commit(first_commit(new, self._identity, table_id, uuid, now_ms))
-        given = DeltaProposal(key, CommitIntent(actions=new.actions, uuid=uuid), self._places, location)
-        first = first_commit(new, self._identity, table_id, uuid, now_ms, _told(given))
+        proposal = DeltaProposal(key, CommitIntent(actions=new.actions, uuid=uuid), self._places, location)
+        first = first_commit(new, self._identity, table_id, uuid, now_ms, _writer_commit_info(proposal))
         info, protocol, metadata = first
         about: list[Numbered] = [(1, info), (WHOLE_COMMIT, protocol), (WHOLE_COMMIT, metadata)]
         rules = LintRules(now_ms=now_ms)
         problems = (
-            *given.problems,
-            *_strange(given),
-            *check_commit([*about, *given.actions], LintState(), rules),
+            *proposal.problems,
+            *_strange(proposal),
+            *check_commit([*about, *proposal.actions], LintState(), rules),
         )
         if problems:
-            raise refused(key, sorted(problems))
-        return write_commit(first) + given.lines
+            raise refusal_error(key, sorted(problems))
+        if not assigns_row_ids(protocol, metadata):
+            return write_commit(first) + proposal.lines
+        return write_commit(first) + number_lines(proposal, {}, RowIdCounter(0, NO_ROW_ID)).lines
 
 
 def _is_clustering(action: Action) -> bool:
     return isinstance(action, DomainMetadata) and action.domain == DOMAIN
 
 
-def _told(given: DeltaProposal) -> CommitInfo:
-    """What the writer says of the commit, without what is the owner's to say."""
-    info = given.info if given.info is not None else WITH_FILES
-    return CommitInfo({name: value for name, value in info.fields.items() if name not in OWNERS})
+def _writer_commit_info(proposal: DeltaProposal) -> CommitInfo:
+    """The writer's ``commitInfo`` without fields that only the owner may set."""
+    info = proposal.info if proposal.info is not None else WITH_FILES
+    fields = {name: value for name, value in info.fields.items() if name not in OWNERS}
+    if METRICS not in fields and (figures := operation_metrics(info.operation, proposal.plain_actions)):
+        fields[METRICS] = figures
+    return CommitInfo(fields)
 
 
-def _strange(given: DeltaProposal) -> list[Problem]:
+def _strange(proposal: DeltaProposal) -> list[Problem]:
     """Lines that have no place in a first version, or that the owner writes itself."""
     return [
         Problem(
@@ -79,6 +87,6 @@ def _strange(given: DeltaProposal) -> list[Problem]:
             ACTION_NAMES[type(action)],
             _ALONE,
         )
-        for number, action in given.actions
+        for number, action in proposal.actions
         if not isinstance(action, Add | Txn) and not _is_clustering(action)
     ]

@@ -28,7 +28,7 @@ from penstock.errors import (
 )
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import Adopt, CreateIntent, Release, change
-from penstock.formats.delta.branch_log.line import FOLDER, OwnershipPhase, line_of
+from penstock.formats.delta.branch_log.line import FOLDER, Line, OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.ownership import (
     Before,
     NewTable,
@@ -42,7 +42,7 @@ from penstock.formats.delta.branch_log.ownership import (
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.ownership.first_version import FirstVersion
-from penstock.formats.delta.ownership.settling import HandoverSettler
+from penstock.formats.delta.ownership.handover_settler import HandoverSettler
 from penstock.formats.delta.ownership.tables import AskedTable, Tables, line_at
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.formats.delta.rows.inside import check_inside, name_inside
@@ -92,8 +92,8 @@ class Handover(HandoverSettler):
 
         ``InvalidRequest`` for a given id that is known already.
         """
-        if (known := self._tables.known(asked, branch)) is not None:
-            return self._made(key, known)
+        if (known_outcome := self._tables.find_outcome(asked, branch)) is not None:
+            return self._made_table(key, known_outcome)
         with self._new_id(new, branch, asked) as made:
             uuid, location = uuid4(), own_place(warehouse, made.id)
             actions = self._first.of(key, new, made.id, location, uuid, self._now_ms())
@@ -103,36 +103,36 @@ class Handover(HandoverSettler):
             )
             made.is_sent = True
             outcome = self._tables.commit([change(key, intent)], asked, branch)
-        return self._made(key, outcome)
+        return self._made_table(key, outcome)
 
     @contextmanager
-    def _new_id(self, new: NewTable, branch: str, asked: AskedTable) -> Iterator[NewId]:
+    def _new_id(self, new: NewTable, branch: str, request: AskedTable) -> Iterator[NewId]:
         """The id of a new table. One that is given is reserved until the request is decided."""
         if new.id is None:
             yield NewId(uuid4())
             return
-        with self._tables.known_tables.reserve(new.id, branch, asked.key) as reserved:
+        with self._tables.known_tables.reserve(new.id, branch, request.key) as reserved:
             yield reserved
 
     def create_at(
-        self, key: Key, new: NewTable, location: str, asked: AskedTable, sole_writer: bool
+        self, key: Key, new: NewTable, location: str, request: AskedTable, sole_writer: bool
     ) -> MadeTable:
         """Create a table at a named place: of all who do, in whatever way, one wins.
 
         ``TableConflict`` if there is a table already, or somebody else was faster; ``LocationRefused`` if the
         lake had another table there.
         """
-        if (known := self._tables.known(asked)) is not None:
-            return self._finish(key, known, asked)
+        if (outcome := self._tables.find_outcome(request)) is not None:
+            return self._finish(key, outcome, request)
         try:
-            return self._create_at(key, new, self._open(location, sole_writer), asked)
+            return self._create_at(key, new, self.open_place(location, sole_writer), request)
         except TableConflict:
             # It may have been sent twice, and the other one have landed since: that is its own table.
-            if (known := self._tables.known(asked)) is None:
+            if (outcome := self._tables.find_outcome(request)) is None:
                 raise
-            return self._finish(key, known, asked)
+            return self._finish(key, outcome, request)
 
-    def _create_at(self, key: Key, new: NewTable, place: Place, asked: AskedTable) -> MadeTable:
+    def _create_at(self, key: Key, new: NewTable, place: Place, request: AskedTable) -> MadeTable:
         self._help(key)
         with suppress(TableNotFound):
             snapshot = load_snapshot(PlaceFiles(place))
@@ -142,13 +142,13 @@ class Handover(HandoverSettler):
                 key, place.location, 0, "there is a Delta table already; adopt it: penstock delta adopt"
             )
         self._tables.known_tables.require_vacant(place.location)
-        with self._new_id(new, self._tables.default_branch, asked) as made:
+        with self._new_id(new, self._tables.default_branch, request) as made:
             uuid = uuid4()
             actions = self._first.of(key, new, made.id, place.location, uuid, self._now_ms())
             intent = Adopt(id=made.id, location=place.location, version=0, actions=actions, uuid=uuid)
-            self._check_writable(place)
+            self.check_writable(place)
             made.is_sent = True
-            return self._promise(key, intent, asked)
+            return self._promise(key, intent, request)
 
     def adopt(self, key: Key, location: str, asked: AskedTable, sole_writer: bool) -> MadeTable:
         """Take a table over from the file system.
@@ -157,22 +157,27 @@ class Handover(HandoverSettler):
         written, ``TableConflict`` if somebody committed to it meanwhile: then all is as it was, and it is for
         the caller to try again.
         """
-        if (known := self._tables.known(asked)) is not None:
-            return self._finish(key, known, asked)
-        place = self._open(location, sole_writer)
+        if (outcome := self._tables.find_outcome(asked)) is not None:
+            return self._finish(key, outcome, asked)
+        place = self.open_place(location, sole_writer)
         self._help(key)
         snapshot = load_snapshot(PlaceFiles(place))
         if (mine := self._mine(key, place.location, snapshot)) is not None:
             return mine
-        check_adoptable(snapshot.protocol, snapshot.metadata, place.location)
-        _check_files_inside(place, snapshot)
+        check_snapshot(place, snapshot)
         return self._convert(key, place, snapshot, asked)
 
-    def take(self, key: Key, place: Place, snapshot: LogSnapshot, asked: AskedTable) -> MadeTable:
+    def take(self, key: Key, place: Place, snapshot: LogSnapshot, request: AskedTable) -> MadeTable:
         """Take a table whose owner is lost. Whether it is, the caller has found out."""
-        return self._convert(key, place, snapshot, asked)
+        return self._convert(key, place, snapshot, request)
 
-    def _convert(self, key: Key, place: Place, snapshot: LogSnapshot, asked: AskedTable) -> MadeTable:
+    def _convert(self, key: Key, place: Place, snapshot: LogSnapshot, request: AskedTable) -> MadeTable:
+        intent = self.adopt_intent(place, snapshot)
+        self.check_writable(place)
+        return self._promise(key, intent, request)
+
+    def adopt_intent(self, place: Place, snapshot: LogSnapshot) -> Adopt:
+        """What the lake is asked to promise of a table."""
         before = Before(
             version=snapshot.version,
             protocol=snapshot.protocol,
@@ -181,59 +186,66 @@ class Handover(HandoverSettler):
         )
         identity, uuid, version = uuid4(), uuid4(), snapshot.version + 1
         actions = conversion(before, self._identity, identity, uuid, self._now_ms())
-        intent = Adopt(id=identity, location=place.location, version=version, actions=actions, uuid=uuid)
-        self._check_writable(place)
-        return self._promise(key, intent, asked)
+        return Adopt(id=identity, location=place.location, version=version, actions=actions, uuid=uuid)
 
     def _help(self, key: Key) -> None:
         """Finish what somebody else began at a key, before anything else is begun there."""
-        found = self._tables.content(self._tables.head(), key)
-        if isinstance(found, DeltaTable) and found.state:
-            self.resolve(key, found)
+        content = self._tables.content(self._tables.head(), key)
+        if isinstance(content, DeltaTable) and content.state:
+            self.resolve(key, content)
 
     def _mine(self, key: Key, location: str, snapshot: LogSnapshot) -> MadeTable | None:
         """The table, if it is this lake's already under that key; ``None`` if it is not this lake's."""
-        owner = owner_of(snapshot.protocol, snapshot.metadata, location)
-        if owner is None or not self._identity.owns(owner):
+        own = self.find_own(location, snapshot)
+        if own is None:
             return None
         head = self._tables.head()
-        found = self._tables.where_is(head, owner.table)
-        if found is None:
-            raise InvalidRequest(
-                f"{location} belongs to this lake, but was dropped from it\n"
-                "  Revert the commit that dropped it, and all of it is back. Only if that commit is gone: "
-                f"penstock delta recover {location} --lost {self._identity.lake_id}. That has the versions "
-                "that were published, and no others.",
-                location=location,
-            )
-        content = self.resolve(found, self._tables.managed(head, found))
-        if content is None or found != key:
-            raise InvalidRequest(f"{location} is in the lake already, as '{found}'", key=str(found))
+        content = self.resolve(own, self._tables.require_managed(head, own))
+        if content is None or own != key:
+            raise InvalidRequest(f"{location} is already in the lake, as '{own}'", key=str(own))
         line, identity = line_at(content)
         return MadeTable(key=key, id=identity, location=location, version=line.latest, commit=head)
 
-    def _promise(self, key: Key, intent: Adopt, asked: AskedTable) -> MadeTable:
-        """Have a promise committed, for a place that can be written, and kept."""
-        return self._finish(key, self._tables.commit([change(key, intent)], asked), asked)
+    def find_own(self, location: str, snapshot: LogSnapshot) -> Key | None:
+        """The key of a table that names this lake as its owner; ``None`` if it does not.
 
-    def _finish(self, key: Key, outcome: Outcome, asked: AskedTable) -> MadeTable:
+        ``InvalidRequest`` for one that the lake has dropped.
+        """
+        owner = owner_of(snapshot.protocol, snapshot.metadata, location)
+        if owner is None or not self._identity.owns(owner):
+            return None
+        key = self._tables.where_is(self._tables.head(), owner.table)
+        if key is None:
+            raise InvalidRequest(
+                f"{location} belongs to this lake, but was dropped from it\n  Revert the commit that dropped "
+                f"it, and all of it is back. Only if that commit is gone: penstock delta recover {location} "
+                f"--lost {self._identity.lake_id}. It recovers only the versions that were published.",
+                location=location,
+            )
+        return key
+
+    def _promise(self, key: Key, intent: Adopt, request: AskedTable) -> MadeTable:
+        """Have a promise committed, for a place that can be written, and kept."""
+        return self._finish(key, self._tables.commit([change(key, intent)], request), request)
+
+    def _finish(self, key: Key, outcome: Outcome, request: AskedTable) -> MadeTable:
         """Bring a promise to its end, which may lie behind it. ``TableConflict`` if it came to nothing."""
-        made = self._made(key, outcome)
+        made = self._made_table(key, outcome)
         now = self._tables.current(key, made.id)
         if now is not None:
-            now = self.resolve(key, now, asked.meta)
-        if now is not None or self._was_owned(made.id):
+            now = self.resolve(key, now, request.meta)
+        if now is not None or self.was_owned(made.id, self._tables.head()):
             return made
         raise _lost(key, made.location, made.version, "somebody else's commit came first")
 
-    def _was_owned(self, identity: UUID) -> bool:
+    def was_owned(self, identity: UUID, head: ObjectId) -> bool:
         """Whether a table became the lake's, whatever happened to it since."""
-        last = self._tables.last(self._tables.head(), identity)
+        last = self._tables.last(head, identity)
         return last is not None and line_of(last).phase is not OwnershipPhase.ADOPTING
 
-    def _made(self, key: Key, outcome: Outcome) -> MadeTable:
+    def _made_table(self, key: Key, outcome: Outcome) -> MadeTable:
         commit = outcome.commits[-1] if outcome.commits else outcome.head
-        content = self._tables.managed(commit, key)
+        content = self._tables.require_managed(commit, key)
         line, identity = line_at(content)
         return MadeTable(key=key, id=identity, location=content.location, version=line.latest, commit=commit)
 
@@ -245,53 +257,54 @@ class Handover(HandoverSettler):
         If it is interrupted after its commit, the table takes no more versions, and whoever meets it next
         finishes the release.
         """
-        outcome = self._tables.known(asked) or self._release(key, asked)
-        made = self._made(key, outcome)
+        outcome = self._tables.find_outcome(asked) or self._release(key, asked)
+        made = self._made_table(key, outcome)
         now = self._tables.current(key, made.id)
         if now is not None:
             self.resolve(key, now, asked.meta)
         return made
 
-    def _release(self, key: Key, asked: AskedTable) -> Outcome:
+    def _release(self, key: Key, request: AskedTable) -> Outcome:
         for attempt in range(1, RELEASES_MAX + 1):
             head = self._tables.head()
-            content = self._tables.managed(head, key)
+            content = self._tables.require_managed(head, key)
             line, _ = line_at(content)
             if line.phase is OwnershipPhase.RELEASED:
                 return Outcome((), head)
             if line.phase is OwnershipPhase.ADOPTING:
                 self.resolve(key, content)
                 continue
-            protocol, metadata = self._tables.declared(line)
-            before = Before(
-                version=line.latest, protocol=protocol, metadata=metadata, timestamp_ms=line.timestamp_ms
-            )
-            uuid = uuid4()
-            actions = release(before, uuid, self._now_ms())
-            intent = Release(version=line.latest + 1, actions=actions, uuid=uuid)
             try:
-                return self._tables.commit([change(key, intent)], asked)
+                return self._tables.commit([change(key, self.release_intent(line))], request)
             except CommitConflict:
                 now = self._tables.content(self._tables.head(), key)
                 if now == content or attempt == RELEASES_MAX:
                     raise
-        raise InvalidRequest(f"'{key}' is being adopted just now; try again", key=str(key))
+        raise InvalidRequest(f"'{key}' is being adopted at this moment; try again", key=str(key))
+
+    def release_intent(self, line: Line) -> Release:
+        """What the lake is asked for to hand back a table."""
+        protocol, metadata = self._tables.parse_declared(line)
+        before = Before(
+            version=line.latest, protocol=protocol, metadata=metadata, timestamp_ms=line.timestamp_ms
+        )
+        uuid = uuid4()
+        return Release(version=line.latest + 1, actions=release(before, uuid, self._now_ms()), uuid=uuid)
 
     # -- places ----------------------------------------------------------------------------------------
 
-    def _open(self, location: str, sole_writer: bool) -> Place:
+    def open_place(self, location: str, sole_writer: bool) -> Place:
         place = self._places.at(location)
         if not sole_writer and not place.keeps_conditions:
             raise InvalidRequest(
-                f"{place.url} is in storage that does not refuse to overwrite a file, so that of two who "
-                "commit to the table at once one would be lost\n"
-                "  If nobody but this lake writes there, say so: --sole-writer. Or give the table no "
-                "location, and it gets a place of its own.",
+                f"{place.url} is in storage without put-if-absent, so that one of two concurrent commits to "
+                "the table would be lost\n  If only this lake writes there, use --sole-writer. Or give the "
+                "table no location: then the lake chooses one.",
                 location=place.url,
             )
         return place
 
-    def _check_writable(self, place: Place) -> None:
+    def check_writable(self, place: Place) -> None:
         """Raise unless a file can be put at a place: a promise that cannot be kept would stand for ever.
 
         It may still become so afterwards; then whoever meets the promise keeps it once storage lets them.
@@ -301,7 +314,7 @@ class Handover(HandoverSettler):
             place.create(name, b"")
         except OutcomeUnknown as problem:
             raise Unavailable(
-                f"{place.url} cannot be written just now: {problem.message}", part="storage"
+                f"{place.url} cannot be written at the moment: {problem.message}", part="storage"
             ) from None
         with suppress(PenstockError):  # an empty file beside the log harms nobody
             place.delete([name])
@@ -310,8 +323,10 @@ class Handover(HandoverSettler):
         return self._tables.kernel.clock() // 1000
 
 
-def _check_files_inside(place: Place, snapshot: LogSnapshot) -> None:
-    """``UnsupportedFeature`` for a shallow clone: its rows could not be read afterwards."""
+def check_snapshot(place: Place, snapshot: LogSnapshot) -> None:
+    """Raise as ``check_adoptable``; ``UnsupportedFeature`` also for a shallow clone: its rows could not be
+    read afterwards."""
+    check_adoptable(snapshot.protocol, snapshot.metadata, place.location)
     for key in snapshot.file_keys():
         check_inside(key.path, place.roots)
         if key.vector is not None and key.vector.startswith("p"):
@@ -325,8 +340,8 @@ def _time_ms(place: Place, snapshot: LogSnapshot) -> int:
     names = (snapshot.segment.newest, *reversed(snapshot.segment.names))
     checkpoint = snapshot.segment.checkpoint
     for name in (*names, *(checkpoint.names if checkpoint else ())):
-        if (found := place.look(name)) is not None:
-            return found.modified_us // 1000
+        if (entry := place.look(name)) is not None:
+            return entry.modified_us // 1000
     return 0
 
 

@@ -8,6 +8,7 @@ the lake and out of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import takewhile
 
 import msgspec
@@ -17,6 +18,7 @@ from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import NAME, CommitIntent, decode_intent
 from penstock.formats.delta.branch_log.line import LineEntry, OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity
+from penstock.formats.delta.ownership.bulk_handover import BulkHandover
 from penstock.formats.delta.ownership.handover import Handover, MadeTable
 from penstock.formats.delta.ownership.recovery import Recovered, Recovery
 from penstock.formats.delta.ownership.status import Overview, Status
@@ -26,6 +28,7 @@ from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.batch import Outcome
+from penstock.kernel.description import require_unmoved
 from penstock.kernel.kernel import Kernel
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId
@@ -96,12 +99,15 @@ class DeltaOwner:
     ) -> None:
         publisher.publish_for(identity)
         self.tables = Tables(kernel)
-        log_check = log_check or LogCheck(places, publisher, self.tables.find_last)
+        log_check = log_check or LogCheck(
+            places, publisher, self.tables.find_last, partial(require_unmoved, kernel.store)
+        )
         self.handover = Handover(self.tables, places, publisher, commits, identity)
         self._recovery = Recovery(self.tables, places, self.handover, identity)
         self._overview = Overview(self.tables, places, publisher, self.handover, identity, log_check)
         self._kernel, self._publisher, self._commits = kernel, publisher, commits
         self._check_location: CheckLocation = check_location or (lambda location: location)
+        self._log_check, self._identity = log_check, identity
 
     # -- versions --------------------------------------------------------------------------------------
 
@@ -123,17 +129,19 @@ class DeltaOwner:
         def ratify() -> Outcome:
             return self._kernel.commit(branch, changes, meta, key=key, asked=asked, base=base)
 
-        wanted = [one for one in changes if isinstance(one, Change) and one.format == NAME]
+        wanted_changes = [
+            change for change in changes if isinstance(change, Change) and change.format == NAME
+        ]
         try:
             outcome = ratify()
         except CommitConflict as conflict:
-            if not self._finish_begun(branch, wanted):
-                raise self._told(branch, wanted, conflict) from None
+            if not self._finish_begun(branch, wanted_changes):
+                raise self._with_winners(branch, wanted_changes, conflict) from None
             try:
                 outcome = ratify()
             except CommitConflict as again:
-                raise self._told(branch, wanted, again) from None
-        return self._ratified(outcome, wanted)
+                raise self._with_winners(branch, wanted_changes, again) from None
+        return self._ratified_answer(outcome, wanted_changes)
 
     def commits(
         self, key: Key, content: DeltaTable, start: int | None = None, end: int | None = None
@@ -144,7 +152,7 @@ class DeltaOwner:
         named exist, or the bytes are told as well.
         """
         if start is not None and end is not None and start > end:
-            raise InvalidRequest(f"versions from {start} to {end} of '{key}' are none", key=str(key))
+            raise InvalidRequest(f"invalid range of versions of '{key}': {start} to {end}", key=str(key))
         line = line_of(content)
         if line.phase is OwnershipPhase.ADOPTING:
             # Its last entry is a promise, which the log has yet to decide.
@@ -157,11 +165,11 @@ class DeltaOwner:
         except Denied:
             names, held = self._publisher.read_held(content, first - 1, last)
         entries = takewhile(lambda one: one[0] <= last, line.since(first - 1, self.tables.read))
-        found = tuple(
+        log_entries = tuple(
             GotCommit(version, names[version], entry.size, entry.timestamp_ms, held.get(version))
             for version, entry in entries
         )
-        return GotCommits(latest_version=line.latest, published=line.published, commits=found)
+        return GotCommits(latest_version=line.latest, published=line.published, commits=log_entries)
 
     def backfill(self, branch: str, key: Key, version: int | None = None) -> int:
         """Have all versions up to one, or all there are, in the table's log; tell how far it reaches.
@@ -169,7 +177,7 @@ class DeltaOwner:
         On another than the default branch nothing is published: its commits are put where its readers find
         them. May be asked any number of times.
         """
-        content = self._settled(branch, key)
+        content = self._settle_table(branch, key)
         line = line_of(content)
         if version is not None and not 0 <= version <= line.latest:
             raise InvalidRequest(
@@ -180,38 +188,39 @@ class DeltaOwner:
         if branch != self.tables.default_branch:
             self._publisher.materialise(content)
             return line.published
-        wanted = line.latest if version is None else version
-        published = self._publisher.publish(content, wanted)
-        if published < wanted:
+        target_version = line.latest if version is None else version
+        published = self._publisher.publish(content, target_version)
+        if published < target_version:
             raise Unavailable(
-                f"'{key}' is published up to version {published} only, not {wanted}; try again", key=str(key)
+                f"'{key}' is published up to version {published} only, not {target_version}; try again",
+                key=str(key),
             )
         return published
 
-    def _ratified(self, outcome: Outcome, changes: Sequence[Change]) -> OwnerRatified:
+    def _ratified_answer(self, outcome: Outcome, changes: Sequence[Change]) -> OwnerRatified:
         commit = outcome.commits[-1] if outcome.commits else outcome.head
         parent = None
         if outcome.commits and len(changes) > 1:
             parent = self._kernel.history.commit(commit).parent
-        tables = tuple(self._ratified_table(outcome, commit, parent, one) for one in changes)
+        tables = tuple(self._ratified_table(outcome, commit, parent, change) for change in changes)
         return OwnerRatified(commit=commit, tables=tables)
 
     def _ratified_table(
         self, outcome: Outcome, commit: ObjectId, parent: ObjectId | None, change: Change
     ) -> OwnerRatifiedTable:
-        content = self.tables.managed(commit, change.key)
+        content = self.tables.require_managed(commit, change.key)
         line, identity = line_at(content)
         intent = decode_intent(change.intent)
-        given = intent.version if isinstance(intent, CommitIntent) else None
+        given_version = intent.version if isinstance(intent, CommitIntent) else None
         # A commit of one change exists because that changed something; of several, some may not have.
-        was = None if parent is None else self.tables.content(parent, change.key)
-        stayed = not outcome.commits or was == content
-        version = given if stayed and given is not None else line.latest
+        before = None if parent is None else self.tables.content(parent, change.key)
+        stayed = not outcome.commits or before == content
+        version = given_version if stayed and given_version is not None else line.latest
         entry = line.at(version, self.tables.read)
         name = ""
-        if given is not None and entry is not None:
+        if given_version is not None and entry is not None:
             name = entry.name(version)
-        elif version <= self._publisher.published(identity) and line.tail is None:
+        elif version <= self._publisher.published_version(identity) and line.tail is None:
             name = str(CommitName(version))
         return OwnerRatifiedTable(
             key=change.key,
@@ -232,7 +241,9 @@ class DeltaOwner:
         if version == line.latest:
             return line.timestamp_ms
         try:
-            info = self._commits.info(self.tables.seen(key, content), content.location, version, None)
+            info = self._commits.info(
+                self.tables.as_format_table(key, content), content.location, version, None
+            )
         except VersionNotFound:
             return 0
         return (info and info.in_commit_timestamp) or 0
@@ -241,32 +252,38 @@ class DeltaOwner:
         """Whether one of the tables was half adopted, and is the lake's now."""
         if branch != self.tables.default_branch:
             return False
-        done = False
-        for key, content in self._begun(changes):
-            found = self.handover.resolve(key, content)
-            done = done or (found is not None and line_of(found).phase is OwnershipPhase.OWNED)
-        return done
+        is_finished = False
+        for key, content in self._unfinished_handovers(changes):
+            resolved = self.handover.resolve(key, content)
+            is_finished = is_finished or (
+                resolved is not None and line_of(resolved).phase is OwnershipPhase.OWNED
+            )
+        return is_finished
 
-    def _begun(self, changes: Sequence[Change]) -> Iterator[tuple[Key, DeltaTable]]:
+    def _unfinished_handovers(self, changes: Sequence[Change]) -> Iterator[tuple[Key, DeltaTable]]:
         head = self.tables.head()
-        for one in changes:
-            content = self.tables.content(head, one.key)
+        for change in changes:
+            content = self.tables.content(head, change.key)
             if not isinstance(content, DeltaTable) or not content.state:
                 continue
             if line_of(content).phase is not OwnershipPhase.OWNED:
-                yield one.key, content
+                yield change.key, content
 
-    def _told(self, branch: str, changes: Sequence[Change], conflict: CommitConflict) -> CommitConflict:
-        """A conflict with the commits that came first, as far as it is one of versions."""
-        return Winners(self.tables, self._commits, branch).told(changes, conflict)
+    def _with_winners(
+        self, branch: str, changes: Sequence[Change], conflict: CommitConflict
+    ) -> CommitConflict:
+        """The conflict, with the commits that landed first if it is about versions."""
+        return Winners(self.tables, self._commits, branch).add_winners(changes, conflict)
 
-    def _settled(self, branch: str, key: Key) -> DeltaTable:
-        """A table of a branch, with whatever was begun of it finished."""
-        content = self.tables.managed(self.tables.head(branch), key)
+    def _settle_table(self, branch: str, key: Key) -> DeltaTable:
+        """A table of a branch, after an unfinished adoption or release of it has been settled."""
+        content = self.tables.require_managed(self.tables.head(branch), key)
         if branch != self.tables.default_branch:
             return content
-        found = self.handover.resolve(key, content)
-        return found if found is not None else self.tables.managed(self.tables.head(branch), key)
+        resolved = self.handover.resolve(key, content)
+        return (
+            resolved if resolved is not None else self.tables.require_managed(self.tables.head(branch), key)
+        )
 
     # -- tables ----------------------------------------------------------------------------------------
 
@@ -306,6 +323,11 @@ class DeltaOwner:
         """Hand a table back to the file system. See ``Handover.release``."""
         return self.handover.release(key, asked)
 
+    @property
+    def bulk_handover(self) -> BulkHandover:
+        """What adopts and releases many tables at once."""
+        return BulkHandover(self.tables, self.handover, self._log_check, self._identity)
+
     def recover(
         self,
         location: str,
@@ -326,8 +348,8 @@ class DeltaOwner:
     def _only_default(self, branch: str, what: str) -> None:
         if branch != self.tables.default_branch:
             raise InvalidRequest(
-                f"{what}: on '{branch}' a table has a place of its own, only on "
-                f"'{self.tables.default_branch}' can it be named",
+                f"{what}: a location can be given only on '{self.tables.default_branch}'; on '{branch}' the "
+                "lake chooses it",
                 name=branch,
             )
 
@@ -346,5 +368,7 @@ def _key_of(location: str) -> Key:
     """What a table is called if nobody says: the last part of where it is."""
     name = location.rstrip("/").rpartition("/")[2]
     if not name:
-        raise InvalidRequest(f"{location} has no last part to call the table by; give it a key")
+        raise InvalidRequest(
+            f"{location} has no last part to use as the name of the table; give the table a key"
+        )
     return Key(name)

@@ -74,15 +74,15 @@ class Recovery:
         owner = owner_of(snapshot.protocol, snapshot.metadata, location)
         if owner is None:
             raise NotManaged(
-                f"{location} has no owner, so that none is lost\n"
-                f"  To have this lake decide its commits: penstock delta adopt {location}",
+                f"{location} has no owner, so there is nothing to recover\n  To let this lake manage it: "
+                f"penstock delta adopt {location}",
                 location=location,
             )
         self._check_gone(location, owner.table if self._identity.owns(owner) else None)
         if (lost is None) == (not any_lake):
-            asked = "say which lake was lost, or that any may be" + (", not both" if any_lake else "")
+            advice = "give the lake that was lost, or accept any" + (", not both" if any_lake else "")
             raise InvalidRequest(
-                f"{location} belongs to {owner}: {asked}\n  penstock delta recover {location} "
+                f"{location} belongs to {owner}: {advice}\n  penstock delta recover {location} "
                 + (f"--lost {owner.lake}" if owner.lake else "--any"),
                 location=location,
                 owner=owner.name,
@@ -99,23 +99,23 @@ class Recovery:
 
     def _check_gone(self, location: str, identity: UUID | None) -> None:
         """A table that this very lake still has is not lost."""
-        found = self._tables.where_is(self._tables.head(), identity)
-        if found is not None:
+        key = self._tables.where_is(self._tables.head(), identity)
+        if key is not None:
             raise InvalidRequest(
-                f"{location} is not lost: this lake has it, as '{found}'\n"
+                f"{location} is not lost: this lake has it, as '{key}'\n"
                 "  If the lake came back from a backup that is older than the table's log, "
-                f"'penstock resync {found}' takes the log's versions over.",
+                f"'penstock resync {key}' takes the log's versions over.",
                 location=location,
-                key=str(found),
+                key=str(key),
             )
 
 
 def doubtful_versions(place: Place, published: int) -> tuple[Doubtful, ...]:
     """The versions after the published ones that staged files claim to be, oldest first."""
-    found: dict[int, list[str]] = {}
+    names_by_version: dict[int, list[str]] = {}
     for folder in STAGED_FOLDERS:
         for entry in place.list(f"{LOG}{folder}"):
             named = parse_name(entry.key)
             if isinstance(named, StagedName) and named.version > published:
-                found.setdefault(named.version, []).append(entry.key)
-    return tuple(Doubtful(version, tuple(found[version])) for version in sorted(found))
+                names_by_version.setdefault(named.version, []).append(entry.key)
+    return tuple(Doubtful(version, tuple(names_by_version[version])) for version in sorted(names_by_version))

@@ -30,12 +30,28 @@ from penstock.formats.delta.branch_log.ownership import (
     conversion,
     owner_of,
 )
-from penstock.formats.delta.branch_log.standing import versions
+from penstock.formats.delta.branch_log.prepared_table import versions
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.ownership.recovery import doubtful_versions
 from penstock.formats.delta.ownership.tables import AskedTable, Tables, line_at
-from penstock.formats.delta.protocol.actions import Add, CommitInfo, Txn, write_action
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    Add,
+    CommitInfo,
+    DomainMetadata,
+    Txn,
+    write_action,
+    write_commit,
+)
+from penstock.formats.delta.protocol.row_ids import (
+    RowIdCounter,
+    assigns_row_ids,
+    highest_row_id,
+    is_high_water_mark,
+    number_files,
+    without_row_ids,
+)
 from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.formats.sync import SyncState, own_versions_left
@@ -87,14 +103,14 @@ class DeltaResync:
         self._tables, self._places, self._publisher = tables, places, publisher
         self._commits, self._identity, self._log_check = commits, identity, log_check
 
-    def resync(self, key: Key, asked: AskedTable, *, leave_own: bool, dry_run: bool) -> DeltaResynced:
+    def resync(self, key: Key, request: AskedTable, *, leave_own: bool, dry_run: bool) -> DeltaResynced:
         """Take over what the log of a table of the default branch has. Nothing is done to one in sync.
 
         ``OutOfSync`` if the lake has versions of its own that cannot be repeated, unless they may be left.
         """
         for _ in range(TRIES_MAX):
             head = self._tables.head()
-            content = self._tables.managed(head, key)
+            content = self._tables.require_managed(head, key)
             line, identity = line_at(content)
             self._publisher.check_owned(content)
             if line.phase is not OwnershipPhase.OWNED:
@@ -106,22 +122,22 @@ class DeltaResync:
                 return DeltaResynced(
                     key=key, location=content.location, known=line.latest, version=line.latest
                 )
-            found = self._plan(key, content, head, state, leave_own=leave_own)
+            plan = self._plan(key, content, head, state, leave_own=leave_own)
             if dry_run:
-                return found.answer
+                return plan.answer
             try:
-                self._tables.commit([change(key, found.intent)], asked)
+                self._tables.commit([change(key, plan.intent)], request)
             except CommitConflict:
                 if self._tables.content(self._tables.head(), key) == content:
                     raise
                 continue
-            if found.intent.replaced is not None:
+            if plan.intent.replaced is not None:
                 self._publisher.forget(identity)
-            return found.answer
-        raise InvalidRequest(f"'{key}' was changed by others all the time; try again", key=str(key))
+            return plan.answer
+        raise InvalidRequest(f"'{key}' was changed by other writers too often; try again", key=str(key))
 
     def resync_unknown(
-        self, key: Key, location: str, asked: AskedTable, *, dry_run: bool
+        self, key: Key, location: str, request: AskedTable, *, dry_run: bool
     ) -> DeltaResynced | None:
         """Take over a table whose log names this lake, which never had it; ``None`` for any other."""
         snapshot = load_snapshot(PlaceFiles(self._places.at(location)))
@@ -132,31 +148,31 @@ class DeltaResync:
             return None
         intent = self._intent(owner.table, location, -1, snapshot)
         if not dry_run:
-            self._tables.commit([change(key, intent)], asked)
+            self._tables.commit([change(key, intent)], request)
         return self._answer(key, intent)
 
     def resync_dropped(
-        self, key: Key, was: DeltaTable, asked: AskedTable, *, leave_own: bool, dry_run: bool
+        self, key: Key, before: DeltaTable, request: AskedTable, *, leave_own: bool, dry_run: bool
     ) -> DeltaResynced | None:
         """Bring a table back that the lake dropped, and that went on since: it came back when the lake was
         newer than it is. ``None`` if its log has no more than it had when it was dropped.
 
         ``key`` is where it is to be; nothing may be there. Raises as ``resync``.
         """
-        head, (line, identity) = self._tables.head(), line_at(was)
+        head, (line, identity) = self._tables.head(), line_at(before)
         if line.phase is not OwnershipPhase.OWNED:
             return None
-        self._publisher.check_owned(was)
-        state = self._log_check.compare(identity, was.location, was)
+        self._publisher.check_owned(before)
+        state = self._log_check.compare(identity, before.location, before)
         if state.is_in_sync:
             return None
-        found = self._plan(key, was, head, state, leave_own=leave_own)
+        plan = self._plan(key, before, head, state, leave_own=leave_own)
         if not dry_run:
-            intent = msgspec.structs.replace(found.intent, known=-1)
-            self._tables.commit([change(key, intent)], asked)
+            intent = msgspec.structs.replace(plan.intent, known=-1)
+            self._tables.commit([change(key, intent)], request)
             if intent.replaced is not None:
                 self._publisher.forget(identity)
-        return found.answer
+        return plan.answer
 
     def _plan(
         self, key: Key, content: DeltaTable, head: ObjectId, state: SyncState, *, leave_own: bool
@@ -166,9 +182,9 @@ class DeltaResync:
         owner = owner_of(snapshot.protocol, snapshot.metadata, content.location)
         if owner is None or not self._identity.owns(owner):
             raise NotManaged(
-                f"'{key}' cannot be resynced: the log at {content.location} names "
-                f"{owner or 'no owner'} by now, and not this lake\n"
-                "  Its versions are read where it belongs; here it stays at the version that the lake has.",
+                f"'{key}' cannot be resynced: the log at {content.location} now names {owner or 'no owner'}, "
+                "not this lake\n  Read its versions through its owner; here it stays at the version that "
+                "the lake has.",
                 key=str(key),
             )
         if owner.table != identity:
@@ -195,7 +211,7 @@ class DeltaResync:
         now_ms = self._tables.kernel.clock() // 1000
         converted = conversion(before, self._identity, becomes, uuid, now_ms, RESYNC)
         intent = msgspec.structs.replace(
-            intent, id=becomes, replaced=identity, actions=converted + b"".join(lines or ())
+            intent, id=becomes, replaced=identity, actions=converted + (lines or b"")
         )
         answer = msgspec.structs.replace(
             self._answer(key, intent),
@@ -207,35 +223,39 @@ class DeltaResync:
         )
         return _ResyncPlan(intent, answer)
 
-    def _repeatable(
-        self, key: Key, content: DeltaTable, first: int, snapshot: LogSnapshot
-    ) -> list[bytes] | None:
+    def _repeatable(self, key: Key, content: DeltaTable, first: int, snapshot: LogSnapshot) -> bytes | None:
         """The lines that repeat a line's versions from one on; ``None`` if they do more than add rows."""
         line = line_of(content)
-        _, metadata = self._tables.declared(line)
+        _, metadata = self._tables.parse_declared(line)
         same = (metadata.schema_string, metadata.partition_columns)
         if same != (snapshot.metadata.schema_string, snapshot.metadata.partition_columns):
             return None
-        found: list[bytes] = []
+        repeated: list[Action] = []
         added: set[str] = set()
-        there = {one.path for one in snapshot.file_keys()}
-        seen = self._tables.seen(key, content)
+        paths = {file_key.path for file_key in snapshot.file_keys()}
+        seen = self._tables.as_format_table(key, content)
         for version, entry in versions(line, first - 1, line.latest, self._tables.read):
             for action in self._commits.actions(seen, content.location, version, entry):
                 match action:
                     case CommitInfo():
                         continue
+                    case DomainMetadata() if is_high_water_mark(action):
+                        continue
                     case Txn(app_id=application) if application not in snapshot.transactions:
-                        found.append(write_action(action) + b"\n")
-                    case Add(base_row_id=None, deletion_vector=None, data_change=True):
-                        if action.key.path in there:
+                        repeated.append(action)
+                    case Add(deletion_vector=None, data_change=True):
+                        if action.key.path in paths:
                             return None
                         if action.key.path not in added:  # one commit adds a file once
-                            found.append(write_action(action) + b"\n")
+                            repeated.append(without_row_ids(action))
                         added.add(action.key.path)
                     case _:
                         return None
-        return found
+        if not assigns_row_ids(snapshot.protocol, snapshot.metadata):
+            return write_commit(repeated)
+        counter = RowIdCounter(snapshot.version + 1, highest_row_id(snapshot.domains))
+        numbered = number_files(repeated, counter)
+        return write_commit([*numbered, *counter.marks])
 
     def _intent(self, identity: UUID, location: str, known: int, snapshot: LogSnapshot) -> ResyncIntent:
         return ResyncIntent(
@@ -258,8 +278,8 @@ class DeltaResync:
         )
 
     def _doubtful(self, intent: ResyncIntent) -> Iterator[str]:
-        for one in doubtful_versions(self._places.at(intent.location), intent.version):
-            yield from one.names
+        for doubtful_version in doubtful_versions(self._places.at(intent.location), intent.version):
+            yield from doubtful_version.names
 
 
 class _ResyncPlan(msgspec.Struct, frozen=True):

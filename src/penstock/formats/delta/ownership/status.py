@@ -65,25 +65,25 @@ class Overview:
         What stands against one table is logged, and keeps no other from going on. Ends before the next table
         once it is not wanted any more; then nothing is logged, either.
         """
-        told = 0
+        count = 0
         for key, content in takewhile(lambda _: is_wanted(), self._all()):
-            with self._logged(key, content, is_wanted):
+            with self._log_problems(key, content, is_wanted):
                 line = line_of(content)
                 if not self._owns(content, line):
                     continue
-                found = self._handover.resolve(key, content)
-                if found is not None and line.latest > line.published:
-                    self._publisher.told(key, found, is_default=True)
-                    told += 1
+                found_content = self._handover.resolve(key, content)
+                if found_content is not None and line.latest > line.published:
+                    self._publisher.table_committed(key, found_content, is_default=True)
+                    count += 1
         for key, content in takewhile(lambda _: is_wanted(), self._all_dropped()):
-            with self._logged(key, content, is_wanted):
+            with self._log_problems(key, content, is_wanted):
                 if self._is_unfinished(content):
-                    self._publisher.told(key, content, is_default=True)
-                    told += 1
-        return told
+                    self._publisher.table_committed(key, content, is_default=True)
+                    count += 1
+        return count
 
     @contextmanager
-    def _logged(self, key: Key, content: DeltaTable, is_wanted: Callable[[], bool]) -> Iterator[None]:
+    def _log_problems(self, key: Key, content: DeltaTable, is_wanted: Callable[[], bool]) -> Iterator[None]:
         try:
             yield
         except PenstockError as problem:
@@ -117,8 +117,8 @@ class Overview:
     def status(self, key: Key | None = None) -> tuple[Status, ...]:
         """The tables of the default branch, by key, or one of them. Nothing is changed."""
         if key is not None:
-            return (self._status(key, self._tables.managed(self._tables.head(), key)),)
-        return tuple(self._status(*one) for one in sorted(self._all(), key=lambda one: one[0]))
+            return (self._status(key, self._tables.require_managed(self._tables.head(), key)),)
+        return tuple(self._status(*keys) for keys in sorted(self._all(), key=lambda keys: keys[0]))
 
     def _all(self) -> Iterator[tuple[Key, DeltaTable]]:
         """None, in a lake that has no default branch."""
@@ -149,10 +149,10 @@ class Overview:
                     raise log_out_of_sync(key, content.location, state)
                 published = self._publisher.look(content)
         except PenstockError as problem:
-            published = max(line.published, self._publisher.published(identity))
+            published = max(line.published, self._publisher.published_version(identity))
             alarm = problem.message
-        if not alarm and (known := self._publisher.problem(identity)) is not None:
-            alarm = known.message
+        if not alarm and (known_problem := self._publisher.problem(identity)) is not None:
+            alarm = known_problem.message
         oldest_s = None
         if published < line.latest and (entry := line.at(published + 1, self._tables.read)) is not None:
             oldest_s = max(0.0, self._tables.kernel.clock() / 1e6 - entry.timestamp_ms / 1e3)

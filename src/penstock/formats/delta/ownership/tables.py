@@ -13,7 +13,7 @@ from penstock.kernel.batch import Outcome
 from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Table
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.ledger import LEDGER, find_table, holder, last_content, whereabouts
+from penstock.kernel.ledger import LEDGER, find_table, holder, last_content, ledger_entry
 from penstock.kernel.state import prefix_end
 from penstock.lake.plugins import describe_usage
 from penstock.model.commits import CommitMeta
@@ -52,48 +52,53 @@ class Tables:
         """What a key holds at a commit."""
         return content_of(self.kernel.objects, self.kernel.state(commit).get(key.encode()))
 
-    def managed(self, commit: ObjectId, key: Key) -> DeltaTable:
+    def require_managed(self, commit: ObjectId, key: Key) -> DeltaTable:
         """The managed table at a key. ``KeyNotFound`` or ``NotManaged`` if there is none."""
-        found = self.content(commit, key)
-        if found is None:
+        content = self.content(commit, key)
+        if content is None:
             raise KeyNotFound(
                 f"there is no '{key}' at commit {commit.hex()[:8]}\n"
                 "  lake.create_table() makes a Delta table; a Lance table is made by lake.lance().",
                 key=str(key),
             )
-        if not isinstance(found, DeltaTable) and (usage := describe_usage(found)):
+        if not isinstance(content, DeltaTable) and (usage := describe_usage(content)):
             raise NotManaged(f"'{key}' is {usage}", key=str(key))
-        if not isinstance(found, DeltaTable) or not found.state:
+        if not isinstance(content, DeltaTable) or not content.state:
             raise NotManaged(
-                f"'{key}' is no Delta table that this lake manages\n"
-                "  To have the lake decide its commits: penstock delta adopt",
+                f"'{key}' is not a Delta table that this lake manages\n  To let the lake manage it: penstock "
+                "delta adopt",
                 key=str(key),
             )
-        return found
+        return content
 
-    def current(self, key: Key, identity: UUID) -> DeltaTable | None:
-        """The table with an id, as long as the default branch has it at that key."""
-        found = self.content(self.head(), key)
-        return found if isinstance(found, DeltaTable) and found.state and found.id == identity else None
+    def current(self, key: Key, identity: UUID, head: ObjectId | None = None) -> DeltaTable | None:
+        """The table with an id, as long as the default branch has it at that key.
 
-    def read(self, one: ObjectId) -> bytes:
+        ``head`` is the branch's newest commit, for a caller who looks up many.
+        """
+        content = self.content(head or self.head(), key)
+        return (
+            content if isinstance(content, DeltaTable) and content.state and content.id == identity else None
+        )
+
+    def read(self, data: ObjectId) -> bytes:
         """The bytes of a kernel object that a table holds."""
-        found = self.kernel.objects.get(one)
-        if not isinstance(found, Blob | Holder):
-            raise Damaged(f"object {one.hex()} holds no bytes", objects=[one.hex()])
-        return found.data
+        stored = self.kernel.objects.get(data)
+        if not isinstance(stored, Blob | Holder):
+            raise Damaged(f"object {data.hex()} holds no bytes", objects=[data.hex()])
+        return stored.data
 
-    def seen(self, key: Key, content: DeltaTable, branch: str | None = None) -> Table:
-        """A table as a format sees it, where storage may be read."""
+    def as_format_table(self, key: Key, content: DeltaTable, branch: str | None = None) -> Table:
+        """The table as the format's rules take it, with storage readable."""
         name = branch or self.default_branch
         return Table(key, content, self.read, name, name == self.default_branch)
 
-    def declared(self, line: Line) -> tuple[Protocol, Metadata]:
+    def parse_declared(self, line: Line) -> tuple[Protocol, Metadata]:
         """Protocol and metadata at the end of a line."""
         declared = declared_of(line, self.read)
         protocol, metadata = parse_action(declared.protocol), parse_action(declared.metadata)
         if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
-            raise Damaged("the lake does not know a table's protocol and metadata any more")
+            raise Damaged("the lake no longer has the protocol and metadata of a table")
         return protocol, metadata
 
     def where_is(self, commit: ObjectId, identity: UUID | None) -> Key | None:
@@ -107,8 +112,8 @@ class Tables:
 
     def last(self, commit: ObjectId, identity: UUID) -> DeltaTable | None:
         """The table with an id as it is, or as it was when it was dropped; ``None`` if it never was there."""
-        found = last_content(self._look(commit), identity)
-        return found if isinstance(found, DeltaTable) and found.state else None
+        content = last_content(self._look(commit), identity)
+        return content if isinstance(content, DeltaTable) and content.state else None
 
     def find_last(self, identity: UUID) -> DeltaTable | None:
         """The same at the newest commit of the default branch."""
@@ -132,12 +137,12 @@ class Tables:
         """Every managed Delta table that is not there any more, with the key and the content it had last."""
         look = self._look(commit)
         for identity in self._identities(commit):
-            found = whereabouts(look, identity)
-            if found is None or found.dropped is None:
+            found_ledger_entry = ledger_entry(look, identity)
+            if found_ledger_entry is None or found_ledger_entry.dropped is None:
                 continue
-            content = decode_content(found.dropped)
+            content = decode_content(found_ledger_entry.dropped)
             if isinstance(content, DeltaTable) and content.state:
-                yield Key.decode(found.key), content
+                yield Key.decode(found_ledger_entry.key), content
 
     def holder(self, commit: ObjectId, location: str) -> UUID | None:
         """The table that came to a location last, whether it is still there or not."""
@@ -160,12 +165,12 @@ class Tables:
             asked=asked.digest,
         )
 
-    def known(self, asked: AskedTable, branch: str | None = None) -> Outcome | None:
-        """What became of the same request before, if it is a repeated one."""
-        if asked.key is None:
+    def find_outcome(self, request: AskedTable, branch: str | None = None) -> Outcome | None:
+        """The outcome of the same request, if it was sent before; else ``None``."""
+        if request.key is None:
             return None
-        digest = None if asked.digest is None else asked.digest()
-        return self.kernel.outcome(branch or self.default_branch, asked.key, digest, about_itself=False)
+        digest = None if request.digest is None else request.digest()
+        return self.kernel.outcome(branch or self.default_branch, request.key, digest, about_itself=False)
 
     def _look(self, commit: ObjectId) -> Callable[[bytes], AnyContent | None]:
         state = self.kernel.state(commit)

@@ -28,14 +28,14 @@ class Winners:
         self._tables, self._commits, self._branch = tables, commits, branch
         self._room = WINNERS_MAX_BYTES
 
-    def told(self, changes: Sequence[Change], conflict: CommitConflict) -> CommitConflict:
-        """The conflict with its winners, or as it is where no newer version is the reason.
+    def add_winners(self, changes: Sequence[Change], conflict: CommitConflict) -> CommitConflict:
+        """Add the commits that won to a conflict, where a newer version is the reason.
 
         Reading them needs no luck: a table that cannot be read is told with its latest version alone.
         """
         if isinstance(conflict, MergeConflict | TableConflict):
             return conflict
-        overtaken = dict(self._overtaken(changes, {one.key for one in conflict.conflicts}))
+        overtaken = dict(self._overtaken(changes, {conflict.key for conflict in conflict.conflicts}))
         if not overtaken:
             return conflict
         winners = {
@@ -52,16 +52,16 @@ class Winners:
     ) -> Iterator[tuple[Key, tuple[DeltaTable, int]]]:
         """The tables that have newer versions than their writer read, with the version that it read."""
         head = self._tables.head(self._branch)
-        for one in changes:
-            intent = decode_intent(one.intent)
-            content = self._tables.content(head, one.key)
-            if one.key not in keys or not isinstance(content, DeltaTable) or not content.state:
+        for change in changes:
+            intent = decode_intent(change.intent)
+            content = self._tables.content(head, change.key)
+            if change.key not in keys or not isinstance(content, DeltaTable) or not content.state:
                 continue
             if not isinstance(intent, CommitIntent):
                 continue
             read = intent.version - 1 if intent.version is not None else intent.read_version
             if read is not None and read < line_of(content).latest:
-                yield one.key, (content, read)
+                yield change.key, (content, read)
 
     def _since(self, key: Key, content: DeltaTable, read: int) -> Iterator[dict[str, Any]]:
         line = line_of(content)
@@ -71,27 +71,29 @@ class Winners:
 
     def _winner(self, key: Key, content: DeltaTable, line: Line, version: int) -> dict[str, Any]:
         entry = line.at(version, self._tables.read)
-        told: dict[str, Any] = {"version": version}
+        winner_fields: dict[str, Any] = {"version": version}
         if entry is not None:
-            told["timestamp_ms"] = entry.timestamp_ms
+            winner_fields["timestamp_ms"] = entry.timestamp_ms
         if self._room <= 0 or (entry is not None and entry.size > self._room):
-            return told
+            return winner_fields
         try:
-            table = self._tables.seen(key, content, self._branch)
+            table = self._tables.as_format_table(key, content, self._branch)
             data = self._commits.data(table, content.location, version, entry)
         except PenstockError:
-            return told
+            return winner_fields
         if len(data) <= self._room:
             self._room -= len(data)
-            told["actions"] = data.decode("utf-8", "replace")
-        return told
+            winner_fields["actions"] = data.decode("utf-8", "replace")
+        return winner_fields
 
 
 def _text(overtaken: Mapping[Key, tuple[DeltaTable, int]], conflict: CommitConflict) -> str:
     lines: list[str] = []
     for key, (content, read) in overtaken.items():
         line = line_of(content)
-        why = next((one.why for one in conflict.conflicts if one.key == key and one.why), "")
+        why = next(
+            (conflict.why for conflict in conflict.conflicts if conflict.key == key and conflict.why), ""
+        )
         at = _time_of_day(line.timestamp_ms)
         lines += [
             f"'{key}' changed while you were writing",
@@ -100,8 +102,8 @@ def _text(overtaken: Mapping[Key, tuple[DeltaTable, int]], conflict: CommitConfl
             *([f"  why         {why}"] if why else []),
             f"  what to do  read version {line.latest} and repeat the work, or rebase it on what came first",
         ]
-    others = [str(one) for one in conflict.conflicts if one.key not in overtaken]
-    return "\n".join((*lines, *(f"  also        {one}" for one in others)))
+    others = [str(conflict) for conflict in conflict.conflicts if conflict.key not in overtaken]
+    return "\n".join((*lines, *(f"  also        {other}" for other in others)))
 
 
 def _time_of_day(timestamp_ms: int) -> str:

@@ -87,7 +87,7 @@ class Add(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
 
 
 class Remove(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A logical file is no part of the table any more; its bytes may be needed for a while."""
+    """A logical file is not a part of the table any more; its bytes may be needed for a while."""
 
     path: str
     data_change: bool
@@ -186,8 +186,8 @@ class CommitInfo(msgspec.Struct, frozen=True):
 
     @property
     def in_commit_timestamp(self) -> int | None:
-        found: int | None = self.fields.get("inCommitTimestamp")
-        return found
+        timestamp: int | None = self.fields.get("inCommitTimestamp")
+        return timestamp
 
     @property
     def operation(self) -> str | None:
@@ -200,8 +200,8 @@ class CommitInfo(msgspec.Struct, frozen=True):
     @property
     def is_blind_append(self) -> bool | None:
         """``None`` if the writer did not say."""
-        found = self.fields.get("isBlindAppend")
-        return found if isinstance(found, bool) else None
+        is_blind = self.fields.get("isBlindAppend")
+        return is_blind if isinstance(is_blind, bool) else None
 
     @property
     def transaction_id(self) -> str | None:
@@ -212,8 +212,8 @@ class CommitInfo(msgspec.Struct, frozen=True):
         return CommitInfo({**self.fields, "inCommitTimestamp": in_commit_timestamp})
 
     def _text(self, name: str) -> str | None:
-        found = self.fields.get(name)
-        return found if isinstance(found, str) else None
+        value = self.fields.get(name)
+        return value if isinstance(value, str) else None
 
 
 FileAction: TypeAlias = Add | Remove
@@ -258,20 +258,20 @@ def parse_commit(data: bytes) -> Iterator[ActionLine]:
 def commit_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
     """The lines of a commit that hold anything, with their numbers from 1."""
     number, counted = 1, 0
-    for found in _HOLDS_ANYTHING.finditer(data):
-        start = found.start()
+    for match in _HOLDS_ANYTHING.finditer(data):
+        start = match.start()
         number += data.count(b"\n", counted, start)
         counted = start
-        yield number, found[0].rstrip(b" \t\r")
+        yield number, match[0].rstrip(b" \t\r")
 
 
 def parse_action(raw: bytes | memoryview, number: int = 1) -> Action | None:
     """The action of one line, ``None`` if it is of a kind that is not known. Else as ``parse_commit``."""
     try:
-        found = _DECODER.decode(raw)
-        actions = [one for one in msgspec.structs.astuple(found) if one is not None]
+        line = _DECODER.decode(raw)
+        actions = [action for action in msgspec.structs.astuple(line) if action is not None]
         if len(actions) > 1:
-            raise ValueError(f"it holds {len(actions)} actions, and a line is for one")
+            raise ValueError(f"it has {len(actions)} actions; a line must have one")
         if not actions:
             return None
         return _commit_info(actions[0]) if isinstance(actions[0], dict) else actions[0]

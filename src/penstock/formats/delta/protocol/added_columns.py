@@ -1,19 +1,21 @@
-"""Columns that were added to a table: when they change nothing for writers that do not know of them, and what
-a table has to which two writers added some.
+"""Columns that were added to a table or widened: when that changes nothing for writers that do not know of
+it, and what a table is that two writers changed.
 
-A file without a column has null in it. So a commit of files that lack a new column goes on top of the commit
-that added it, as long as the column may be null and asks nothing else of writers. Parts of structs are like
-columns.
+A file without a column has null in it, and a file of a narrower type is read as the wider one. So a commit of
+files that lack a new column goes on top of the commit that added it, as long as the column may be null and
+asks nothing else of writers. Parts of structs are like columns.
 """
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
 from penstock.formats.delta.protocol.actions import Metadata
+from penstock.formats.delta.protocol.column_expressions import HIGH_WATER_MARK, IDENTITY_STEP
 from penstock.formats.delta.protocol.mapping import (
     ID,
     MAX_ID,
@@ -24,6 +26,7 @@ from penstock.formats.delta.protocol.mapping import (
     renumber_columns,
     stored_name,
 )
+from penstock.formats.delta.protocol.wider_types import TYPE_CHANGES, is_wider
 from penstock.formats.rows.schema import (
     ArrayType,
     Field,
@@ -34,6 +37,7 @@ from penstock.formats.rows.schema import (
     write_schema,
 )
 
+_Value = TypeVar("_Value")
 _BINDING: Final = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT")
 """How the names of those notes of a column begin that ask something of writers: expressions, identities,
 invariants, defaults."""
@@ -58,56 +62,85 @@ def can_hold(schema_string: str, written: str) -> bool:
 
 def missing_columns(schema_string: str, written: str) -> tuple[str, ...]:
     """The columns of files that a table with a schema does not have so."""
-    there = {stored_name(one): one for one in parse_schema(schema_string).fields}
+    fields = {stored_name(item): item for item in parse_schema(schema_string).fields}
     return tuple(
         field.name
         for field in parse_schema(written).fields
-        if (found := there.get(stored_name(field))) is None or not _holds_field(found, field)
+        if (fields_after := fields.get(stored_name(field))) is None or not _holds_field(fields_after, field)
     )
 
 
 def unite(before: Metadata, ours: Metadata, theirs: Metadata) -> Metadata | None:
-    """Our metadata with the columns that they added to what was before; ``None`` if they did not only add
-    columns, or such as do not go together with ours.
+    """Our metadata with everything that they changed of what was before; ``None`` if that does not go
+    together.
 
     Ids that both sides have given to new columns are given anew where readers go by physical names; where
     they go by ids, files have them already, and the columns do not go together.
     """
-    if _but_columns(before) != _but_columns(theirs):
-        return None
-    if not only_adds(before.schema_string, theirs.schema_string):
-        return None
-    was, mine, wanted = (parse_schema(one.schema_string) for one in (before, ours, theirs))
     if mapping_of(ours) is not Mapping.NONE and max_id(ours) != max_id(before) != max_id(theirs):
         if mapping_of(ours) is Mapping.ID:
             return None
-        wanted, last = renumber_columns(was, wanted, max_id(ours))
-        ours = msgspec.structs.replace(ours, configuration={**ours.configuration, MAX_ID: str(last)})
-        theirs = msgspec.structs.replace(theirs, schema_string=write_schema(wanted))
-    elif max_id(theirs) > max_id(ours):
-        configuration = {**ours.configuration, MAX_ID: str(max_id(theirs))}
-        ours = msgspec.structs.replace(ours, configuration=configuration)
-    united = _brought(was, mine, wanted)
+        before_field, theirs_field = parse_schema(before.schema_string), parse_schema(theirs.schema_string)
+        renumbered, last = renumber_columns(before_field, theirs_field, max_id(ours))
+        configuration = {**theirs.configuration, MAX_ID: str(last)}
+        theirs = msgspec.structs.replace(
+            theirs, schema_string=write_schema(renumbered), configuration=configuration
+        )
+    return _bring(before, ours, theirs)
+
+
+def carries(before: Metadata, ours: Metadata, theirs: Metadata) -> bool:
+    """Whether our metadata has everything that they changed of what was before."""
+    fields_after = _bring(before, ours, theirs)
+    return fields_after is not None and _parse(fields_after) == _parse(ours)
+
+
+def _parse(metadata: Metadata) -> tuple[Metadata, StructType]:
+    return msgspec.structs.replace(metadata, schema_string=""), parse_schema(metadata.schema_string)
+
+
+def _bring(before: Metadata, ours: Metadata, theirs: Metadata) -> Metadata | None:
+    names = before.configuration.keys() | ours.configuration.keys() | theirs.configuration.keys()
+    configuration: dict[str, str] = {}
+    for name in sorted(names, key=[*ours.configuration, *theirs.configuration, *before.configuration].index):
+        old, mine, new = (side.configuration.get(name) for side in (before, ours, theirs))
+        choice = str(max(max_id(ours), max_id(theirs))) if name == MAX_ID else _choose(old, mine, new)
+        if choice is _CLASH:
+            return None
+        if isinstance(choice, str):
+            configuration[name] = choice
+    others: dict[str, object] = {}
+    for name in ("id", "partition_columns", "format", "name", "description", "created_time"):
+        others[name] = _choose(*(getattr(item, name) for item in (before, ours, theirs)))
+        if others[name] is _CLASH:
+            return None
+    united = _bring_type(*(parse_schema(item.schema_string) for item in (before, ours, theirs)))
     if not isinstance(united, StructType):
         return None
-    for one, metadata in ((mine, ours), (wanted, theirs)):
-        if united == one and _but_schema(metadata) == _but_schema(ours):
-            return metadata  # as it is spelled
-    return msgspec.structs.replace(ours, schema_string=write_schema(united))
+    # As it is spelled, where it is the same.
+    spelled = (item.schema_string for item in (ours, theirs) if parse_schema(item.schema_string) == united)
+    schema_string = next(spelled, None) or write_schema(united)
+    return msgspec.structs.replace(ours, schema_string=schema_string, configuration=configuration, **others)
 
 
-def _but_schema(metadata: Metadata) -> Metadata:
-    return msgspec.structs.replace(metadata, schema_string="")
+class _Clash(Enum):
+    """That two sides changed something in two ways."""
+
+    CLASH = auto()
 
 
-def _but_columns(metadata: Metadata) -> Metadata:
-    """What metadata says beside its columns and how many ids these have had."""
-    left = {name: text for name, text in metadata.configuration.items() if name != MAX_ID}
-    return msgspec.structs.replace(metadata, schema_string="", configuration=left)
+_CLASH: Final = _Clash.CLASH
 
 
-def _named(struct: StructType, field: Field) -> Field | None:
-    """The field of the same name; names that differ by their case alone are no two fields."""
+def _choose(before: _Value, ours: _Value, theirs: _Value) -> _Value | Literal[_Clash.CLASH]:
+    """What both sides make of a value."""
+    if theirs in (before, ours):
+        return ours
+    return theirs if ours == before else _CLASH
+
+
+def _field_of_same_name(struct: StructType, field: Field) -> Field | None:
+    """The field of the same name, ignoring case."""
     return struct.field(field.name)
 
 
@@ -115,11 +148,12 @@ def _extends(after: Type, before: Type) -> bool:
     """Whether a type is another one, and any further fields of structs in it may be added."""
     match before, after:
         case StructType(), StructType():
-            known = [(field, _named(after, field)) for field in before.fields]
-            new = (field for field in after.fields if _named(before, field) is None)
-            return all(found is not None and _extends_field(found, field) for field, found in known) and all(
-                map(_may_be_added, new)
-            )
+            pairs = [(field, _field_of_same_name(after, field)) for field in before.fields]
+            new = (field for field in after.fields if _field_of_same_name(before, field) is None)
+            return all(
+                fields_after is not None and _extends_field(fields_after, field)
+                for field, fields_after in pairs
+            ) and all(map(_may_be_added, new))
         case ArrayType(), ArrayType():
             is_same = after.contains_null == before.contains_null
             return is_same and _extends(after.element_type, before.element_type)
@@ -127,6 +161,8 @@ def _extends(after: Type, before: Type) -> bool:
             is_same = after.value_contains_null == before.value_contains_null
             keys = _extends(after.key_type, before.key_type)
             return is_same and keys and _extends(after.value_type, before.value_type)
+        case str(), str():
+            return after == before or is_wider(after, before)
         case _:
             return after == before
 
@@ -136,6 +172,7 @@ def _extends_field(after: Field, before: Field) -> bool:
         after.name == before.name
         and after.nullable == before.nullable
         and _notes(after) == _notes(before)
+        and highest_mark(after, before) == after.metadata.get(HIGH_WATER_MARK)
         and _extends(after.type, before.type)
     )
 
@@ -143,46 +180,111 @@ def _extends_field(after: Field, before: Field) -> bool:
 def _may_be_added(field: Field) -> bool:
     """Whether files may lack a column, and writers need not know of it."""
     parts = (field, *StructType((field,)).walk())
-    return all(one.nullable and not any(map(_is_binding, one.metadata)) for one in parts)
+    return all(item.nullable and not any(map(_is_binding, item.metadata)) for item in parts)
 
 
 def _is_binding(note: str) -> bool:
     return note.startswith(_BINDING) and note not in (ID, PHYSICAL_NAME)
 
 
-def _brought(before: Type, ours: Type, theirs: Type) -> Type | None:
-    """Our type with the fields of structs that theirs has and the one before has not."""
+def _bring_type(before: Type, ours: Type, theirs: Type) -> Type | None:
+    """Our type with what they made of the one before: fields of structs, wider types."""
     match before, ours, theirs:
         case StructType(), StructType(), StructType():
             return _with_fields(before, ours, theirs)
         case ArrayType(), ArrayType(), ArrayType():
-            element = _brought(before.element_type, ours.element_type, theirs.element_type)
-            return None if element is None else msgspec.structs.replace(ours, element_type=element)
+            element = _bring_type(before.element_type, ours.element_type, theirs.element_type)
+            may_be_null = _choose(before.contains_null, ours.contains_null, theirs.contains_null)
+            if element is None or may_be_null is _CLASH:
+                return None
+            return ArrayType(element_type=element, contains_null=may_be_null)
         case MapType(), MapType(), MapType():
-            key = _brought(before.key_type, ours.key_type, theirs.key_type)
-            value = _brought(before.value_type, ours.value_type, theirs.value_type)
+            key = _bring_type(before.key_type, ours.key_type, theirs.key_type)
+            value = _bring_type(before.value_type, ours.value_type, theirs.value_type)
             if key is None or value is None:
                 return None
             return msgspec.structs.replace(ours, key_type=key, value_type=value)
         case _:
-            return ours if before == theirs else None
+            choice = _choose(before, ours, theirs)
+            return None if choice is _CLASH else choice
 
 
 def _with_fields(before: StructType, ours: StructType, theirs: StructType) -> StructType | None:
     fields = {field.name: field for field in ours.fields}
-    for field in theirs.fields:
-        was, mine = _named(before, field), _named(ours, field)
-        if mine is None:
-            if was is None:
-                fields[field.name] = field
-            elif was.type != field.type:
-                return None  # a part of a column that is gone here
+    for before_field in before.fields:
+        mine, theirs_field = _same(ours, before_field), _same(theirs, before_field)
+        if mine is None or theirs_field is None:
+            if (mine or theirs_field or before_field) != before_field:
+                return None  # dropped here, and changed there
+            if mine is not None:
+                del fields[mine.name]
             continue
-        kind = _both_added(mine, field) if was is None else _brought(was.type, mine.type, field.type)
-        if kind is None:
+        field = _united_field(before_field, mine, theirs_field)
+        if field is None:
             return None
-        fields[mine.name] = msgspec.structs.replace(mine, type=kind)
-    return StructType(tuple(fields.values()))
+        fields[mine.name] = field
+    for theirs_field in theirs.fields:
+        if _same(before, theirs_field) is not None:
+            continue
+        mine = _field_of_same_name(ours, theirs_field)
+        if mine is not None:
+            kind = _both_added(mine, theirs_field)
+            if kind is None:
+                return None
+            theirs_field = msgspec.structs.replace(mine, type=kind)
+        fields[theirs_field.name if mine is None else mine.name] = theirs_field
+    fields_after = tuple(fields.values())
+    if len({item.name.lower() for item in fields_after}) < len(fields_after):
+        return None
+    return StructType(_order_fields(fields_after, before, ours, theirs))
+
+
+def _same(struct: StructType, field: Field) -> Field | None:
+    """The same field in another struct: by its physical name, if it has one, whatever it is called."""
+    stored = field.metadata.get(PHYSICAL_NAME)
+    if stored is None:
+        return _field_of_same_name(struct, field)
+    by_stored = next((item for item in struct.fields if item.metadata.get(PHYSICAL_NAME) == stored), None)
+    if by_stored is not None:
+        return by_stored
+    named = _field_of_same_name(struct, field)
+    return named if named is not None and PHYSICAL_NAME not in named.metadata else None
+
+
+def _united_field(before: Field, ours: Field, theirs: Field) -> Field | None:
+    """A field that both sides have, with what each made of it."""
+    kind = _bring_type(before.type, ours.type, theirs.type)
+    name = _choose(before.name, ours.name, theirs.name)
+    nullable = _choose(before.nullable, ours.nullable, theirs.nullable)
+    if kind is None or name is _CLASH or nullable is _CLASH:
+        return None
+    notes: dict[str, object] = {}
+    for note in {**ours.metadata, **theirs.metadata}:
+        if note == HIGH_WATER_MARK:
+            notes[note] = highest_mark(ours, theirs)
+            continue
+        choice = _choose(*(item.metadata.get(note) for item in (before, ours, theirs)))
+        if choice is _CLASH:
+            return None
+        if choice is not None:
+            notes[note] = choice
+    return Field(name=name, type=kind, nullable=nullable, metadata=notes)
+
+
+def _order_fields(
+    fields: tuple[Field, ...], before: StructType, ours: StructType, theirs: StructType
+) -> tuple[Field, ...]:
+    """Fields in our order; in theirs, if only they changed it."""
+    if _is_moved(before, ours) or not _is_moved(before, theirs):
+        return fields
+    places = {stored_name(field): place for place, field in enumerate(theirs.fields)}
+    return tuple(sorted(fields, key=lambda field: places.get(stored_name(field), len(places))))
+
+
+def _is_moved(before: StructType, after: StructType) -> bool:
+    """Whether the fields that both have stand in another order."""
+    old, new = ([stored_name(field) for field in struct.fields] for struct in (before, after))
+    return [name for name in old if name in new] != [name for name in new if name in old]
 
 
 def _both_added(mine: Field, field: Field) -> Type | None:
@@ -195,31 +297,46 @@ def _both_added(mine: Field, field: Field) -> Type | None:
     return mine.type if mine.type == field.type else None
 
 
+def highest_mark(field: Field, other: Field) -> object:
+    """The high-water mark of an identity column that has two: the one further in its direction."""
+    marks = [mark for each in (field, other) if isinstance(mark := each.metadata.get(HIGH_WATER_MARK), int)]
+    if not marks:
+        return None
+    step = field.metadata.get(IDENTITY_STEP)
+    return min(marks) if isinstance(step, int) and step < 0 else max(marks)
+
+
+_NOT_BINDING: Final = ("comment", TYPE_CHANGES, HIGH_WATER_MARK)
+
+
 def _notes(field: Field) -> dict[str, object]:
-    """What is noted of a column, but for its comment: that is for people."""
-    return {name: value for name, value in field.metadata.items() if name != "comment"}
+    """What is noted of a column, but for what does not matter to its rows: a comment, narrower types that it
+    had, and which identities were given away."""
+    return {name: value for name, value in field.metadata.items() if name not in _NOT_BINDING}
 
 
-def _holds(there: Type, written: Type) -> bool:
-    match there, written:
+def _holds(kind: Type, written: Type) -> bool:
+    match kind, written:
         case StructType(), StructType():
             wrote = {stored_name(field): field for field in written.fields}
-            fields = {stored_name(field): field for field in there.fields}
+            fields = {stored_name(field): field for field in kind.fields}
             return wrote.keys() <= fields.keys() and all(
                 _holds_field(field, wrote[name]) if name in wrote else field.nullable
                 for name, field in fields.items()
             )
         case ArrayType(), ArrayType():
-            may_be_null = there.contains_null or not written.contains_null
-            return may_be_null and _holds(there.element_type, written.element_type)
+            may_be_null = kind.contains_null or not written.contains_null
+            return may_be_null and _holds(kind.element_type, written.element_type)
         case MapType(), MapType():
-            may_be_null = there.value_contains_null or not written.value_contains_null
-            keys = _holds(there.key_type, written.key_type)
-            return may_be_null and keys and _holds(there.value_type, written.value_type)
+            may_be_null = kind.value_contains_null or not written.value_contains_null
+            keys = _holds(kind.key_type, written.key_type)
+            return may_be_null and keys and _holds(kind.value_type, written.value_type)
+        case str(), str():
+            return kind == written or is_wider(kind, written)
         case _:
-            return there == written
+            return kind == written
 
 
-def _holds_field(there: Field, written: Field) -> bool:
-    is_named = stored_name(there) == stored_name(written)
-    return is_named and (there.nullable or not written.nullable) and _holds(there.type, written.type)
+def _holds_field(field: Field, written: Field) -> bool:
+    is_named = stored_name(field) == stored_name(written)
+    return is_named and (field.nullable or not written.nullable) and _holds(field.type, written.type)

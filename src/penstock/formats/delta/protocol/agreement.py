@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
 from penstock.formats.delta.protocol.feature_table import FEATURES, Support
-from penstock.formats.delta.protocol.features import FeatureRefusal, in_use, unlisted, with_features
+from penstock.formats.delta.protocol.features import FeatureRefusal, in_use, unlisted_features, with_features
 
 
 def agree(protocol: Protocol, metadata: Metadata) -> tuple[Protocol, Metadata]:
@@ -24,14 +24,14 @@ def agree(protocol: Protocol, metadata: Metadata) -> tuple[Protocol, Metadata]:
 
     ``disagreements`` are left: nothing is listed that Penstock would then not write.
     """
-    metadata = _without_marks(metadata, unlisted(protocol, metadata) & _unwritten(metadata))
-    return with_features(protocol, unlisted(protocol, metadata) - _unwritten(metadata)), metadata
+    metadata = _without_marks(metadata, unlisted_features(protocol, metadata) & _unwritten(metadata))
+    return with_features(protocol, unlisted_features(protocol, metadata) - _unwritten(metadata)), metadata
 
 
 def disagreements(protocol: Protocol, metadata: Metadata) -> Iterator[FeatureRefusal]:
     """Features that properties enable, that the protocol lacks, and with which Penstock writes no table."""
     _, metadata = agree(protocol, metadata)
-    for name in sorted(unlisted(protocol, metadata) & _unwritten(metadata)):
+    for name in sorted(unlisted_features(protocol, metadata) & _unwritten(metadata)):
         names = ", ".join(f"'{key}'" for key in _properties(name, metadata))
         way = f"unset {names} (ALTER TABLE … UNSET TBLPROPERTIES), or copy its rows into a table of the lake"
         yield FeatureRefusal(
@@ -45,16 +45,19 @@ def _unwritten(metadata: Metadata) -> frozenset[str]:
     """The features that a table makes use of and does not get: Penstock would not write it with them, or its
     rows may not satisfy them."""
     used = (FEATURES[name] for name in in_use(metadata))
-    never = {one.name for one in FEATURES.values() if one.writing is Support.NEVER}
-    return frozenset(never | {one.name for one in used if one.writing is Support.UNUSED or one.binds_rows})
+    never = {feature.name for feature in FEATURES.values() if feature.writing is Support.NEVER}
+    return frozenset(
+        never | {feature.name for feature in used if feature.writing is Support.UNUSED or feature.binds_rows}
+    )
 
 
 def _properties(name: str, metadata: Metadata) -> list[str]:
-    known = FEATURES[name].properties
+    feature_properties = FEATURES[name].properties
     return sorted(
         key
         for key in metadata.configuration
-        if key in known or any(one.endswith(".") and key.startswith(one) for one in known)
+        if key in feature_properties
+        or any(prefix.endswith(".") and key.startswith(prefix) for prefix in feature_properties)
     )
 
 

@@ -30,24 +30,28 @@ _WITHOUT_ORDER: Final = frozenset({"boolean", "binary", "variant", "void"})
 
 def clustering_columns(domains: Mapping[str, DomainMetadata]) -> tuple[Path, ...]:
     """The columns that a table is clustered by, as files call them; none if it says nothing of the kind."""
-    found = domains.get(DOMAIN)
-    return () if found is None or found.removed else parse_clustering(found.configuration)
+    domain_metadata = domains.get(DOMAIN)
+    return (
+        ()
+        if domain_metadata is None or domain_metadata.removed
+        else parse_clustering(domain_metadata.configuration)
+    )
 
 
 def parse_clustering(configuration: str) -> tuple[Path, ...]:
     """The columns that the domain names: each as a path, or as its name alone. None if it cannot be read."""
     try:
-        told: Any = msgspec.json.decode(configuration)
-        columns = told["clusteringColumns"]
-        return tuple((one,) if isinstance(one, str) else tuple(map(str, one)) for one in columns)
+        parsed: Any = msgspec.json.decode(configuration)
+        columns = parsed["clusteringColumns"]
+        return tuple((column,) if isinstance(column, str) else tuple(map(str, column)) for column in columns)
     except (msgspec.MsgspecError, RecursionError, KeyError, TypeError):
         return ()
 
 
 def cluster_by(paths: Sequence[Path]) -> DomainMetadata:
     """The action by which a table is clustered by some columns."""
-    told = msgspec.json.encode({"clusteringColumns": paths, "domainName": DOMAIN}).decode()
-    return DomainMetadata(domain=DOMAIN, configuration=told)
+    encoded = msgspec.json.encode({"clusteringColumns": paths, "domainName": DOMAIN}).decode()
+    return DomainMetadata(domain=DOMAIN, configuration=encoded)
 
 
 def find_columns(schema: StructType, names: Sequence[str]) -> tuple[tuple[Field, ...], ...]:
@@ -56,11 +60,11 @@ def find_columns(schema: StructType, names: Sequence[str]) -> tuple[tuple[Field,
     ``InvalidRequest`` for names that no table is clustered by: parts of structs are ``address.city``.
     """
     if len(names) > COLUMNS_MAX:
-        raise InvalidRequest(f"a table is clustered by at most {COLUMNS_MAX} columns, got {len(names)}")
-    found = tuple(_find(schema, name) for name in names)
-    if len({tuple(one.name for one in fields) for fields in found}) < len(found):
+        raise InvalidRequest(f"a table can be clustered by at most {COLUMNS_MAX} columns, got {len(names)}")
+    columns = tuple(_find(schema, name) for name in names)
+    if len({tuple(field.name for field in fields) for fields in columns}) < len(columns):
         raise InvalidRequest("a table is clustered by each column once")
-    return found
+    return columns
 
 
 def _find(schema: StructType, name: str) -> tuple[Field, ...]:
@@ -90,8 +94,8 @@ def lacking_statistics(add: Add, columns: Sequence[Path]) -> Iterator[Path]:
     except (msgspec.MsgspecError, RecursionError, AttributeError):
         counts = None
     for path in columns:
-        found = counts
+        column_counts = counts
         for step in path:
-            found = found.get(step) if isinstance(found, dict) else None
-        if not isinstance(found, int):
+            column_counts = column_counts.get(step) if isinstance(column_counts, dict) else None
+        if not isinstance(column_counts, int):
             yield path

@@ -1,6 +1,7 @@
-"""Columns of a table get other names, go, or come: what its metadata becomes.
+"""Columns of a table come, go or change: what its metadata becomes.
 
-Only a table with mapped columns can rename and drop columns: its files know them by names that stay.
+Only a table with mapped columns can rename and drop columns: its files know them by names that stay. All
+other changes are for every table.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
+from penstock.formats.delta.protocol.column_expressions import CURRENT_DEFAULT, expressions_of, is_computed
 from penstock.formats.delta.protocol.constraints import constraints_of
 from penstock.formats.delta.protocol.mapping import MODE, Mapping, assign_columns, mapping_of, stored_name
+from penstock.formats.delta.protocol.wider_types import widen_type
 from penstock.formats.rows.schema import Field, StructType, Type, parse_schema, write_schema
+from penstock.model.similar_names import describe_names
 
 _Change: TypeAlias = Callable[[StructType, Field], StructType]
 _BY_NAME: Final = ("delta.dataSkippingStatsColumns",)
@@ -29,16 +33,19 @@ def rename_column(metadata: Metadata, path: Sequence[str], name: str) -> Metadat
     if not name:
         raise InvalidRequest("a column needs a name")
 
-    def renamed(struct: StructType, field: Field) -> StructType:
+    def rename_field(struct: StructType, field: Field) -> StructType:
         other = struct.field(name)
         if other is not None and other is not field:
-            raise InvalidRequest(f"there is a column '{other.name}' already", column=name)
-        fields = (replace(one, name=name) if one is field else one for one in struct.fields)
+            raise InvalidRequest(f"the column '{other.name}' already exists", column=name)
+        fields = (
+            replace(struct_field, name=name) if struct_field is field else struct_field
+            for struct_field in struct.fields
+        )
         return StructType(tuple(fields))
 
     schema = parse_schema(metadata.schema_string)
     _check_unpartitioned(metadata, schema, path)
-    return replace(metadata, schema_string=write_schema(_changed(schema, path, renamed)))
+    return replace(metadata, schema_string=write_schema(_change_struct(schema, path, rename_field)))
 
 
 def drop_column(
@@ -53,17 +60,17 @@ def drop_column(
     schema = parse_schema(metadata.schema_string)
     first = _find(schema, path[0])
     _check_unpartitioned(metadata, schema, path)
-    if stored_name(first) in {one[0] for one in clustering}:
+    if stored_name(first) in {path[0] for path in clustering}:
         raise InvalidRequest(f"the table is clustered by '{first.name}'", column=first.name)
 
-    def dropped(struct: StructType, field: Field) -> StructType:
-        left = tuple(one for one in struct.fields if one is not field)
-        if not left:
+    def drop_field(struct: StructType, field: Field) -> StructType:
+        remaining = tuple(struct_field for struct_field in struct.fields if struct_field is not field)
+        if not remaining:
             raise InvalidRequest(f"'{field.name}' is the only column there is", column=field.name)
-        return StructType(left)
+        return StructType(remaining)
 
-    changed = _changed(schema, path, dropped)
-    if {one.name for one in changed.fields} <= set(metadata.partition_columns):
+    changed = _change_struct(schema, path, drop_field)
+    if {field.name for field in changed.fields} <= set(metadata.partition_columns):
         raise InvalidRequest("the table would have no columns besides those that it is partitioned by")
     return replace(metadata, schema_string=write_schema(changed))
 
@@ -72,39 +79,153 @@ def add_columns(metadata: Metadata, columns: StructType) -> Metadata:
     """Metadata with more columns, after those that are there. ``InvalidRequest`` says why not."""
     schema = parse_schema(metadata.schema_string)
     for field in columns.fields:
-        if (there := schema.field(field.name)) is not None:
-            raise InvalidRequest(f"there is a column '{there.name}' already", column=field.name)
+        if (target_field := schema.field(field.name)) is not None:
+            raise InvalidRequest(f"the column '{target_field.name}' already exists", column=field.name)
         if not field.nullable:
             raise InvalidRequest(
-                f"rows that are there have null in the column '{field.name}', so it must be nullable",
+                f"existing rows have null in the column '{field.name}', so it must be nullable",
+                column=field.name,
+            )
+        if CURRENT_DEFAULT in field.metadata or is_computed(field):
+            raise InvalidRequest(
+                f"the column '{field.name}' must be added without a default or an expression, because "
+                "existing rows have null in it: set_default sets a default for later rows",
                 column=field.name,
             )
     united = StructType((*schema.fields, *columns.fields))
     return assign_columns(replace(metadata, schema_string=write_schema(united)))
 
 
+def comment_column(metadata: Metadata, path: Sequence[str], comment: str | None) -> Metadata:
+    """Metadata with another comment on a column, or none."""
+    return _with_field(metadata, path, lambda field: _set_note(field, "comment", comment or None))
+
+
+def set_nullable(metadata: Metadata, path: Sequence[str], *, nullable: bool) -> Metadata:
+    """Metadata in which a column may be null, or may not. Whoever forbids it has looked at the rows."""
+    if not nullable and len(path) > 1:
+        raise InvalidRequest(
+            f"'{'.'.join(path)}' is a part of a column, and only whole columns become NOT NULL",
+            column=path[-1],
+        )
+    return _with_field(metadata, path, lambda field: replace(field, nullable=nullable))
+
+
+def set_default(metadata: Metadata, path: Sequence[str], expression: str | None) -> Metadata:
+    """Metadata with another default of a column, or none. ``InvalidRequest`` for a part of a column, and for
+    one whose values are computed."""
+    if len(path) > 1:
+        raise InvalidRequest(
+            f"'{'.'.join(path)}' is a part of a column, and only whole columns have defaults", column=path[-1]
+        )
+
+    def change(field: Field) -> Field:
+        if expression is not None and is_computed(field):
+            raise InvalidRequest(
+                f"the values of '{field.name}' are computed, so it has no default", column=field.name
+            )
+        return _set_note(field, CURRENT_DEFAULT, expression)
+
+    return _with_field(metadata, path, change)
+
+
+def widen_column(metadata: Metadata, path: Sequence[str], kind: str) -> Metadata:
+    """Metadata in which a column is of a wider type, with a note of the type that it had.
+
+    ``element``, ``key`` and ``value`` in a path are the insides of arrays and maps. ``InvalidRequest`` if the
+    type is not wider, or something is computed from the column.
+    """
+    _check_not_computed_from(metadata, path, "widened")
+    _check_unpartitioned(metadata, parse_schema(metadata.schema_string), path)
+    schema = parse_schema(metadata.schema_string)
+    return replace(metadata, schema_string=write_schema(widen_type(schema, path, kind)))
+
+
+def move_column(metadata: Metadata, path: Sequence[str], after: str | None) -> Metadata:
+    """Metadata in which a column stands behind another one of the same struct; first of all without one."""
+
+    def move(struct: StructType, field: Field) -> StructType:
+        others = [struct_field for struct_field in struct.fields if struct_field is not field]
+        place = 0
+        if after is not None:
+            behind = _find(struct, after)
+            if behind is field:
+                raise InvalidRequest(f"'{field.name}' cannot stand behind itself", column=field.name)
+            place = others.index(behind) + 1
+        return StructType((*others[:place], field, *others[place:]))
+
+    schema = parse_schema(metadata.schema_string)
+    return replace(metadata, schema_string=write_schema(_change_struct(schema, path, move)))
+
+
+def find_column(metadata: Metadata, path: Sequence[str]) -> Field:
+    """A column, or a part of one, by its path. ``InvalidRequest`` names one that is not there."""
+    fields: list[Field] = []
+
+    def keep(struct: StructType, field: Field) -> StructType:
+        fields.append(field)
+        return struct
+
+    _change_struct(parse_schema(metadata.schema_string), path, keep)
+    return fields[0]
+
+
+def _with_field(metadata: Metadata, path: Sequence[str], change: Callable[[Field], Field]) -> Metadata:
+    def change_fields(struct: StructType, field: Field) -> StructType:
+        return StructType(
+            tuple(
+                change(struct_field) if struct_field is field else struct_field
+                for struct_field in struct.fields
+            )
+        )
+
+    schema = parse_schema(metadata.schema_string)
+    return replace(metadata, schema_string=write_schema(_change_struct(schema, path, change_fields)))
+
+
+def _set_note(field: Field, name: str, text: str | None) -> Field:
+    notes = {key: value for key, value in field.metadata.items() if key != name}
+    return replace(field, metadata=notes if text is None else {**notes, name: text})
+
+
 def _check_mapped(metadata: Metadata, done: str) -> None:
     if mapping_of(metadata) is Mapping.NONE:
         raise InvalidRequest(
-            f"columns can be {done} only in a table with mapped columns: create it with the property"
-            f" '{MODE}', which is 'name' or 'id'"
+            f"columns can be {done} only in a table with mapped columns: set its property '{MODE}' to 'name'"
         )
 
 
 def _check_unnamed(metadata: Metadata, path: Sequence[str], done: str) -> None:
     """``InvalidRequest`` if something names the column that would then name nothing, or something else."""
-    word = re.compile(rf"(?<!\w){re.escape(path[-1])}(?!\w)", re.IGNORECASE)
+    _check_not_computed_from(metadata, path, done)
+    for name in _BY_NAME:
+        if _word(path).search(metadata.configuration.get(name, "")):
+            raise InvalidRequest(
+                f"the column '{'.'.join(path)}' cannot be {done}: the property '{name}' names it",
+                column=path[-1],
+            )
+
+
+def _check_not_computed_from(metadata: Metadata, path: Sequence[str], done: str) -> None:
+    """``InvalidRequest`` if a constraint or a generated column is computed from a column."""
+    word = _word(path)
     for constraint in constraints_of(metadata):
         if word.search(constraint.expression):
             raise InvalidRequest(
                 f"the column '{'.'.join(path)}' cannot be {done}: {constraint} names it", column=path[-1]
             )
-    for name in _BY_NAME:
-        if word.search(metadata.configuration.get(name, "")):
+    for column, expression in expressions_of(metadata):
+        if word.search(expression) and column.lower() != path[0].lower():
             raise InvalidRequest(
-                f"the column '{'.'.join(path)}' cannot be {done}: the property '{name}' names it",
+                f"the column '{'.'.join(path)}' cannot be {done}: '{column}' is computed from it"
+                f" ({expression})",
                 column=path[-1],
             )
+
+
+def _word(path: Sequence[str]) -> re.Pattern[str]:
+    """Finds the last name of a path in a text."""
+    return re.compile(rf"(?<!\w){re.escape(path[-1])}(?!\w)", re.IGNORECASE)
 
 
 def _check_unpartitioned(metadata: Metadata, schema: StructType, path: Sequence[str]) -> None:
@@ -115,19 +236,21 @@ def _check_unpartitioned(metadata: Metadata, schema: StructType, path: Sequence[
 
 
 def _find(struct: StructType, name: str) -> Field:
-    found = struct.field(name)
-    if found is None:
-        known = ", ".join(one.name for one in struct.fields)
-        raise InvalidRequest(f"there is no column '{name}'; there are {known}", column=name)
-    return found
+    field = struct.field(name)
+    if field is None:
+        names = describe_names(name, [field.name for field in struct.fields])
+        raise InvalidRequest(f"there is no column '{name}'{names}", column=name)
+    return field
 
 
-def _changed(struct: StructType, path: Sequence[str], change: _Change) -> StructType:
+def _change_struct(struct: StructType, path: Sequence[str], change: _Change) -> StructType:
     field = _find(struct, path[0])
     if len(path) == 1:
         return change(struct, field)
     inside: Type = field.type
     if not isinstance(inside, StructType):
         raise InvalidRequest(f"the column '{field.name}' has no parts", column=field.name)
-    changed = replace(field, type=_changed(inside, path[1:], change))
-    return StructType(tuple(changed if one is field else one for one in struct.fields))
+    changed = replace(field, type=_change_struct(inside, path[1:], change))
+    return StructType(
+        tuple(changed if struct_field is field else struct_field for struct_field in struct.fields)
+    )

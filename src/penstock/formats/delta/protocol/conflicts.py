@@ -11,8 +11,8 @@ rule  the winner                                  the transaction               
       writers
 3     changed the protocol in other ways          did not; it goes on with the new one          none
 4     changed the metadata                        changed it too, and not in the same way (3)   metadata
-5     changed harmless properties or added        did not; it goes on with the new ones         none
-      columns that may be null, and no more
+5     changed harmless properties, added columns  did not; it goes on with the new ones         none
+      that may be null or widened some, no more
 6     changed anything else in the metadata       any                                           metadata
 7     wrote a domain                              wrote the same domain                         transaction
 8     recorded a batch of an application          read or recorded one of it too                transaction
@@ -30,8 +30,7 @@ rule  the winner                                  the transaction               
 than by new columns that may be null.
 (2) under ``Serializable`` and ``WriteSerializable``. A file that brings no new rows (``dataChange`` false) is
 no append: if its rows were read, rule 11 or 12 has seen that they moved.
-(3) The same way means: what it wants has every feature, property and column that the winner brought, and
-differs from that by nothing but further columns that may be null, and further features.
+(3) The same way means: what the winner changed is as in rule 5, and what the transaction wants has all of it.
 
 In doubt there is a conflict: a file whose partition is not known is in every partition. A transaction that
 changes the partitioning has read the whole table, whatever it says, since every file must follow.
@@ -45,7 +44,6 @@ from typing import Final
 
 import msgspec
 
-from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -56,19 +54,21 @@ from penstock.formats.delta.protocol.actions import (
     Remove,
     Txn,
 )
-from penstock.formats.delta.protocol.added_columns import only_adds
-from penstock.formats.delta.protocol.deeds import batch, places, some
-from penstock.formats.delta.protocol.feature_table import MANAGED_COMMITS, ROW_TRACKING
-from penstock.formats.delta.protocol.features import binds_writers, supported
+from penstock.formats.delta.protocol.added_columns import carries, only_adds
+from penstock.formats.delta.protocol.commit_summary import batch, places, some
+from penstock.formats.delta.protocol.feature_table import MANAGED_COMMITS
+from penstock.formats.delta.protocol.features import binds_writers, supported_features
 from penstock.formats.delta.protocol.isolation import DeltaIsolation
 from penstock.formats.delta.protocol.mapping import MAX_ID
+from penstock.formats.delta.protocol.row_ids import DOMAIN as ROW_IDS
+from penstock.formats.delta.protocol.row_ids import ENABLED, ID_COLUMN, VERSION_COLUMN
 from penstock.formats.delta.protocol.transaction import DeltaTransaction, Winner, last
 
 HARMLESS_PROPERTIES: Final = frozenset(
     {
-        "delta.enableRowTracking",
-        "delta.rowTracking.materializedRowIdColumnName",
-        "delta.rowTracking.materializedRowCommitVersionColumnName",
+        ENABLED,
+        ID_COLUMN,
+        VERSION_COLUMN,
         "delta.columnMapping.mode",
         MAX_ID,
         "delta.enableDeletionVectors",
@@ -96,7 +96,7 @@ class DeltaConflictKind(StrEnum):
     CONCURRENT_DELETE_DELETE = "ConcurrentDeleteDelete"
 
 
-class Rebased(msgspec.Struct, frozen=True):
+class RebasedTransaction(msgspec.Struct, frozen=True):
     """The transaction as it may be committed on top of a version."""
 
     transaction: DeltaTransaction
@@ -154,13 +154,13 @@ _TOLD: Final = {
 }
 
 
-def rebase(winners: Iterable[Winner], mine: DeltaTransaction) -> Rebased | DeltaConflict:
+def rebase(winners: Iterable[Winner], mine: DeltaTransaction) -> RebasedTransaction | DeltaConflict:
     """The transaction on top of all winners, which come in the order of their versions, or a conflict.
 
     What is rebased is checked like any other commit before it is ratified: the table may have become one
     that Penstock does not write.
     """
-    rebased = Rebased(mine, mine.read_version)
+    rebased = RebasedTransaction(mine, mine.read_version)
     for winner in winners:
         outcome = check_winner(winner, rebased.transaction)
         if isinstance(outcome, DeltaConflict):
@@ -169,22 +169,13 @@ def rebase(winners: Iterable[Winner], mine: DeltaTransaction) -> Rebased | Delta
     return rebased
 
 
-def check_winner(winner: Winner, mine: DeltaTransaction) -> Rebased | DeltaConflict:
-    """The transaction on top of one winner, or the first conflict with it.
-
-    ``UnsupportedFeature`` if the table tracks rows: their ids would have to be given anew.
-    """
-    if ROW_TRACKING in supported(mine.protocol):
-        raise UnsupportedFeature(
-            f"a transaction that read version {mine.read_version} cannot follow version {winner.version}:"
-            f" ids of rows ('{ROW_TRACKING}') are not given anew; drop the feature, or repeat the work",
-            feature=ROW_TRACKING,
-        )
+def check_winner(winner: Winner, mine: DeltaTransaction) -> RebasedTransaction | DeltaConflict:
+    """The transaction on top of one winner, or the first conflict with it."""
     for rule in _RULES:
         conflict = rule(winner, mine)
         if conflict is not None:
             return conflict
-    return Rebased(_on_top(winner, mine), winner.version)
+    return RebasedTransaction(_on_top(winner, mine), winner.version)
 
 
 def _on_top(winner: Winner, mine: DeltaTransaction) -> DeltaTransaction:
@@ -214,8 +205,10 @@ def _later(winner: Winner, actions: tuple[Action, ...]) -> tuple[Action, ...]:
 
 
 def _takeover(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
-    wanted = last(mine.actions, Protocol)
-    if wanted is None or MANAGED_COMMITS not in supported(wanted) - supported(mine.protocol):
+    new_protocol = last(mine.actions, Protocol)
+    if new_protocol is None or MANAGED_COMMITS not in supported_features(new_protocol) - supported_features(
+        mine.protocol
+    ):
         return None
     return _conflict(DeltaConflictKind.PROTOCOL_CHANGED, 16, winner, mine, names=(MANAGED_COMMITS,))
 
@@ -224,14 +217,14 @@ def _protocol(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     theirs = last(winner.actions, Protocol)
     if theirs is None:
         return None
-    before, after = supported(mine.protocol), supported(theirs)
+    before, after = supported_features(mine.protocol), supported_features(theirs)
     changed = tuple(sorted(before ^ after)) or (
         f"versions {theirs.min_reader_version} and {theirs.min_writer_version}",
     )
-    wanted = last(mine.actions, Protocol)
-    if wanted is not None and not _covers(wanted, theirs):
+    new_protocol = last(mine.actions, Protocol)
+    if new_protocol is not None and not _covers(new_protocol, theirs):
         return _conflict(DeltaConflictKind.PROTOCOL_CHANGED, 1, winner, mine, names=changed)
-    own = frozenset() if wanted is None else supported(wanted)
+    own = frozenset() if new_protocol is None else supported_features(new_protocol)
     unmet = (before - after) | {name for name in after - before - own if binds_writers(name)}
     if unmet:
         return _conflict(DeltaConflictKind.PROTOCOL_CHANGED, 2, winner, mine, names=tuple(sorted(unmet)))
@@ -243,7 +236,7 @@ def _covers(wanted: Protocol, theirs: Protocol) -> bool:
     return (
         wanted.min_reader_version >= theirs.min_reader_version
         and wanted.min_writer_version >= theirs.min_writer_version
-        and supported(wanted) >= supported(theirs)
+        and supported_features(wanted) >= supported_features(theirs)
     )
 
 
@@ -251,18 +244,19 @@ def _metadata(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     theirs = last(winner.actions, Metadata)
     if theirs is None:
         return None
-    changed, wanted = _differences(mine.metadata, theirs), last(mine.actions, Metadata)
-    if wanted is not None and not (_is_harmless(mine.metadata, theirs) and _only_adds(theirs, wanted)):
+    changed, new_metadata = _differences(mine.metadata, theirs), last(mine.actions, Metadata)
+    is_carried = new_metadata is not None and carries(mine.metadata, new_metadata, theirs)
+    if new_metadata is not None and not (is_carried and _is_harmless(mine.metadata, theirs)):
         return _conflict(
             DeltaConflictKind.METADATA_CHANGED, 4, winner, mine, names=changed or ("the same as before",)
         )
-    if wanted is not None or _is_harmless(mine.metadata, theirs):
+    if new_metadata is not None or _is_harmless(mine.metadata, theirs):
         return None
     return _conflict(DeltaConflictKind.METADATA_CHANGED, 6, winner, mine, names=changed)
 
 
 def _is_harmless(before: Metadata, after: Metadata) -> bool:
-    """Whether metadata changed by harmless properties and new columns alone."""
+    """Whether metadata changed by harmless properties, new columns and wider types alone."""
     unset = before.configuration.keys() - after.configuration.keys()
     changed = set(_differences(before, after)) - (HARMLESS_PROPERTIES - unset)
     return changed <= {_SCHEMA} and only_adds(before.schema_string, after.schema_string)
@@ -275,8 +269,11 @@ def _only_adds(before: Metadata, after: Metadata) -> bool:
 
 
 def _domains(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
-    ours = {action.domain for action in mine.actions if isinstance(action, DomainMetadata)}
-    theirs = {action.domain for action in winner.actions if isinstance(action, DomainMetadata)}
+    ours, theirs = (
+        {action.domain for action in actions if isinstance(action, DomainMetadata)}
+        for actions in (mine.actions, winner.actions)
+    )
+    ours.discard(ROW_IDS)  # the owner gives ids above those of the winner
     if not ours & theirs:
         return None
     names = tuple(f"the domain '{name}'" for name in sorted(ours & theirs))
@@ -301,8 +298,8 @@ def _appends(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     if mine.isolation is DeltaIsolation.SNAPSHOT:
         return None
     blind = winner.is_blind_append
-    wanted = last(mine.actions, Metadata)
-    changes_metadata = wanted is not None and not _only_adds(mine.metadata, wanted)
+    new_metadata = last(mine.actions, Metadata)
+    changes_metadata = new_metadata is not None and not _only_adds(mine.metadata, new_metadata)
     if blind and mine.isolation is DeltaIsolation.WRITE_SERIALIZABLE and not changes_metadata:
         return None
     clash = [
@@ -316,8 +313,8 @@ def _appends(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
 def _deletes_of_reads(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     added = {action.key.path for action in mine.actions if isinstance(action, Add)}
     removed = [action for action in winner.actions if isinstance(action, Remove)]
-    known = [one for one in removed if one.key.path in added or mine.has_read(one)]
-    if conflict := _clash(DeltaConflictKind.CONCURRENT_DELETE_READ, 11, winner, mine, known):
+    read_files = [remove for remove in removed if remove.key.path in added or mine.has_read(remove)]
+    if conflict := _clash(DeltaConflictKind.CONCURRENT_DELETE_READ, 11, winner, mine, read_files):
         return conflict
     return _clash(
         DeltaConflictKind.CONCURRENT_DELETE_READ, 12, winner, mine, removed if mine.reads_all else []
@@ -350,7 +347,7 @@ def _differences(before: Metadata, after: Metadata) -> tuple[str, ...]:
     old, new = before.configuration, after.configuration
     properties = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
     fields = zip(before.__struct_fields__, before.__struct_encode_fields__, strict=True)
-    others = {told for name, told in fields if getattr(before, name) != getattr(after, name)}
+    others = {description for name, description in fields if getattr(before, name) != getattr(after, name)}
     return (*sorted(others - {"configuration"}), *sorted(properties))
 
 
@@ -359,7 +356,7 @@ def _clash(
 ) -> DeltaConflict | None:
     if not clash:
         return None
-    files = tuple(sorted({one.key.path for one in clash}))
+    files = tuple(sorted({file.key.path for file in clash}))
     return _conflict(kind, rule, winner, mine, files=files, partitions=places(clash))
 
 

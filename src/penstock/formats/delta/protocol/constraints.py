@@ -28,9 +28,20 @@ class Constraint(msgspec.Struct, frozen=True):
     """As its table calls it; of an invariant, the column that has it."""
     expression: str
     is_invariant: bool = False
+    is_generation: bool = False
+    """It says that a generated column, whose name it has, is equal to its expression."""
+
+    @property
+    def feature(self) -> str:
+        """The feature that asks for it."""
+        if self.is_generation:
+            return "generatedColumns"
+        return "invariants" if self.is_invariant else "checkConstraints"
 
     def __str__(self) -> str:
         kind = "the invariant of the column" if self.is_invariant else "the constraint"
+        if self.is_generation:
+            kind = "the generated column"
         return f"{kind} '{self.name}' ({self.expression})"
 
 
@@ -46,8 +57,10 @@ def constraints_of(metadata: Metadata) -> tuple[Constraint, ...]:
 
 def added_constraints(before: Metadata, after: Metadata) -> tuple[Constraint, ...]:
     """The constraints that rows of a table were not checked against as long as it was as before."""
-    known = {one.expression for one in constraints_of(before)}
-    return tuple(one for one in constraints_of(after) if one.expression not in known)
+    expressions = {constraint.expression for constraint in constraints_of(before)}
+    return tuple(
+        constraint for constraint in constraints_of(after) if constraint.expression not in expressions
+    )
 
 
 @lru_cache(maxsize=64)
@@ -64,7 +77,7 @@ def _expression(noted: Any) -> Iterator[str]:
     if noted is None:
         return
     try:
-        told: Any = msgspec.json.decode(noted)
-        yield str(told["expression"]["expression"])
+        parsed: Any = msgspec.json.decode(noted)
+        yield str(parsed["expression"]["expression"])
     except (msgspec.MsgspecError, RecursionError, KeyError, TypeError):
         yield str(noted)

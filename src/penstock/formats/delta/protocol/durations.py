@@ -40,12 +40,12 @@ def duration_ms(properties: Mapping[str, str], name: str) -> int | None:
     text = properties.get(name)
     if text is None:
         return _DEFAULTS_MS[name]
-    found = _INTERVAL.fullmatch(text)
-    if found is None:
+    match = _INTERVAL.fullmatch(text)
+    if match is None:
         raise InvalidRequest(
-            f"the property {name} = {text!r} is no duration\n"
-            "  Set it to one in weeks, days, hours, minutes or seconds, as in 'interval 30 days'.",
+            f"the property {name} = {text!r} is not a duration\n  Set it to a number of weeks, days, hours, "
+            "minutes or seconds, as in 'interval 30 days'.",
             property=name,
         )
-    parts = re.findall(_PART, found[1], re.IGNORECASE)
+    parts = re.findall(_PART, match[1], re.IGNORECASE)
     return int(sum(int(count) * _UNITS_MS[unit.lower()] for count, unit in parts))

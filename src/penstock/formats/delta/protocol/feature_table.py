@@ -13,6 +13,7 @@ from penstock.formats.rows.schema import Field, plain_types
 MANAGED_COMMITS: Final = "managedCommits"
 IN_COMMIT_TIMESTAMP: Final = "inCommitTimestamp"
 ROW_TRACKING: Final = "rowTracking"
+DOMAIN_METADATA: Final = "domainMetadata"
 
 
 class Support(StrEnum):
@@ -54,11 +55,13 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     only a mark counts as use."""
     binds_rows: bool = False
     """Rows that are there satisfy it: a table whose protocol lacks it does not get it by having it listed."""
+    requires: tuple[str, ...] = ()
+    """Features that a table with this one has, too."""
     binds_writers: bool = True
     """A transaction that began before the table had it cannot be made to fit it afterwards."""
 
 
-def _typed(name: str) -> ColumnTest:
+def _has_type(name: str) -> ColumnTest:
     return lambda field: name in plain_types(field.type)
 
 
@@ -99,21 +102,18 @@ def _unread(
     )
 
 
-def _widened(name: str, properties: Mapping[str, tuple[str, ...]]) -> Feature:
+def _widening_feature(name: str, properties: Mapping[str, tuple[str, ...]]) -> Feature:
     return Feature(
         name=name,
         reader=True,
-        writing=Support.UNUSED,
-        why="changes of types are not checked",
-        advice=_drop(name),
         properties=properties,
         marks=("delta.typeChanges",),
-        marks_alone_bind=True,
+        binds_rows=True,
         binds_writers=False,
     )
 
 
-def _catalogued(name: str, *, reader: bool, properties: Mapping[str, tuple[str, ...]] = {}) -> Feature:
+def _catalogue_feature(name: str, *, reader: bool, properties: Mapping[str, tuple[str, ...]] = {}) -> Feature:
     return Feature(
         name=name,
         reader=reader,
@@ -125,7 +125,7 @@ def _catalogued(name: str, *, reader: bool, properties: Mapping[str, tuple[str, 
     )
 
 
-def _redirected(name: str, *, reader: bool) -> Feature:
+def _redirect_feature(name: str, *, reader: bool) -> Feature:
     return Feature(
         name=name,
         reader=reader,
@@ -144,8 +144,8 @@ _ALL: Final = (
     Feature(
         name=IN_COMMIT_TIMESTAMP, properties={"delta.enableInCommitTimestamps": _ON}, binds_writers=False
     ),
-    Feature(name="domainMetadata", binds_writers=False),
-    Feature(name="timestampNtz", reader=True, column=_typed("timestamp_ntz"), binds_writers=False),
+    Feature(name=DOMAIN_METADATA, binds_writers=False),
+    Feature(name="timestampNtz", reader=True, column=_has_type("timestamp_ntz"), binds_writers=False),
     Feature(name="vacuumProtocolCheck", reader=True, binds_writers=False),
     Feature(
         name="v2Checkpoint", reader=True, properties={"delta.checkpointPolicy": ("v2",)}, binds_writers=False
@@ -160,7 +160,15 @@ _ALL: Final = (
     # the property that they go by (``owner.ownership``).
     Feature(name="checkpointProtection", binds_writers=False),
     # A file without statistics of the clustering columns does not fit: ``protocol.clustering``.
-    Feature(name="clustering"),
+    Feature(name="clustering", requires=(DOMAIN_METADATA,)),
+    # The owner gives ids, and writers of rows keep those of rows that were there: ``protocol.row_ids``.
+    Feature(
+        name=ROW_TRACKING,
+        requires=(DOMAIN_METADATA,),
+        properties={"delta.enableRowTracking": _ON},
+        binds_rows=True,
+        binds_writers=False,
+    ),
     Feature(
         name=MANAGED_COMMITS,
         properties={"delta.managedCommitOwnerName": (), "delta.managedCommitOwnerConf": ()},
@@ -183,15 +191,14 @@ _ALL: Final = (
         properties={"delta.constraints.": ()},
         binds_rows=True,
     ),
-    # Written as long as the table makes no use of them.
+    # Writers of rows compute them, or check what they are given: ``rows.filled_columns``.
     Feature(
         name="generatedColumns",
         writer_version=4,
-        writing=Support.UNUSED,
-        why="rows are not checked against the expressions of generated columns",
-        advice=ENGINE,
         marks=("delta.generationExpression",),
+        binds_rows=True,
     ),
+    Feature(name="allowColumnDefaults", marks=("CURRENT_DEFAULT",), binds_rows=True),
     Feature(
         name="columnMapping",
         reader=True,
@@ -203,30 +210,16 @@ _ALL: Final = (
     Feature(
         name="identityColumns",
         writer_version=6,
-        writing=Support.UNUSED,
-        why="values of identity columns are not handed out",
-        advice=ENGINE,
+        binds_rows=True,
         marks=("delta.identity.start", "delta.identity.step", "delta.identity.highWaterMark"),
-    ),
-    Feature(
-        name="allowColumnDefaults",
-        writing=Support.UNUSED,
-        why="defaults of columns are not filled in",
-        advice="drop the defaults (ALTER TABLE … ALTER COLUMN … DROP DEFAULT), or " + ENGINE,
-        marks=("CURRENT_DEFAULT",),
     ),
     _iceberg("V1"),
     _iceberg("V2"),
     _iceberg("V3"),
-    *map(_widened, ("typeWidening", "typeWidening-preview"), ({"delta.enableTypeWidening": _ON}, {})),
-    # Read only.
-    Feature(
-        name=ROW_TRACKING,
-        writing=Support.NEVER,
-        why="row ids are not handed out",
-        advice=_drop(ROW_TRACKING),
-        properties={"delta.enableRowTracking": _ON},
+    *map(
+        _widening_feature, ("typeWidening", "typeWidening-preview"), ({"delta.enableTypeWidening": _ON}, {})
     ),
+    # Read only.
     Feature(
         name="materializePartitionColumns",
         writing=Support.NEVER,
@@ -244,27 +237,27 @@ _ALL: Final = (
         )
         for version in ("V1", "V3")
     ),
-    _redirected("redirectWriterOnly-preview", reader=False),
-    _catalogued(
+    _redirect_feature("redirectWriterOnly-preview", reader=False),
+    _catalogue_feature(
         "coordinatedCommits-preview",
         reader=False,
         properties={"delta.coordinatedCommits.commitCoordinator-preview": ()},
     ),
-    _catalogued("managed-commit-preview", reader=False),
+    _catalogue_feature("managed-commit-preview", reader=False),
     # Neither.
-    _catalogued("managed-commit-dev", reader=True),
-    _catalogued("catalogOwned-preview", reader=True),
-    _catalogued("catalogManaged", reader=True),
-    _redirected("redirectReaderWriter-preview", reader=True),
+    _catalogue_feature("managed-commit-dev", reader=True),
+    _catalogue_feature("catalogOwned-preview", reader=True),
+    _catalogue_feature("catalogManaged", reader=True),
+    _redirect_feature("redirectReaderWriter-preview", reader=True),
     # Neither read nor written once the table makes use of them.
     *(
-        _unread(name, "variants are not understood", _typed("variant"), {})
+        _unread(name, "variants are not understood", _has_type("variant"), {})
         for name in ("variantType", "variantType-preview", "variantShredding-preview")
     ),
     _unread(
         "variantShredding",
         "variants are not understood",
-        _typed("variant"),
+        _has_type("variant"),
         {"delta.enableVariantShredding": _ON},
     ),
 )

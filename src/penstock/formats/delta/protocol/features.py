@@ -40,42 +40,48 @@ class FeatureRefusal(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=64)
-def supported(protocol: Protocol) -> frozenset[str]:
-    """Every feature of a table with this protocol, whether listed or meant by a version."""
+def supported_features(protocol: Protocol) -> frozenset[str]:
+    """Every feature of a table with this protocol, whether listed or implied by a version."""
     listed = frozenset(protocol.writer_features or ()) | frozenset(protocol.reader_features or ())
-    return listed | {one.name for one in FEATURES.values() if _meant(one, protocol)}
+    return listed | {feature.name for feature in FEATURES.values() if _is_implied(feature, protocol)}
 
 
-def enabled(metadata: Metadata) -> frozenset[str]:
+def enabled_features(metadata: Metadata) -> frozenset[str]:
     """The features that a table's properties and columns enable, and that its protocol must therefore have.
 
     Delta Spark opens no table that lists features and lacks one of these. Of a feature that had a preview
     only the final name is told. ``MalformedAction`` if the schema cannot be understood.
     """
-    return _found(metadata, binding=False)
+    return with_required(_features_in_use(metadata, binding=False))
+
+
+def with_required(names: Set[str]) -> frozenset[str]:
+    """Features with those that they require."""
+    features = (FEATURES[name] for name in names if name in FEATURES)
+    return frozenset(names).union(*(feature.requires for feature in features))
 
 
 def in_use(metadata: Metadata) -> frozenset[str]:
     """Those of the features that a table makes use of, as ``Support.UNUSED`` means it, whether it lists them
-    or not. Raises as ``enabled``."""
-    return _found(metadata, binding=True)
+    or not. Raises as ``enabled_features``."""
+    return _features_in_use(metadata, binding=True)
 
 
-def unlisted(protocol: Protocol, metadata: Metadata) -> frozenset[str]:
-    """The features that a table's metadata enables and its protocol lacks. Raises as ``enabled``."""
-    has = supported(protocol)
-    return frozenset(name for name in enabled(metadata) - has if f"{name}{_PREVIEW}" not in has)
+def unlisted_features(protocol: Protocol, metadata: Metadata) -> frozenset[str]:
+    """The features that a table's metadata enables and its protocol lacks. Raises as ``enabled_features``."""
+    has = supported_features(protocol)
+    return frozenset(name for name in enabled_features(metadata) - has if f"{name}{_PREVIEW}" not in has)
 
 
 def complete_protocol(protocol: Protocol, metadata: Metadata) -> Protocol:
     """A protocol with the features that the metadata enables; the same if it has them all."""
-    return with_features(protocol, unlisted(protocol, metadata))
+    return with_features(protocol, unlisted_features(protocol, metadata))
 
 
 def with_features(protocol: Protocol, names: Set[str]) -> Protocol:
     """A protocol with some more features, all of them listed; the same if it has them already."""
-    features = supported(protocol) | names
-    if features == supported(protocol):
+    features = supported_features(protocol) | names
+    if features == supported_features(protocol):
         return protocol
     listed = frozenset(protocol.reader_features or ())
     new = {name for name in names if name in FEATURES and FEATURES[name].reader}
@@ -93,9 +99,9 @@ def with_features(protocol: Protocol, names: Set[str]) -> Protocol:
 def oldest_protocol(protocol: Protocol) -> Protocol:
     """The versions that stand for the features of a protocol, if there are such, as engines need them that
     know no lists; else the protocol itself."""
-    features = supported(protocol)
+    features = supported_features(protocol)
     for versions in _VERSIONS:
-        if supported(versions) == features:
+        if supported_features(versions) == features:
             return versions
     return _VERSION_2 if features <= BASIC else protocol
 
@@ -108,8 +114,10 @@ def unreadable(protocol: Protocol, metadata: Metadata | None = None) -> tuple[Fe
     if protocol.min_reader_version > READER_FEATURES_VERSION:
         return (_newer("reader", protocol.min_reader_version),)
     names = set(protocol.reader_features or ())
-    names |= {one.name for one in FEATURES.values() if one.reader and _meant(one, protocol)}
-    return tuple(_refusal(name, "read") for name in _unsupported(names, _reading, metadata))
+    names |= {
+        feature.name for feature in FEATURES.values() if feature.reader and _is_implied(feature, protocol)
+    }
+    return tuple(_refusal(name, "read") for name in _unsupported_features(names, _reading, metadata))
 
 
 def unwritable(protocol: Protocol, metadata: Metadata) -> tuple[FeatureRefusal, ...]:
@@ -117,8 +125,11 @@ def unwritable(protocol: Protocol, metadata: Metadata) -> tuple[FeatureRefusal, 
     refusals = unreadable(protocol, metadata)
     if protocol.min_writer_version > WRITER_FEATURES_VERSION:
         return (*refusals, _newer("writer", protocol.min_writer_version))
-    names = supported(protocol) - {one.feature for one in refusals}
-    return (*refusals, *(_refusal(name, "written") for name in _unsupported(names, _writing, metadata)))
+    names = supported_features(protocol) - {refusal.feature for refusal in refusals}
+    return (
+        *refusals,
+        *(_refusal(name, "written") for name in _unsupported_features(names, _writing, metadata)),
+    )
 
 
 def protocol_faults(
@@ -131,13 +142,13 @@ def protocol_faults(
     """
     reader, writer = protocol.min_reader_version, protocol.min_writer_version
     if reader < 1 or writer < 1:
-        yield f"versions of the protocol begin at 1, and these are {reader} and {writer}"
+        yield f"protocol versions must be at least 1, got {reader} and {writer}"
     yield from _list_faults(protocol)
     if reader == READER_FEATURES_VERSION and writer != WRITER_FEATURES_VERSION:
         yield f"reader version {reader} needs writer version {WRITER_FEATURES_VERSION}, and it is {writer}"
     if before is None:
         return
-    lost = supported(before) - supported(protocol)
+    lost = supported_features(before) - supported_features(protocol)
     for name in sorted(lost - droppable):
         yield f"the table would lose the feature '{name}'"
     if not lost and (reader < before.min_reader_version or writer < before.min_writer_version):
@@ -156,7 +167,7 @@ def _list_faults(protocol: Protocol) -> Iterator[str]:
         yield f"the reader feature '{name}' is missing from 'writerFeatures'"
     for name in sorted(written - read):
         feature = FEATURES.get(name)
-        if feature is not None and feature.reader and not _meant(feature, protocol):
+        if feature is not None and feature.reader and not _is_implied(feature, protocol):
             yield f"the feature '{name}' is for readers too, and is missing from 'readerFeatures'"
     for name in sorted(name for name in read & written if name in FEATURES and not FEATURES[name].reader):
         yield f"the feature '{name}' is for writers alone, and does not belong in 'readerFeatures'"
@@ -167,8 +178,8 @@ def binds_writers(name: str) -> bool:
     return name not in FEATURES or FEATURES[name].binds_writers
 
 
-def _meant(feature: Feature, protocol: Protocol) -> bool:
-    """Whether a version of the protocol stands for the feature. From the lists on, versions mean nothing."""
+def _is_implied(feature: Feature, protocol: Protocol) -> bool:
+    """Whether a protocol version implies the feature. Versions with feature lists imply none."""
     reader, writer = protocol.min_reader_version, protocol.min_writer_version
     if feature.reader_version is not None and feature.reader_version <= reader < READER_FEATURES_VERSION:
         return True
@@ -185,7 +196,9 @@ def _writing(name: str) -> Support:
     return FEATURES[name].writing if name in FEATURES else Support.NEVER
 
 
-def _unsupported(names: Set[str], support: Callable[[str], Support], metadata: Metadata | None) -> list[str]:
+def _unsupported_features(
+    names: Set[str], support: Callable[[str], Support], metadata: Metadata | None
+) -> list[str]:
     never = {name for name in names if support(name) is Support.NEVER}
     unless_used = {name for name in names if support(name) is Support.UNUSED}
     if unless_used and metadata is not None:
@@ -210,14 +223,14 @@ def _newer(side: str, version: int) -> FeatureRefusal:
     )
 
 
-def _found(metadata: Metadata, *, binding: bool) -> frozenset[str]:
+def _features_in_use(metadata: Metadata, *, binding: bool) -> frozenset[str]:
     by_properties = (
-        one.name
-        for one in FEATURES.values()
-        if not (binding and one.marks_alone_bind) and _is_configured(one, metadata.configuration)
+        feature.name
+        for feature in FEATURES.values()
+        if not (binding and feature.marks_alone_bind) and _is_configured(feature, metadata.configuration)
     )
-    found = _found_in_columns(metadata.schema_string, binding).union(by_properties)
-    return found if binding else frozenset(name for name in found if not _has_final_name(name))
+    names = _found_in_columns(metadata.schema_string, binding).union(by_properties)
+    return names if binding else frozenset(name for name in names if not _has_final_name(name))
 
 
 def _is_configured(feature: Feature, configuration: Mapping[str, str]) -> bool:
@@ -234,11 +247,15 @@ def _found_in_columns(schema_string: str, binding: bool) -> frozenset[str]:
     """Cached, because a busy table asks for the same schema with every commit."""
     schema = parse_schema(schema_string)
     return frozenset(
-        one.name
+        feature.name
         for field in schema.walk()
-        for one in FEATURES.values()
-        if not field.metadata.keys().isdisjoint(one.marks)
-        or (one.column is not None and not (binding and one.marks_alone_bind) and one.column(field))
+        for feature in FEATURES.values()
+        if not field.metadata.keys().isdisjoint(feature.marks)
+        or (
+            feature.column is not None
+            and not (binding and feature.marks_alone_bind)
+            and feature.column(field)
+        )
     )
 
 

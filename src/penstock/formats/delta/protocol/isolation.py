@@ -29,14 +29,16 @@ def table_isolation(metadata: Metadata | None) -> DeltaIsolation:
 
     ``InvalidContent`` if it asks for one that does not exist.
     """
-    asked = None if metadata is None else metadata.configuration.get(ISOLATION_PROPERTY)
-    if asked is None:
+    level_name = None if metadata is None else metadata.configuration.get(ISOLATION_PROPERTY)
+    if level_name is None:
         return DeltaIsolation.WRITE_SERIALIZABLE
     for level in DeltaIsolation:
-        if level.value.lower() == asked.lower():
+        if level.value.lower() == level_name.lower():
             return level
-    known = ", ".join(level.value for level in DeltaIsolation)
-    raise InvalidContent(f"'{ISOLATION_PROPERTY}' is '{asked}', and must be one of {known}", asked=asked)
+    level_names = ", ".join(level.value for level in DeltaIsolation)
+    raise InvalidContent(
+        f"'{ISOLATION_PROPERTY}' must be one of {level_names}, got '{level_name}'", asked=level_name
+    )
 
 
 def isolation_for(

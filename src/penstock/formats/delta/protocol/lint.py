@@ -30,13 +30,32 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.clustering import CLUSTERING, lacking_statistics, parse_clustering
 from penstock.formats.delta.protocol.clustering import DOMAIN as CLUSTERING_DOMAIN
-from penstock.formats.delta.protocol.feature_table import IN_COMMIT_TIMESTAMP, MANAGED_COMMITS
-from penstock.formats.delta.protocol.features import enabled, protocol_faults, supported, unlisted, unwritable
+from penstock.formats.delta.protocol.feature_table import (
+    DOMAIN_METADATA,
+    FEATURES,
+    IN_COMMIT_TIMESTAMP,
+    MANAGED_COMMITS,
+)
+from penstock.formats.delta.protocol.features import (
+    enabled_features,
+    protocol_faults,
+    supported_features,
+    unlisted_features,
+    unwritable,
+)
 from penstock.formats.delta.protocol.lint_files import Expected, Fault, Lookup, Numbered, file_faults
 from penstock.formats.delta.protocol.lint_lines import info_faults, read_lines
 from penstock.formats.delta.protocol.lint_metadata import metadata_faults
 from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.properties import APPEND_ONLY, is_on
+from penstock.formats.delta.protocol.row_ids import ENABLED as ROW_TRACKING_ENABLED
+from penstock.formats.delta.protocol.row_ids import (
+    ID_COLUMN,
+    SUSPENDED,
+    VERSION_COLUMN,
+    assigns_row_ids,
+    has_row_tracking,
+)
 from penstock.formats.rows.schema import Field, StructType, parse_schema
 
 OWNER_NAME: Final = "delta.managedCommitOwnerName"
@@ -139,7 +158,7 @@ class _Commit:
         protocols, metadata = self.of(Protocol), self.of(Metadata)
         self.protocol_line, self.protocol = protocols[-1] if protocols else (WHOLE_COMMIT, before.protocol)
         self.metadata_line, self.metadata = metadata[-1] if metadata else (WHOLE_COMMIT, before.metadata)
-        self.features = frozenset() if self.protocol is None else supported(self.protocol)
+        self.features = frozenset() if self.protocol is None else supported_features(self.protocol)
         self.schema = None if self.metadata is None else _schema(self.metadata.schema_string)
         self.configuration: Mapping[str, str] = {} if self.metadata is None else self.metadata.configuration
 
@@ -154,13 +173,16 @@ class _Commit:
 
 def _only_once(commit: _Commit) -> Iterator[Fault]:
     if not commit.actions:
-        yield WHOLE_COMMIT, "the commit holds no action"
+        yield WHOLE_COMMIT, "the commit contains no action"
     for kind in (Protocol, Metadata, CommitInfo):
-        found = commit.of(kind)
-        for line, _ in found[1:]:
-            yield line, f"a commit has one '{ACTION_NAMES[kind]}' at most; line {found[0][0]} has it already"
+        actions = commit.of(kind)
+        for line, _ in actions[1:]:
+            yield (
+                line,
+                f"a commit has one '{ACTION_NAMES[kind]}' at most; line {actions[0][0]} has it already",
+            )
     yield from _twice([(line, txn.app_id) for line, txn in commit.of(Txn)], "the application")
-    yield from _twice([(line, one.domain) for line, one in commit.of(DomainMetadata)], "the domain")
+    yield from _twice([(line, domain.domain) for line, domain in commit.of(DomainMetadata)], "the domain")
     for line, action in commit.actions:
         if isinstance(action, CheckpointMetadata | Sidecar):
             yield line, "it belongs in checkpoints, never in commits"
@@ -170,7 +192,7 @@ def _twice(named: Collection[tuple[int, str]], what: str) -> Iterator[Fault]:
     seen: dict[str, int] = {}
     for line, name in named:
         if seen.setdefault(name, line) != line:
-            yield line, f"{what} '{name}' stands in line {seen[name]} already"
+            yield line, f"{what} '{name}' is already in line {seen[name]}"
 
 
 def _begins_a_table(commit: _Commit) -> Iterator[Fault]:
@@ -190,21 +212,26 @@ def _protocol(commit: _Commit) -> Iterator[Fault]:
         return
     if commit.before.is_writable and not commit.changes_table:
         return
-    had = frozenset() if commit.before.protocol is None else supported(commit.before.protocol)
+    had = frozenset() if commit.before.protocol is None else supported_features(commit.before.protocol)
     for refusal in unwritable(commit.protocol, commit.metadata):
         # What the table had already was put to use by the metadata, if by anything in this commit.
         came_with_protocol = refusal.feature not in had or not commit.metadata_line
         yield commit.protocol_line if came_with_protocol else commit.metadata_line, f"the feature {refusal}"
     if commit.changes_table:
-        yield from _unlisted(commit, commit.metadata)
+        yield from _lint_unlisted_features(commit, commit.metadata)
 
 
-def _unlisted(commit: _Commit, metadata: Metadata) -> Iterator[Fault]:
-    """Features that the commit puts to use without listing them. What was so before does no new harm."""
-    was = commit.before.metadata
-    already = frozenset() if was is None or _schema(was.schema_string) is None else enabled(was)
+def _lint_unlisted_features(commit: _Commit, metadata: Metadata) -> Iterator[Fault]:
+    """Features that the commit enables without listing them. Ones that were enabled before are no fault of
+    it."""
+    old_metadata = commit.before.metadata
+    already = (
+        frozenset()
+        if old_metadata is None or _schema(old_metadata.schema_string) is None
+        else enabled_features(old_metadata)
+    )
     assert commit.protocol is not None  # as whoever asks has found out
-    for name in sorted(unlisted(commit.protocol, metadata) - already):
+    for name in sorted(unlisted_features(commit.protocol, metadata) - already):
         line = commit.metadata_line or commit.protocol_line
         yield line, f"the table makes use of '{name}', but its protocol does not have the feature"
 
@@ -224,7 +251,7 @@ def _infos(commit: _Commit) -> Iterator[Fault]:
 def _timestamps(commit: _Commit) -> Iterator[Fault]:
     for line, txn in commit.of(Txn):
         if txn.last_updated is not None and txn.last_updated < 0:
-            yield line, f"'lastUpdated' is {txn.last_updated}, and times are never negative"
+            yield line, f"'lastUpdated' must not be negative, got {txn.last_updated}"
     if not _is_timed(commit.features, commit.configuration):
         return
     line, info = commit.actions[0] if commit.actions else (WHOLE_COMMIT, None)
@@ -235,17 +262,17 @@ def _timestamps(commit: _Commit) -> Iterator[Fault]:
         return
     time = info.in_commit_timestamp
     if time is None:
-        yield line, "the table has in-commit timestamps, and 'inCommitTimestamp' is missing"
+        yield line, "'inCommitTimestamp' is missing, but the table has in-commit timestamps"
     elif time < 0:
-        yield line, f"'inCommitTimestamp' is {time}, and times are never negative"
+        yield line, f"'inCommitTimestamp' must not be negative, got {time}"
     elif previous is not None and time <= previous:
-        yield line, f"'inCommitTimestamp' is {time}, and must be later than {previous}"
+        yield line, f"'inCommitTimestamp' must be later than {previous}, got {time}"
     elif _is_ahead(time, previous, commit.rules.now_ms):
         ahead = f"more than an hour ahead of the owner's clock, which says {commit.rules.now_ms}"
         mend = "set the writer's clock, or leave the time to the owner"
         yield line, f"'inCommitTimestamp' is {time}, {ahead}: {mend}"
     else:
-        yield from _enabled(commit, time)
+        yield from _lint_timestamp_start(commit, time)
 
 
 def _is_ahead(time: int, previous: int | None, now_ms: int | None) -> bool:
@@ -255,20 +282,20 @@ def _is_ahead(time: int, previous: int | None, now_ms: int | None) -> bool:
     return time > max(now_ms, (previous or 0) + 1) + AHEAD_MAX_MS
 
 
-def _enabled(commit: _Commit, time: int) -> Iterator[Fault]:
+def _lint_timestamp_start(commit: _Commit, time: int) -> Iterator[Fault]:
     """A table that had versions without timestamps says from where on it has them."""
-    was, version = commit.before, commit.before.version + 1
-    if was.protocol is None or was.metadata is None:
+    state_before, version = commit.before, commit.before.version + 1
+    if state_before.protocol is None or state_before.metadata is None:
         return
-    if _is_timed(supported(was.protocol), was.metadata.configuration):
+    if _is_timed(supported_features(state_before.protocol), state_before.metadata.configuration):
         return
-    for name, wanted in ((ENABLED_VERSION, version), (ENABLED_TIMESTAMP, time)):
-        if commit.configuration.get(name) != str(wanted):
+    for name, expected_value in ((ENABLED_VERSION, version), (ENABLED_TIMESTAMP, time)):
+        if commit.configuration.get(name) != str(expected_value):
             line = commit.metadata_line or commit.protocol_line
-            yield line, f"the commit turns in-commit timestamps on, so '{name}' must be '{wanted}'"
+            yield line, f"the commit turns in-commit timestamps on, so '{name}' must be '{expected_value}'"
 
 
-def _managed(commit: _Commit) -> Iterator[Fault]:
+def _lint_managed_table(commit: _Commit) -> Iterator[Fault]:
     """A managed table names its owner and has in-commit timestamps. (The reverse is a matter of features.)"""
     line = commit.metadata_line or commit.protocol_line
     if MANAGED_COMMITS not in commit.features or not commit.changes_table:
@@ -280,9 +307,13 @@ def _managed(commit: _Commit) -> Iterator[Fault]:
 
 
 def _domains(commit: _Commit) -> Iterator[Fault]:
-    if "domainMetadata" not in commit.features:
+    if DOMAIN_METADATA not in commit.features:
         for line, _ in commit.of(DomainMetadata):
-            yield line, "the table would need the feature 'domainMetadata'"
+            yield line, f"the table would need the feature '{DOMAIN_METADATA}'"
+    for name in sorted(commit.features & FEATURES.keys()) if commit.changes_table else ():
+        for required in FEATURES[name].requires:
+            if required not in commit.features:
+                yield commit.protocol_line, f"the feature '{name}' needs the feature '{required}'"
 
 
 def _clustering(commit: _Commit) -> Iterator[Fault]:
@@ -291,25 +322,46 @@ def _clustering(commit: _Commit) -> Iterator[Fault]:
         return
     if commit.changes_table and commit.metadata is not None and commit.metadata.partition_columns:
         yield commit.metadata_line or commit.protocol_line, "a table is partitioned or clustered, never both"
-    if commit.changes_table and "domainMetadata" not in commit.features:
-        yield commit.protocol_line, f"the feature '{CLUSTERING}' needs the feature 'domainMetadata'"
     columns = commit.before.clustering
-    for _, one in commit.of(DomainMetadata):
-        if one.domain == CLUSTERING_DOMAIN and commit.before.protocol is None:
-            columns = parse_clustering(one.configuration)
+    for _, domain in commit.of(DomainMetadata):
+        if domain.domain == CLUSTERING_DOMAIN and commit.before.protocol is None:
+            columns = parse_clustering(domain.configuration)
     for line, add in commit.of(Add) if columns else ():
         for path in lacking_statistics(add, columns):
             name = ".".join(path)
             yield line, f"the table is clustered by '{name}', of which 'nullCount' of 'stats' tells nothing"
 
 
+def _row_tracking(commit: _Commit) -> Iterator[Fault]:
+    """A table that tracks rows names the columns for ids, which no column of its own is called."""
+    metadata = commit.metadata
+    if metadata is None or not commit.metadata_line or not has_row_tracking(metadata):
+        return
+    line, configuration = commit.metadata_line, metadata.configuration
+    if is_on(configuration, SUSPENDED):
+        yield line, f"'{SUSPENDED}' and '{ROW_TRACKING_ENABLED}' are never both true"
+    fields = () if commit.schema is None else commit.schema.fields
+    names = {stored_name(field).lower() for field in fields}
+    for name in (ID_COLUMN, VERSION_COLUMN):
+        column = configuration.get(name)
+        if not column:
+            yield line, f"the table tracks rows, so '{name}' must name a column of its files"
+        elif column.lower() in names:
+            yield line, f"'{name}' is '{column}', and the table has a column of that name"
+    before = commit.before.metadata
+    if before is not None and has_row_tracking(before):
+        for name in (ID_COLUMN, VERSION_COLUMN):
+            if before.configuration.get(name) not in (None, configuration.get(name)):
+                yield line, f"'{name}' stays as it is: files have the column"
+
+
 def _append_only(commit: _Commit) -> Iterator[Fault]:
     """The table as it was found decides: nobody opens the gate and walks through it in one commit."""
-    was = commit.before.metadata
-    if was is not None and is_on(was.configuration, APPEND_ONLY):
+    old_metadata = commit.before.metadata
+    if old_metadata is not None and is_on(old_metadata.configuration, APPEND_ONLY):
         for line, remove in commit.of(Remove):
             if remove.data_change:
-                yield line, f"the table is append-only, and '{remove.path}' is removed with 'dataChange' true"
+                yield line, f"the table is append-only, but '{remove.path}' is removed with 'dataChange' true"
 
 
 def _files(commit: _Commit) -> Iterator[Fault]:
@@ -322,6 +374,7 @@ def _files(commit: _Commit) -> Iterator[Fault]:
         features=commit.features,
         absolute_paths=commit.rules.absolute_paths,
         live=commit.before.live,
+        needs_row_counts=_needs_row_counts(commit),
     )
     yield from file_faults(commit.actions, expected)
 
@@ -333,12 +386,18 @@ _RULES: Final = (
     _metadata,
     _infos,
     _timestamps,
-    _managed,
+    _lint_managed_table,
     _domains,
     _clustering,
+    _row_tracking,
     _append_only,
     _files,
 )
+
+
+def _needs_row_counts(commit: _Commit) -> bool:
+    protocol, metadata = commit.protocol, commit.metadata
+    return protocol is not None and metadata is not None and assigns_row_ids(protocol, metadata)
 
 
 def _is_timed(features: frozenset[str], configuration: Mapping[str, str]) -> bool:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, DeletionVector, FileKey, Remove, Values
+from penstock.formats.delta.protocol.feature_table import ROW_TRACKING
 from penstock.formats.delta.protocol.paths import path_fault
 from penstock.formats.rows.partition_values import parse_value
 from penstock.formats.rows.schema import Field
@@ -38,6 +39,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     absolute_paths: bool = False
     live: Lookup | None = None
     """``None`` if nobody can look: then removes are believed."""
+    needs_row_counts: bool = False
+    """Whether rows of new files get ids."""
 
 
 def file_faults(actions: Sequence[Numbered], expected: Expected) -> Iterator[Fault]:
@@ -46,7 +49,7 @@ def file_faults(actions: Sequence[Numbered], expected: Expected) -> Iterator[Fau
         if isinstance(action, Add | Remove | Cdc):
             for reason in _faults_of(action, expected):
                 yield line, reason
-    yield from _repeated(actions)
+    yield from _lint_repeated_files(actions)
     if expected.live is not None:
         yield from _not_live(actions, expected, expected.live)
 
@@ -58,7 +61,7 @@ def _faults_of(action: Add | Remove | Cdc, expected: Expected) -> Iterator[str]:
     ):
         yield reason
     if action.size is not None and action.size < 0:
-        yield f"the size is {action.size}, and a size is never negative"
+        yield f"the size must not be negative, got {action.size}"
     partitions = expected.partitions_before if isinstance(action, Remove) else expected.partitions
     if action.partition_values is not None and partitions is not None:
         yield from _partition_faults(action.partition_values, partitions)
@@ -70,23 +73,26 @@ def _faults_of(action: Add | Remove | Cdc, expected: Expected) -> Iterator[str]:
                 yield "'dataChange' is true, and files of the change feed never change the table"
         case Add():
             if action.modification_time < 0:
-                yield f"the modification time is {action.modification_time}, and times are never negative"
+                yield f"the modification time must not be negative, got {action.modification_time}"
             yield from _stats_faults(action)
             yield from _row_id_faults(action, expected)
             yield from _vector_faults(action.deletion_vector, expected)
         case Remove():
             if action.deletion_timestamp is not None and action.deletion_timestamp < 0:
-                yield f"the deletion timestamp is {action.deletion_timestamp}, and times are never negative"
+                yield f"the deletion timestamp must not be negative, got {action.deletion_timestamp}"
             if action.extended_file_metadata and (action.partition_values is None or action.size is None):
                 yield "'extendedFileMetadata' is true, but 'partitionValues' or 'size' is missing"
 
 
 def _partition_faults(values: Values, columns: Mapping[str, Field]) -> Iterator[str]:
     if missing := [name for name in columns if name not in values]:
-        yield f"'partitionValues' lacks {_listed(missing)}"
+        yield f"'partitionValues' lacks {_join_names(missing)}"
     if strange := [name for name in values if name not in columns]:
-        known = _listed(list(columns)) if columns else "none"
-        yield f"'partitionValues' names {_listed(strange)}, but the table's partition columns are {known}"
+        column_names = _join_names(list(columns)) if columns else "none"
+        yield (
+            f"'partitionValues' names {_join_names(strange)}, but the table's partition columns are "
+            f"{column_names}"
+        )
     for name, text in values.items():
         field = columns.get(name)
         if field is None or not isinstance(field.type, str):
@@ -124,12 +130,17 @@ def _stats_faults(add: Add) -> Iterator[str]:
 
 
 def _row_id_faults(add: Add, expected: Expected) -> Iterator[str]:
-    given = (("baseRowId", add.base_row_id), ("defaultRowCommitVersion", add.default_row_commit_version))
-    for name, value in given:
+    row_id_fields = (
+        ("baseRowId", add.base_row_id),
+        ("defaultRowCommitVersion", add.default_row_commit_version),
+    )
+    for name, value in row_id_fields:
         if value is not None and value < 0:
             yield f"'{name}' is {value}, and is never negative"
-        if value is not None and "rowTracking" not in expected.features:
-            yield f"it has '{name}', for which the table would need the feature 'rowTracking'"
+        if value is not None and ROW_TRACKING not in expected.features:
+            yield f"it has '{name}', for which the table would need the feature '{ROW_TRACKING}'"
+    if expected.needs_row_counts and add.base_row_id is None and not add.stats:
+        yield "it has no 'stats' with 'numRecords', and the table gives ids to its rows"
 
 
 def _vector_faults(vector: DeletionVector | None, expected: Expected) -> Iterator[str]:
@@ -158,7 +169,7 @@ def _vector_faults(vector: DeletionVector | None, expected: Expected) -> Iterato
             yield f"the deletion vector's storage type {other!r} is none of 'u', 'i' and 'p'"
 
 
-def _repeated(actions: Sequence[Numbered]) -> Iterator[Fault]:
+def _lint_repeated_files(actions: Sequence[Numbered]) -> Iterator[Fault]:
     """A path added twice or removed twice, or the very same logical file added and removed."""
     for kind in (Add, Remove):
         word = "added" if kind is Add else "removed"
@@ -184,25 +195,28 @@ def _not_live(actions: Sequence[Numbered], expected: Expected, live: Lookup) -> 
     removed = {action.key for _, action in actions if isinstance(action, Remove)}
     if not removed and VECTORS not in expected.features:
         return
-    found = live({action.key.path for _, action in actions if isinstance(action, Add | Remove)})
+    live_files = live({action.key.path for _, action in actions if isinstance(action, Add | Remove)})
     for line, action in actions:
         if not isinstance(action, Add | Remove):
             continue
         path, vector = action.key
-        if path not in found:
+        if path not in live_files:
             if isinstance(action, Remove):
                 yield line, f"the file {action.path!r} is not in the table, and cannot be removed"
-        elif found[path] != vector:
-            there = f"the file {action.path!r} is in the table with the deletion vector {_told(found[path])}"
+        elif live_files[path] != vector:
+            live_file = (
+                f"the file {action.path!r} is in the table with the deletion vector "
+                f"{_quote_vector(live_files[path])}"
+            )
             if isinstance(action, Remove):
-                yield line, f"{there}, and cannot be removed with {_told(vector)}"
-            elif FileKey(path, found[path]) not in removed:
-                yield line, f"{there}; remove that in the same commit"
+                yield line, f"{live_file}, and cannot be removed with {_quote_vector(vector)}"
+            elif FileKey(path, live_files[path]) not in removed:
+                yield line, f"{live_file}; remove that in the same commit"
 
 
-def _told(vector: str | None) -> str:
+def _quote_vector(vector: str | None) -> str:
     return "none" if vector is None else repr(vector)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)

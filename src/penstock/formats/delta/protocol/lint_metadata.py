@@ -63,12 +63,12 @@ def metadata_faults(metadata: Metadata, before: Metadata | None) -> Iterator[str
         for name in _bare_fields(msgspec.json.decode(metadata.schema_string)):
             yield f"the column {name[:60]!r} lacks 'metadata', which is an empty object if there is none"
     yield from _partition_faults(schema, metadata.partition_columns)
-    if before is None or _mapped(before) != _mapped(metadata):
+    if before is None or _mapping_settings(before) != _mapping_settings(metadata):
         yield from mapping_faults(metadata, schema)
 
 
-def _mapped(metadata: Metadata) -> tuple[str | None, ...]:
-    """What the mapping of a table's columns is told by."""
+def _mapping_settings(metadata: Metadata) -> tuple[str | None, ...]:
+    """The settings of a table's column mapping."""
     properties = metadata.configuration
     return metadata.schema_string, properties.get(MODE), properties.get(MAX_ID)
 
@@ -82,7 +82,7 @@ def unserved_columns(metadata: Metadata) -> Iterator[tuple[str, str]]:
     for field in schema.fields:
         inside = StructType((field,)).walk()
         unknown = next(
-            (kind for one in inside for kind in plain_types(one.type) if not _is_known(kind)), None
+            (kind for field in inside for kind in plain_types(field.type) if not _is_known(kind)), None
         )
         if unknown is not None:
             yield field.name, f"is of the type {unknown}, which is not read"
@@ -97,10 +97,10 @@ def _is_known(kind: str) -> bool:
 
 
 def _partition_faults(schema: StructType, columns: tuple[str, ...]) -> Iterator[str]:
-    for name in _repeated(columns):
+    for name in _find_repeated(columns):
         yield f"the partition column '{name}' is named more than once"
     for name in columns:
-        field = next((one for one in schema.fields if one.name == name), None)
+        field = next((field for field in schema.fields if field.name == name), None)
         if field is None:
             yield f"the partition column '{name}' is not in the schema"
         elif not isinstance(field.type, str):
@@ -121,7 +121,7 @@ def _column_faults(schema: StructType, before: Metadata | None) -> Iterator[str]
 def _struct_faults(struct: StructType, where: str) -> Iterator[str]:
     if not struct.fields:
         yield f"{where} has no fields, which no data file can hold"
-    for name in _repeated(field.name.lower() for field in struct.fields):
+    for name in _find_repeated(field.name.lower() for field in struct.fields):
         yield f"{where} has the column '{name}' more than once, if case is set aside"
     for field in struct.fields:
         if not field.name:
@@ -154,8 +154,8 @@ def _type_faults(kind: Type, where: str) -> Iterator[str]:
         case MapType():
             yield from _type_faults(kind.key_type, where)
             yield from _type_faults(kind.value_type, where)
-        case str() if (found := _DECIMAL.fullmatch(kind)) is not None:
-            precision, scale = int(found[1]), int(found[2])
+        case str() if (match := _DECIMAL.fullmatch(kind)) is not None:
+            precision, scale = int(match[1]), int(match[2])
             if not 1 <= precision <= PRECISION_MAX or scale > precision:
                 yield (
                     f"{where} is a {kind}; decimals have from 1 to {PRECISION_MAX} digits, "
@@ -169,8 +169,8 @@ def _property_faults(metadata: Metadata, before: Metadata | None) -> Iterator[st
     """Properties with a meaning must have a value that has one. All others are free."""
     had = {} if before is None else before.configuration
     for name, value in metadata.configuration.items():
-        if name in _PROPERTIES and value != had.get(name):
-            reason = _PROPERTIES[name](name, value)
+        if name in JUDGED_PROPERTIES and value != had.get(name):
+            reason = JUDGED_PROPERTIES[name](name, value)
             if reason is not None:
                 yield reason
 
@@ -234,7 +234,7 @@ _SWITCHES: Final = (
     "delta.enableTypeWidening",
     "delta.randomizeFilePrefixes",
 )
-_PROPERTIES: Final[Mapping[str, _Judge]] = {
+JUDGED_PROPERTIES: Final[Mapping[str, _Judge]] = {
     **dict.fromkeys(_SWITCHES, _boolean),
     **dict.fromkeys((LOG_RETENTION, TOMBSTONE_RETENTION, TRANSACTION_RETENTION), _duration),
     ISOLATION_PROPERTY: _isolation,
@@ -247,7 +247,8 @@ _PROPERTIES: Final[Mapping[str, _Judge]] = {
     "delta.inCommitTimestampEnablementVersion": _number(0, INT64_MAX),
     "delta.randomPrefixLength": _number(1, _INT_MAX),
 }
+"""Properties whose values are judged, with how."""
 
 
-def _repeated(names: Iterable[str]) -> list[str]:
+def _find_repeated(names: Iterable[str]) -> list[str]:
     return sorted(name for name, times in Counter(names).items() if times > 1)

@@ -48,14 +48,14 @@ class Mapping(StrEnum):
         """The name of a column in files, partition values and statistics."""
         if self is Mapping.NONE:
             return field.name
-        return str(_noted(field, PHYSICAL_NAME))
+        return str(_require_field_metadata(field, PHYSICAL_NAME))
 
     def locate(self, there: Iterable[Any], fields: Sequence[Field]) -> list[int | None]:
         """For each field its place among the Arrow fields of a file, ``None`` for one that is not there."""
         if self is Mapping.ID:
-            by_id = {_id_of(one): place for place, one in enumerate(there)}
-            return [by_id.get(int(_noted(field, ID))) for field in fields]
-        by_name = {one.name: place for place, one in enumerate(there)}
+            by_id = {_id_of(file_field): place for place, file_field in enumerate(there)}
+            return [by_id.get(int(_require_field_metadata(field, ID))) for field in fields]
+        by_name = {file_field.name: place for place, file_field in enumerate(there)}
         return [by_name.get(self.physical(field)) for field in fields]
 
     def match(self, there: Any, kind: StructType, path: str) -> list[int | None]:  # noqa: ARG002
@@ -72,16 +72,16 @@ def mapping_of(metadata: Metadata) -> Mapping:
         raise InvalidLog(f"the property {MODE} is {mode!r}, and can be 'none', 'name' or 'id'") from None
 
 
-def _noted(field: Field, note: str) -> Any:
-    found = field.metadata.get(note)
-    if found is None:
+def _require_field_metadata(field: Field, note: str) -> Any:
+    value = field.metadata.get(note)
+    if value is None:
         raise InvalidLog(f"the column '{field.name}' lacks '{note}', which column mapping needs")
-    return found
+    return value
 
 
 def _id_of(field: Any) -> int | None:
-    found = (field.metadata or {}).get(PARQUET_ID)
-    return None if found is None else int(found)
+    field_id = (field.metadata or {}).get(PARQUET_ID)
+    return None if field_id is None else int(field_id)
 
 
 def stored_name(field: Field) -> str:
@@ -97,36 +97,51 @@ def assign_columns(metadata: Metadata) -> Metadata:
     if metadata.configuration.get(MODE, "none").lower() not in tuple(Mapping):
         return metadata  # which is refused for that
     if mapping_of(metadata) is Mapping.NONE:
-        plain = _changed(schema, _without_notes)
+        plain = _change_fields(schema, _without_notes)
         return metadata if plain == schema else replace(metadata, schema_string=write_schema(plain))
-    last = max([max_id(metadata), *(int(one.metadata.get(ID, 0)) for one in schema.walk())])
+    last = max([max_id(metadata), *(int(field.metadata.get(ID, 0)) for field in schema.walk())])
 
-    def noted(field: Field) -> Field:
+    def note_column(field: Field) -> Field:
         nonlocal last
         if ID in field.metadata and PHYSICAL_NAME in field.metadata:
             return field
         last += 1
         return replace(field, metadata={**field.metadata, ID: last, PHYSICAL_NAME: f"col-{uuid4()}"})
 
-    assigned = _changed(schema, noted)
+    assigned = _change_fields(schema, note_column)
     configuration = {**metadata.configuration, MAX_ID: str(last)}
     if assigned == schema and configuration == metadata.configuration:
         return metadata
     return replace(metadata, schema_string=write_schema(assigned), configuration=configuration)
 
 
+def map_columns(metadata: Metadata) -> Metadata:
+    """Metadata of a table whose columns were not mapped, with each column mapped to its own name: files that
+    are there know it by that."""
+    last = 0
+
+    def note_column(field: Field) -> Field:
+        nonlocal last
+        last += 1
+        return replace(field, metadata={**field.metadata, ID: last, PHYSICAL_NAME: field.name})
+
+    mapped = _change_fields(parse_schema(metadata.schema_string), note_column)
+    configuration = {**metadata.configuration, MAX_ID: str(last)}
+    return replace(metadata, schema_string=write_schema(mapped), configuration=configuration)
+
+
 def renumber_columns(before: StructType, theirs: StructType, last: int) -> tuple[StructType, int]:
     """A schema in which the columns that it has and another has not get ids after one, and the last id."""
-    known = {one.metadata.get(ID) for one in before.walk()}
+    known_ids = {field.metadata.get(ID) for field in before.walk()}
 
-    def numbered(field: Field) -> Field:
+    def assign_id(field: Field) -> Field:
         nonlocal last
-        if ID not in field.metadata or field.metadata[ID] in known:
+        if ID not in field.metadata or field.metadata[ID] in known_ids:
             return field
         last += 1
         return replace(field, metadata={**field.metadata, ID: last})
 
-    return _changed(theirs, numbered), last
+    return _change_fields(theirs, assign_id), last
 
 
 def max_id(metadata: Metadata) -> int:
@@ -161,20 +176,20 @@ def mapping_changes(before: Metadata, after: Metadata) -> Iterator[str]:
     """What a writer may not do to the mapping of a table's columns, as far as it can be understood: what is
     wrong with metadata in itself is told elsewhere."""
     try:
-        was, becomes = mapping_of(before), mapping_of(after)
-        if was is Mapping.NONE and becomes is Mapping.NONE:
+        old_mapping, becomes = mapping_of(before), mapping_of(after)
+        if old_mapping is Mapping.NONE and becomes is Mapping.NONE:
             return
-        old = {one.metadata.get(ID): one for one in parse_schema(before.schema_string).walk()}
+        old = {field.metadata.get(ID): field for field in parse_schema(before.schema_string).walk()}
         new = parse_schema(after.schema_string)
     except (InvalidLog, MalformedAction):
         return
-    if was is not becomes and (was is not Mapping.NONE or becomes is not Mapping.NAME):
-        yield f"the property '{MODE}' cannot become '{becomes}' where it is '{was}'"
+    if old_mapping is not becomes and (old_mapping is not Mapping.NONE or becomes is not Mapping.NAME):
+        yield f"the property '{MODE}' cannot become '{becomes}' where it is '{old_mapping}'"
         return
-    if was is Mapping.NONE:
-        there = {one.name for one in parse_schema(before.schema_string).walk()}
+    if old_mapping is Mapping.NONE:
+        names = {field.name for field in parse_schema(before.schema_string).walk()}
         for field in new.walk():
-            if field.name in there and stored_name(field) != field.name:
+            if field.name in names and stored_name(field) != field.name:
                 yield f"the column '{field.name}' is called so in files that are there, and so it must note"
         return
     for old_name, new_name in renamed_partitions(before, after):
@@ -191,22 +206,22 @@ def mapping_changes(before: Metadata, after: Metadata) -> Iterator[str]:
 
 def renamed_partitions(before: Metadata, after: Metadata) -> Iterator[tuple[str, str]]:
     """The partition columns that have another name afterwards, although they are the same in the log."""
-    was, becomes = (
+    old_names, becomes = (
         {
-            stored_name(one): one.name
-            for one in parse_schema(metadata.schema_string).fields
-            if one.name in metadata.partition_columns
+            stored_name(field): field.name
+            for field in parse_schema(metadata.schema_string).fields
+            if field.name in metadata.partition_columns
         }
         for metadata in (before, after)
     )
-    for stored, name in was.items():
+    for stored, name in old_names.items():
         if becomes.get(stored, name) != name:
             yield name, becomes[stored]
 
 
 def _repeated_names(struct: StructType) -> Iterator[str]:
-    names = [stored_name(one) for one in struct.fields]
-    for name in sorted({one for one in names if names.count(one) > 1}):
+    names = [stored_name(field) for field in struct.fields]
+    for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"two columns have the physical name '{name}'"
     for field in struct.fields:
         for inner in _structs(field.type):
@@ -224,18 +239,20 @@ def _structs(kind: Type) -> Iterator[StructType]:
             yield from _structs(kind.value_type)
 
 
-def _changed(schema: StructType, change: Callable[[Field], Field]) -> StructType:
+def _change_fields(schema: StructType, change: Callable[[Field], Field]) -> StructType:
     """A schema with each of its fields, at any depth, changed."""
-    found = _changed_type(schema, change)
-    assert isinstance(found, StructType)  # as what it was made from
-    return found
+    changed_type = _changed_type(schema, change)
+    assert isinstance(changed_type, StructType)  # as what it was made from
+    return changed_type
 
 
 def _changed_type(kind: Type, change: Callable[[Field], Field]) -> Type:
     match kind:
         case StructType():
-            changed = (change(one) for one in kind.fields)
-            return StructType(tuple(replace(one, type=_changed_type(one.type, change)) for one in changed))
+            changed = (change(field) for field in kind.fields)
+            return StructType(
+                tuple(replace(field, type=_changed_type(field.type, change)) for field in changed)
+            )
         case ArrayType():
             return replace(kind, element_type=_changed_type(kind.element_type, change))
         case MapType():
@@ -247,18 +264,23 @@ def _changed_type(kind: Type, change: Callable[[Field], Field]) -> Type:
 
 def stored_schema(fields: Iterable[Field], mapping: Mapping) -> StructType:
     """Columns as files hold them: by their physical names, with the notes that they have."""
-    return _changed(StructType(tuple(fields)), lambda one: replace(one, name=mapping.physical(one)))
+    return _change_fields(StructType(tuple(fields)), lambda one: replace(one, name=mapping.physical(one)))
 
 
 def numbered_schema(schema: StructType, note: str) -> StructType:
     """Columns as files hold them, each with its id as a note of that name and no other."""
-    return _changed(
-        schema, lambda one: replace(one, name=stored_name(one), metadata={note: int(_noted(one, ID))})
+    return _change_fields(
+        schema,
+        lambda one: replace(
+            one, name=stored_name(one), metadata={note: int(_require_field_metadata(one, ID))}
+        ),
     )
 
 
 def _without_notes(field: Field) -> Field:
     if ID not in field.metadata and PHYSICAL_NAME not in field.metadata:
         return field
-    left = {name: one for name, one in field.metadata.items() if name not in (ID, PHYSICAL_NAME)}
-    return replace(field, metadata=left)
+    remaining_metadata = {
+        name: value for name, value in field.metadata.items() if name not in (ID, PHYSICAL_NAME)
+    }
+    return replace(field, metadata=remaining_metadata)

@@ -101,25 +101,25 @@ LogName: TypeAlias = CommitName | StagedName | CompactionName | ChecksumName | C
 
 def parse_name(name: str) -> LogName | None:
     """What a name stands for; ``None`` if it means nothing in a log."""
-    found = _NAME.fullmatch(name)
-    if found is None or int(found["version"]) > VERSION_MAX:
+    match = _NAME.fullmatch(name)
+    if match is None or int(match["version"]) > VERSION_MAX:
         return None
-    version = int(found["version"])
-    if found["staged"]:
-        return StagedName(version, UUID(found["staged"]), found["folder"]) if found["folder"] else None
-    if found["folder"]:
+    version = int(match["version"])
+    if match["staged"]:
+        return StagedName(version, UUID(match["staged"]), match["folder"]) if match["folder"] else None
+    if match["folder"]:
         return None
-    if found["last"]:
-        last = int(found["last"])
+    if match["last"]:
+        last = int(match["last"])
         return CompactionName(version, last) if version < last <= VERSION_MAX else None
-    if found["part"]:
-        part, parts = int(found["part"]), int(found["parts"])
+    if match["part"]:
+        part, parts = int(match["part"]), int(match["parts"])
         return PartName(version, part, parts) if 1 <= part <= parts else None
-    if found["uuid"]:
-        return UuidName(version, UUID(found["uuid"]), found["extension"])
-    if found["classic"]:
+    if match["uuid"]:
+        return UuidName(version, UUID(match["uuid"]), match["extension"])
+    if match["classic"]:
         return ClassicName(version)
-    return ChecksumName(version) if found["checksum"] else CommitName(version)
+    return ChecksumName(version) if match["checksum"] else CommitName(version)
 
 
 def before_version(version: int) -> str:

@@ -63,22 +63,22 @@ def outcomes(predicate: Predicate, known: Callable[[Column], KnownValue]) -> Out
     """What a condition may come to, by what is known of each column. May name too much, never too little."""
     match predicate:
         case And():
-            return reduce(both, (outcomes(one, known) for one in predicate.parts))
+            return reduce(both, (outcomes(part, known) for part in predicate.parts))
         case Or():
-            return _opposite(reduce(both, (_opposite(outcomes(one, known)) for one in predicate.parts)))
+            return _opposite(reduce(both, (_opposite(outcomes(part, known)) for part in predicate.parts)))
         case Not():
             return _opposite(outcomes(predicate.inner, known))
         case IsNull():
             of = known(predicate.column)
             return _set((True, of.may_be_null), (False, of.may_be_value or of.may_be_nan))
         case ComparedValues():
-            return _compared(known(predicate.column), predicate.operator, predicate.value)
+            return _compare_outcomes(known(predicate.column), predicate.operator, predicate.value)
         case OneOf():
             of = known(predicate.column)
-            each = [_compared(of, "=", value) for value in predicate.values]
+            each = [_compare_outcomes(of, "=", value) for value in predicate.values]
             return _set(
-                (True, any(True in one for one in each)),
-                (False, all(False in one for one in each)),
+                (True, any(True in part_outcomes for part_outcomes in each)),
+                (False, all(False in part_outcomes for part_outcomes in each)),
                 (None, of.may_be_null),
             )
         case Like():
@@ -138,7 +138,7 @@ def may_be_same_value(kind: Type, one: str | None, other: str | None) -> bool:
     return (zones[0] is None) != (zones[1] is None)
 
 
-def _compared(of: KnownValue, operator: str, value: Value) -> Outcomes:
+def _compare_outcomes(of: KnownValue, operator: str, value: Value) -> Outcomes:
     compare = _COMPARE[operator]
     value_is_nan = isinstance(value, float) and isnan(value)
     if value_is_nan:
@@ -148,9 +148,9 @@ def _compared(of: KnownValue, operator: str, value: Value) -> Outcomes:
     else:
         by_value = _by_bounds(of, operator, value)
         by_nan = _set((compare(1, 0), True))
-    found = frozenset() if not of.may_be_value else by_value
-    found = found | by_nan if of.may_be_nan else found
-    return found | {None} if of.may_be_null else found
+    result = frozenset() if not of.may_be_value else by_value
+    result = result | by_nan if of.may_be_nan else result
+    return result | {None} if of.may_be_null else result
 
 
 def _by_bounds(of: KnownValue, operator: str, value: Any) -> Outcomes:
@@ -182,15 +182,15 @@ def _like(of: KnownValue, like: Like) -> Outcomes:
     return by_value | {None} if of.may_be_null else by_value
 
 
-def both(one: Outcomes, other: Outcomes) -> Outcomes:
+def both(outcomes: Outcomes, other: Outcomes) -> Outcomes:
     """What two conditions joined by ``and`` may come to."""
     return frozenset(
-        False if False in pair else None if None in pair else True for pair in product(one, other)
+        False if False in pair else None if None in pair else True for pair in product(outcomes, other)
     )
 
 
-def _opposite(found: Outcomes) -> Outcomes:
-    return frozenset(None if one is None else not one for one in found)
+def _opposite(outcomes: Outcomes) -> Outcomes:
+    return frozenset(None if outcome is None else not outcome for outcome in outcomes)
 
 
 def _set(*possible: tuple[Outcome, bool]) -> Outcomes:

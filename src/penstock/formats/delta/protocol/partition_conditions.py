@@ -8,7 +8,7 @@ from functools import lru_cache
 from penstock.errors import InvalidRequest, MalformedAction
 from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.outcomes import KnownValue, Outcomes, outcomes, partition_known
-from penstock.formats.delta.protocol.predicate_writing import write_predicate
+from penstock.formats.delta.protocol.predicate_sql import write_predicate
 from penstock.formats.rows.predicate_text import parse_predicate
 from penstock.formats.rows.predicates import And, Column, Predicate, columns_of
 from penstock.formats.rows.schema import parse_schema
@@ -19,10 +19,10 @@ def check_condition(where: str, schema_string: str, partition_columns: Sequence[
     predicate = parse_predicate(where, parse_schema(schema_string))
     for column in columns_of(predicate):
         if not _is_partition(column, partition_columns):
-            known = ", ".join(f"'{name}'" for name in partition_columns) or "none"
+            column_names = ", ".join(f"'{name}'" for name in partition_columns) or "none"
             raise InvalidRequest(
-                f"the condition {where!r} names '{column}', which is no partition column of the table; there "
-                f"are {known}",
+                f"the condition {where!r} names '{column}', which is not a partition column of the table; "
+                f"there are {column_names}",
                 column=str(column),
             )
 
@@ -34,9 +34,9 @@ def partition_part(where: str, schema_string: str, partition_columns: Sequence[s
     ``InvalidRequest`` if the condition cannot be understood.
     """
     parts = [
-        one
-        for one in _joined(parse_predicate(where, parse_schema(schema_string)))
-        if all(_is_partition(column, partition_columns) for column in columns_of(one))
+        and_part
+        for and_part in _and_parts(parse_predicate(where, parse_schema(schema_string)))
+        if all(_is_partition(column, partition_columns) for column in columns_of(and_part))
     ]
     if not parts:
         return None
@@ -54,39 +54,39 @@ def condition_outcomes(where: str, schema_string: str, values: Mapping[str, str 
 
 def condition_columns(where: str, schema_string: str) -> frozenset[str]:
     """The columns that a condition names, in small letters; none if it cannot be understood."""
-    predicate = _parsed(where, schema_string)
+    predicate = _parse_condition(where, schema_string)
     return frozenset() if predicate is None else frozenset(map(_name, columns_of(predicate)))
 
 
 @lru_cache(maxsize=4096)
 def _outcomes(where: str, schema_string: str, values: tuple[tuple[str, str | None], ...]) -> Outcomes:
-    predicate = _parsed(where, schema_string)
+    predicate = _parse_condition(where, schema_string)
     if predicate is None:
         return _ANYTHING
     texts = {name.lower(): text for name, text in values}
 
-    def known(column: Column) -> KnownValue:
+    def known_value(column: Column) -> KnownValue:
         stored = stored_name(column.fields[0]).lower() if len(column.path) == 1 else ""
         if stored in texts:
             return partition_known(column.kind, texts[stored])
         return KnownValue(may_be_nan=column.kind in {"float", "double"})
 
-    return outcomes(predicate, known)
+    return outcomes(predicate, known_value)
 
 
 @lru_cache(maxsize=256)
-def _parsed(where: str, schema_string: str) -> Predicate | None:
+def _parse_condition(where: str, schema_string: str) -> Predicate | None:
     try:
         return parse_predicate(where, parse_schema(schema_string))
     except (InvalidRequest, MalformedAction):
         return None
 
 
-def _joined(predicate: Predicate) -> Iterator[Predicate]:
+def _and_parts(predicate: Predicate) -> Iterator[Predicate]:
     """The parts that must all be true."""
     if isinstance(predicate, And):
         for part in predicate.parts:
-            yield from _joined(part)
+            yield from _and_parts(part)
     else:
         yield predicate
 

@@ -36,8 +36,8 @@ def path_fault(path: str, *, absolute_allowed: bool = False) -> str | None:
         return "the path is empty"
     if len(path) > PATH_MAX:
         return f"the path {path[:60]!r}… has {len(path)} characters; at most {PATH_MAX} are taken"
-    if found := _NOT_IN_A_URI.search(path):
-        return f"the path {path!r} holds {found[0]!r}, which must be percent-encoded"
+    if match := _NOT_IN_A_URI.search(path):
+        return f"the path {path!r} holds {match[0]!r}, which must be percent-encoded"
     if _BAD_ESCAPE.search(path):
         return f"the path {path!r} holds a '%' that does not begin an encoded character; encode it as '%25'"
     try:
@@ -55,6 +55,6 @@ def path_fault(path: str, *, absolute_allowed: bool = False) -> str | None:
         return f"the path {path!r} holds the step {min(wrong)!r}; give the shortest path there is"
     if not absolute and decoded.startswith(BRANCH_DATA):
         steps = steps[2:]
-    if kept := _NOT_FOR_DATA.intersection(steps):
-        return f"the path {path!r} lies in '{min(kept)}', which is not for data files"
+    if reserved_steps := _NOT_FOR_DATA.intersection(steps):
+        return f"the path {path!r} lies in '{min(reserved_steps)}', which is not for data files"
     return None

@@ -66,32 +66,32 @@ class Region(msgspec.Struct, frozen=True):
 
     def holds(self, values: Values) -> bool:
         """Whether a file with these partition values may be in one of them."""
-        return any(True in found for found in self._outcomes(values))
+        return any(True in outcome for outcome in self._outcomes(values))
 
     def is_told(self, values: Values) -> bool:
         """Whether there is no doubt that such a file is in one of them, or in none."""
-        return not self.holds(values) or any(found == _TRUE for found in self._outcomes(values))
+        return not self.holds(values) or any(outcome == _TRUE for outcome in self._outcomes(values))
 
     def _outcomes(self, values: Values) -> Iterator[Outcomes]:
         """Of each whether the file's values are among the given, and its condition is true for them."""
         columns = _columns(self.schema_string)
-        for one in self.partitions:
-            found = self._among(one, values, columns)
-            if one.where is not None and True in found:
-                found = both(found, condition_outcomes(one.where, self.schema_string, values))
-            yield found
+        for partition in self.partitions:
+            result = self._among(partition, values, columns)
+            if partition.where is not None and True in result:
+                result = both(result, condition_outcomes(partition.where, self.schema_string, values))
+            yield result
 
     def _among(self, partitions: Partitions, values: Values, columns: Mapping[str, Field]) -> Outcomes:
         """Whether a file's values are among the given. A column that it lacks decides nothing."""
-        found = _TRUE
-        for name, wanted in partitions.values.items():
+        result = _TRUE
+        for name, partition_values in partitions.values.items():
             column = columns.get(name)
             stored = name if column is None else stored_name(column)
             if stored in values:
                 kind = column.type if column is not None and isinstance(column.type, str) else ""
-                each = {self._is_same(kind, values[stored], one) for one in wanted}
-                found = both(found, _TRUE if True in each else _DOUBT if None in each else _FALSE)
-        return found
+                each = {self._is_same(kind, values[stored], value) for value in partition_values}
+                result = both(result, _TRUE if True in each else _DOUBT if None in each else _FALSE)
+        return result
 
     def _is_same(self, kind: str, one: str | None, other: str | None) -> bool | None:
         if self.doubts_zones:
@@ -118,12 +118,16 @@ class DeltaTransaction(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def reads_all(self) -> bool:
         """Whether it counts as having read the whole table, as whoever changes the partitioning does, or adds
-        a constraint that all rows satisfy."""
-        wanted = last(self.actions, Metadata)
-        if self.reads.whole_table or wanted is None:
+        a constraint that all rows satisfy, or a column that takes no nulls any more."""
+        new_metadata = last(self.actions, Metadata)
+        if self.reads.whole_table or new_metadata is None:
             return self.reads.whole_table
-        was = self.metadata
-        return _is_repartitioned(was, wanted) or bool(added_constraints(was, wanted))
+        old_metadata = self.metadata
+        return (
+            _is_repartitioned(old_metadata, new_metadata)
+            or bool(added_constraints(old_metadata, new_metadata))
+            or _is_narrowed(old_metadata, new_metadata)
+        )
 
     def would_read(self, added: Add) -> bool:
         """Whether it looked for whatever files have the partition values of a new one."""
@@ -155,8 +159,8 @@ class Winner(msgspec.Struct, frozen=True):
     @property
     def is_blind_append(self) -> bool:
         """Whether it says so. Its word counts only if its actions do not tell otherwise."""
-        said = self.info is not None and self.info.is_blind_append is True
-        return said and not any(isinstance(action, Remove) for action in self.actions)
+        is_declared = self.info is not None and self.info.is_blind_append is True
+        return is_declared and not any(isinstance(action, Remove) for action in self.actions)
 
 
 _Kind = TypeVar("_Kind", bound=Action)
@@ -164,20 +168,29 @@ _Kind = TypeVar("_Kind", bound=Action)
 
 def last(actions: Iterable[Action], kind: type[_Kind]) -> _Kind | None:
     """The last action of a kind, of those that a commit has one of."""
-    found = [action for action in actions if isinstance(action, kind)]
-    return found[-1] if found else None
+    kinds = [action for action in actions if isinstance(action, kind)]
+    return kinds[-1] if kinds else None
 
 
 def _is_repartitioned(before: Metadata, after: Metadata) -> bool:
     """Whether a table is partitioned by other columns, and not just by their other names."""
-    was, becomes = (
-        [_stored(_columns(one.schema_string), name) for name in one.partition_columns]
-        for one in (before, after)
+    old_columns, becomes = (
+        [_stored_column(_columns(metadata.schema_string), name) for name in metadata.partition_columns]
+        for metadata in (before, after)
     )
-    return was != becomes
+    return old_columns != becomes
 
 
-def _stored(columns: Mapping[str, Field], name: str) -> str:
+def _is_narrowed(before: Metadata, after: Metadata) -> bool:
+    """Whether a column that could be null cannot any more."""
+    old_fields = {
+        stored_name(column): column for column in _columns(before.schema_string).values() if column.nullable
+    }
+    becomes = _columns(after.schema_string).values()
+    return any(not field.nullable and stored_name(field) in old_fields for field in becomes)
+
+
+def _stored_column(columns: Mapping[str, Field], name: str) -> str:
     return stored_name(columns[name]) if name in columns else name
 
 

@@ -78,7 +78,7 @@ def look(place: Place, content: DeltaTable, read: Read, check: Check) -> LookedL
         if line.published >= 0 or not listed.is_empty:
             check(place, content)
         return LookedLog(line.published, beyond=listed.newest)
-    entries = [one for one in line.since(line.published, read) if one[0] in listed.commits]
+    entries = [entry for entry in line.since(line.published, read) if entry[0] in listed.commits]
     end = _end_of_run(listed.commits)
     sizes_fit = all(listed.commits[version] == entry.size for version, entry in entries)
     if sizes_fit and _first_other(place, content, entries[-1:], read) is None:
@@ -118,18 +118,20 @@ def backfill(
     while at < (goal := min(goal, line.fork)):
         entries = islice(line.since(at, read), goal - at)
         batch = _sound(bytes_of(place, content, next(batches(entries)), read))
-        items = [(str(CommitName(one.version)), one.data) for one in batch]
+        items = [
+            (str(CommitName(ratified_commit.version)), ratified_commit.data) for ratified_commit in batch
+        ]
         written = 0
         try:
             written = place.create_all(items) if guard is None else _put_all(place, items, guard)
         except OutcomeUnknown as unknown:
             if fruitless + 1 >= FRUITLESS_MAX:
                 raise Unavailable(str(unknown), location=place.url, part="storage") from None
-        found = _count_same(place, content, batch[written:]) if written < len(items) else 0
-        fruitless = 0 if written + found else fruitless + 1
+        same_count = _count_same(place, content, batch[written:]) if written < len(items) else 0
+        fruitless = 0 if written + same_count else fruitless + 1
         if fruitless >= FRUITLESS_MAX:
             raise Unavailable(f"{place.url} says that {items[0][0]} exists, but does not show it")
-        at += written + found
+        at += written + same_count
         progress(at, written)
     return at
 
@@ -171,13 +173,13 @@ def bytes_of(
 
 def _sound(versions: Iterator[RatifiedCommit]) -> list[RatifiedCommit]:
     """Versions up to the first whose bytes are gone; that is raised if there are none."""
-    found: list[RatifiedCommit] = []
+    ratified_commits: list[RatifiedCommit] = []
     try:
-        found.extend(versions)
+        ratified_commits.extend(versions)
     except InvalidLog:
-        if not found:
+        if not ratified_commits:
             raise
-    return found
+    return ratified_commits
 
 
 def batches(entries: Iterable[tuple[int, LineEntry]]) -> Iterator[list[tuple[int, LineEntry]]]:
@@ -204,15 +206,15 @@ def _put_all(place: Place, items: Sequence[tuple[str, bytes]], guard: Guard) -> 
     return len(items)
 
 
-def _count_same(place: Place, content: DeltaTable, wanted: Sequence[RatifiedCommit]) -> int:
+def _count_same(place: Place, content: DeltaTable, ratified_commits: Sequence[RatifiedCommit]) -> int:
     """How many of the next versions are in the log already, compared byte by byte."""
-    found = place.read(str(CommitName(one.version)) for one in wanted)
-    for count, (one, data) in enumerate(zip(wanted, found, strict=True)):
+    contents = place.read(str(CommitName(ratified_commit.version)) for ratified_commit in ratified_commits)
+    for count, (ratified_commit, data) in enumerate(zip(ratified_commits, contents, strict=True)):
         if data is None:
             return count
-        if data != one.data:
-            raise foreign(content, one.version)
-    return len(wanted)
+        if data != ratified_commit.data:
+            raise foreign(content, ratified_commit.version)
+    return len(ratified_commits)
 
 
 def _first_other(

@@ -67,30 +67,30 @@ def judge(entries: Iterable[BucketEntry], needs: DeltaNeeds) -> Iterator[Judged]
     sums: dict[str, BucketEntry] = {}
     inner = _InnerTables()
     for entry in entries:
-        yield from inner.passed(entry.key)
+        yield from inner.advance_to(entry.key)
         if inner.has(entry.key):
             continue
-        found = _SUM.fullmatch(entry.key)
-        if found and _is_data(name := found["folder"] + found["name"], needs):
+        match = _SUM.fullmatch(entry.key)
+        if match and _is_data(name := match["folder"] + match["name"], needs):
             sums[name] = entry
             continue
         fate = _fate(entry, needs)
         if fate is None:
             continue
-        yield from inner.held(Judged(entry, fate))
+        yield from inner.hold_back(Judged(entry, fate))
         own = sums.pop(entry.key, None)
         if own is not None and fate is Fate.DATA and own.modified_us < needs.data_us:
-            yield from inner.held(Judged(own, Fate.DATA))
+            yield from inner.hold_back(Judged(own, Fate.DATA))
     yield from inner.all_passed()
     for name, entry in sums.items():
-        if entry.modified_us < needs.data_us and name not in needs.named and not inner.had(name):
+        if entry.modified_us < needs.data_us and name not in needs.named and not inner.contains(name):
             yield Judged(entry, Fate.DATA)
 
 
 def is_needed(file: Judged, needs: DeltaNeeds) -> bool:
     """Whether a file that was to go is needed, by what is known now; a checksum is with its file."""
-    found = _SUM.fullmatch(file.entry.key)
-    name = file.entry.key if found is None else found["folder"] + found["name"]
+    match = _SUM.fullmatch(file.entry.key)
+    name = file.entry.key if match is None else match["folder"] + match["name"]
     return name in needs.named or name in needs.beside
 
 
@@ -106,23 +106,27 @@ class _InnerTables:
         self._waiting: list[Judged] = []
         self._until = ""
 
-    def passed(self, key: str) -> Iterator[Judged]:
-        """The listing has come to a key: what may go for all that it has shown by now."""
+    def advance_to(self, key: str) -> Iterator[Judged]:
+        """The listing has come to a key: yield the judged files that no inner table's log can keep any
+        more."""
         if self._waiting and key >= self._until:
             yield from self.all_passed()
-        root, found, _ = key.partition(f"/{LOG}")
-        if found and not self.has(key):
+        root, separator, _ = key.partition(f"/{LOG}")
+        if separator and not self.has(key):
             self._roots.append(f"{root}/")
-            self._waiting = [one for one in self._waiting if not self.has(one.entry.key)]
+            self._waiting = [
+                judged_file for judged_file in self._waiting if not self.has(judged_file.entry.key)
+            ]
 
-    def held(self, one: Judged) -> Iterator[Judged]:
-        """A file that was judged; later, if it is to go and a log may yet come."""
-        until = _end_of_logs(one.entry.key) if one.fate.is_to_go else ""
+    def hold_back(self, judged_file: Judged) -> Iterator[Judged]:
+        """Yield a judged file, or hold it back if it would go and the log of an inner table may yet be
+        listed."""
+        until = _end_of_logs(judged_file.entry.key) if judged_file.fate.is_to_go else ""
         if until:
             self._until = max(self._until, until)
-            self._waiting.append(one)
+            self._waiting.append(judged_file)
         else:
-            yield one
+            yield judged_file
 
     def all_passed(self) -> Iterator[Judged]:
         waiting, self._waiting, self._until = self._waiting, [], ""
@@ -132,8 +136,8 @@ class _InnerTables:
         """Whether a key lies in the table that was met last. Those before it have been passed."""
         return bool(self._roots) and key.startswith(self._roots[-1])
 
-    def had(self, key: str) -> bool:
-        """Whether a key lies in any that was met."""
+    def contains(self, key: str) -> bool:
+        """Whether a key lies in an inner table that the listing has come across."""
         return any(key.startswith(root) for root in self._roots)
 
 
@@ -161,18 +165,20 @@ def _fate(entry: BucketEntry, needs: DeltaNeeds) -> Fate | None:
 
 def _is_data(name: str, needs: DeltaNeeds) -> bool:
     """Whether writers of tables call data files so, or keep such things where this one is."""
-    return any(one.fullmatch(name) for one in (_WRITTEN, _prefixed(needs.prefix_length), _ATTEMPT))
+    return any(
+        pattern.fullmatch(name) for pattern in (_WRITTEN, _prefix_pattern(needs.prefix_length), _ATTEMPT)
+    )
 
 
 @lru_cache(maxsize=100)
-def _prefixed(length: int) -> re.Pattern[str]:
-    """A random prefix stands in for the folders of a partition.
+def _prefix_pattern(length: int) -> re.Pattern[str]:
+    """The pattern of names with a random prefix instead of partition folders.
 
     A folder of letters at the root may be anybody's: only the table's own length is taken there, and the
     usual one, which it may have had before; and only names that writers give in full. Where nobody but
     writers puts anything, a prefix may have any length.
     """
-    own = "|".join(f"[A-Za-z0-9]{{{one}}}" for one in {PREFIX_LENGTH, length})
+    own = "|".join(f"[A-Za-z0-9]{{{prefix_length}}}" for prefix_length in {PREFIX_LENGTH, length})
     return re.compile(
         rf"(?:{own}|{BRANCH_DATA}[A-Za-z0-9]+|(?:{BRANCH_DATA})?{_CHANGES}[A-Za-z0-9]+)/"
         rf"(?:(?:part|cdc)-[0-9]{{5,}}-{_UUID}[^/]*\.parquet|deletion_vector_{_UUID}\.bin)"

@@ -41,7 +41,7 @@ class LineFiles:
         ``InvalidLog`` if one has other bytes than were ratified, or can be made of nothing that is there.
         """
         names = {version: entry.name(version) for version, entry in entries}
-        missing = [one for one in entries if (content.location, names[one[0]]) not in self._seen]
+        missing = [entry for entry in entries if (content.location, names[entry[0]]) not in self._seen]
         if len(missing) >= LISTED_FROM:
             missing = self._not_listed(content.location, missing)
         for some in batches(missing):
@@ -59,11 +59,11 @@ class LineFiles:
         sizes: dict[str, int] = {}
         for folder, some in folders.items():
             first, last = f"{folder}{some[0][0]:020}", f"{folder}{some[-1][0] + 1:020}"
-            sizes.update((one.key, one.size) for one in place.list(folder, first, last))
-        there = [one for one in entries if sizes.get(one[1].name(one[0])) == one[1].size]
-        self._seen.add((location, entry.name(version)) for version, entry in there)
-        known = {version for version, _ in there}
-        return [one for one in entries if one[0] not in known]
+            sizes.update((entry.key, entry.size) for entry in place.list(folder, first, last))
+        listed_entries = [entry for entry in entries if sizes.get(entry[1].name(entry[0])) == entry[1].size]
+        self._seen.add((location, entry.name(version)) for version, entry in listed_entries)
+        listed_versions = {version for version, _ in listed_entries}
+        return [entry for entry in entries if entry[0] not in listed_versions]
 
     def _have(self, content: DeltaTable, entries: Sequence[tuple[int, LineEntry]]) -> dict[int, str]:
         """Write the files that can be made of held bytes, and see that the others are there."""
@@ -71,17 +71,17 @@ class LineFiles:
         read_ahead(entries, self._read)
         held: list[tuple[int, LineEntry]] = []
         staged: list[tuple[int, LineEntry]] = []
-        for one in entries:
-            (staged if held_of(one[1], self._read).head is None else held).append(one)
+        for line_entry in entries:
+            (staged if held_of(line_entry[1], self._read).head is None else held).append(line_entry)
         names = {version: entry.name(version) for version, entry in entries}
-        items = [(names[one.version], one.data) for one in bytes_of(place, content, held, self._read)]
+        items = [(names[byte.version], byte.data) for byte in bytes_of(place, content, held, self._read)]
         try:
             created = place.create_each(items)
         except OutcomeUnknown:  # doing it twice does no harm
             created = place.create_each(items)
-        there = [one for one, is_new in zip(held, created, strict=True) if not is_new] + staged
-        sizes = place.sizes([names[version] for version, _ in there])
-        for (version, entry), size in zip(there, sizes, strict=True):
+        present = [entry for entry, is_new in zip(held, created, strict=True) if not is_new] + staged
+        sizes = place.sizes([names[version] for version, _ in present])
+        for (version, entry), size in zip(present, sizes, strict=True):
             if size == entry.size:
                 continue
             if size is not None or entry.line or place.size(str(CommitName(version))) != entry.size:
@@ -110,8 +110,8 @@ class _Names:
 
     def add(self, some: Iterable[tuple[str, str]]) -> None:
         with self._lock:
-            for one in some:
-                self._names[one] = None
-                self._names.move_to_end(one)
+            for entry in some:
+                self._names[entry] = None
+                self._names.move_to_end(entry)
             while len(self._names) > self._max:
                 self._names.popitem(last=False)

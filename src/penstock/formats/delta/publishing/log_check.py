@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from uuid import UUID
 
-from penstock.errors import OutOfSync
+from penstock.errors import LakeMoved, OutOfSync
 from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.backfill import newest_after
@@ -26,8 +26,16 @@ FindLast = Callable[[UUID], DeltaTable | None]
 class LogCheck:
     """Compares logs with what the lake knows. Used by many threads at once."""
 
-    def __init__(self, places: Places, publisher: Publisher, find_last: FindLast) -> None:
+    def __init__(
+        self,
+        places: Places,
+        publisher: Publisher,
+        find_last: FindLast,
+        require_unmoved: Callable[[], None],
+    ) -> None:
+        """``require_unmoved`` raises ``LakeMoved`` if the lake has moved: its tables go on without it."""
         self._places, self._publisher, self._find_last = places, publisher, find_last
+        self._require_unmoved = require_unmoved
 
     def is_checked(self, identity: UUID) -> bool:
         """Whether a table was found to be in sync by this process, and nothing has told otherwise since."""
@@ -60,13 +68,20 @@ class LogCheck:
             self.require_in_sync(key, content, is_default=True)
         except OutOfSync as problem:
             logger.warning("%s", problem)
+        except LakeMoved:
+            logger.debug("'%s' has versions of the lake at its new location", key)
 
-    def compare(self, identity: UUID, location: str, known: DeltaTable | None = None) -> SyncState:
-        """What a log has that the lake has not, by what is there now.
+    def compare(self, identity: UUID, location: str, content: DeltaTable | None = None) -> SyncState:
+        """What a log has that the lake has not, by what is there now. ``LakeMoved`` if there is something and
+        the lake has moved.
 
-        ``known`` is the table as the default branch has it, as far as the caller knows.
+        ``content`` is the table as the default branch has it, as far as the caller knows.
         """
-        return compare_with_head(partial(self._look, location), partial(self._find_last, identity), known)
+        look = partial(self._look, location)
+        state = compare_with_head(look, partial(self._find_last, identity), content)
+        if not state.is_in_sync:
+            self._require_unmoved()
+        return state
 
     def _look(self, location: str, content: DeltaTable | None) -> SyncState:
         if content is None:
@@ -76,9 +91,9 @@ class LogCheck:
             return SyncState(line.fork)  # whose it is, its log has yet to tell, or has told
         if line.published >= line.fork:
             return SyncState(line.fork, newest_after(self._places.at(location), line.fork))
-        found = self._publisher.compare(content)
-        other = -1 if found.problem is None else int(found.problem.details["version"])
-        return SyncState(line.fork, found.beyond, other)
+        comparison = self._publisher.compare(content)
+        other = -1 if comparison.problem is None else int(comparison.problem.details["version"])
+        return SyncState(line.fork, comparison.beyond, other)
 
 
 def log_out_of_sync(key: Key, location: str, state: SyncState) -> OutOfSync:

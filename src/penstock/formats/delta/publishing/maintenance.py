@@ -33,7 +33,7 @@ from penstock.storage.announcements import elapsed_s
 from penstock.storage.places import Place, Places
 
 if TYPE_CHECKING:
-    from penstock.formats.delta.log.checkpoint_writing import Written
+    from penstock.formats.delta.log.checkpoint_writer import Written
 
 INTERVAL: Final = "delta.checkpointInterval"
 INTERVAL_DEFAULT: Final = 10
@@ -52,7 +52,7 @@ def checkpoint(place: Place, version: int, now_ms: int) -> Written | None:
     Raises as ``load_snapshot`` and ``write_checkpoint``.
     """
     # Here, since it loads the library for Parquet, which takes a while and much memory.
-    from penstock.formats.delta.log.checkpoint_writing import write_checkpoint
+    from penstock.formats.delta.log.checkpoint_writer import write_checkpoint
 
     snapshot = load_snapshot(PlaceFiles(place), version)
     made = write_checkpoint(place, snapshot, now_ms)
@@ -109,17 +109,17 @@ class Maintenance:
         None of them rests before that. One that fails is not tried again: readers need no checkpoint.
         """
         with self._changed:
-            wanted = self._wishes.keys() | self._under_way.keys()
-            self._urgent |= wanted
+            identities = self._wishes.keys() | self._under_way.keys()
+            self._urgent |= identities
             self._changed.notify_all()
 
-            def left() -> frozenset[Key]:
-                told = (*self._under_way.items(), *self._wishes.items())
-                return frozenset(wish.key for table_id, wish in told if table_id in wanted)
+            def unfinished_keys() -> frozenset[Key]:
+                tasks = (*self._under_way.items(), *self._wishes.items())
+                return frozenset(wish.key for table_id, wish in tasks if table_id in identities)
 
-            self._changed.wait_for(lambda: not left() or self._is_closing, timeout_s)
-            self._urgent -= wanted
-            return left()
+            self._changed.wait_for(lambda: not unfinished_keys() or self._is_closing, timeout_s)
+            self._urgent -= identities
+            return unfinished_keys()
 
     def close(self, timeout_s: float) -> None:
         """Finish what is under way or waiting for its turn, for at most so long; take on nothing more.
@@ -135,8 +135,8 @@ class Maintenance:
         self._is_closed = True
 
     def _run(self) -> None:
-        while (found := self._next()) is not None:
-            table_id, wish, table = found
+        while (identities := self._next()) is not None:
+            table_id, wish, table = identities
             begun_s = self._elapsed()
             rest_s = 0.0
             try:
@@ -179,8 +179,8 @@ class Maintenance:
             return
         place = self._places.at(wish.content.location)
         # Another process, or another engine, may have made one since.
-        found = find_segment(PlaceFiles(place)).checkpoint
-        table.checkpoint = -1 if found is None else found.version
+        found_checkpoint = find_segment(PlaceFiles(place)).checkpoint
+        table.checkpoint = -1 if found_checkpoint is None else found_checkpoint.version
         if wish.published - table.checkpoint >= interval:
             checkpoint(place, wish.published, self._clock() // 1000)
             table.checkpoint = wish.published

@@ -35,7 +35,7 @@ def check_named(place: Place, content: DeltaTable) -> None:
         except VersionNotFound:
             owner = named_owner(place)
     except TableNotFound:
-        raise _gone(content) from None
+        raise _log_gone_error(content) from None
     except InvalidTable as problem:
         raise _another(content, str(problem)) from None
     if owner is None:
@@ -50,7 +50,7 @@ def named_owner(place: Place, version: int | None = None) -> Owner | None:
     return owner_of(snapshot.protocol, snapshot.metadata, place.url)
 
 
-def _gone(content: DeltaTable) -> PenstockError:
+def _log_gone_error(content: DeltaTable) -> PenstockError:
     return InvalidLog(
         f"the log of the table at {content.location} is gone: versions of it were published, and none is "
         "there.\n  Bring it back, from a backup or from older versions of the objects, and publish again; "

@@ -156,12 +156,12 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
                 lake=owner.lake if owner else "",
             )
 
-    def published(self, table_id: UUID) -> int:
-        """Up to which version a table's log is surely published; -1 if this process does not know."""
+    def published_version(self, table_id: UUID) -> int:
+        """The last version that is known to be in a table's log; -1 if this process does not know."""
         return self._progress(JobId(table_id, b"")).published
 
-    def told(self, key: Key, content: DeltaTable, *, is_default: bool) -> None:
-        """A newer line of a table landed: it is published soon. Quick, and never raises."""
+    def table_committed(self, key: Key, content: DeltaTable, *, is_default: bool) -> None:
+        """A newer line of a table has landed: backfill it soon. Quick, and never raises."""
         try:
             line = line_of(content)
         except PenstockError as problem:
@@ -220,7 +220,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
         with self.turn(id) as job:
             before = self._progress(id).published
             try:
-                done = self._publish(id, content, version)
+                published = self._publish(id, content, version)
             except PenstockError as problem:
                 if (
                     line.phase is not OwnershipPhase.ADOPTING
@@ -228,14 +228,14 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
                     self.fail(job, problem)
                 raise
             with self.changed:
-                if job.problem is not None and job.problem.details.get("version", UNKNOWN) <= done:
+                if job.problem is not None and job.problem.details.get("version", UNKNOWN) <= published:
                     job.problem = None
                 job.tries = 0
                 key = job.pending[-1].key if job.pending else None
                 job.pending = [task for task in job.pending if not self._is_published(task)]
         if key is not None:
             self._add_follow_up(PublishTask(key, content, line), before)
-        return done
+        return published
 
     def materialise(self, content: DeltaTable, after: int = -1, last: int | None = None) -> dict[int, str]:
         """Have a file for every version of a line after one, up to another, and give their names below the
@@ -252,7 +252,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
                 published = self._look(content, published)
         in_log = [version for version, entry in entries if not entry.line and version <= published]
         names = {version: str(CommitName(version)) for version in in_log}
-        return names | self._files.have(content, [one for one in entries if one[0] not in names])
+        return names | self._files.have(content, [entry for entry in entries if entry[0] not in names])
 
     def read_held(
         self, content: DeltaTable, after: int, last: int
@@ -261,8 +261,8 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
         hold: for readers where no file can be written. Raises ``InvalidLog`` if bytes are gone."""
         entries = list(takewhile(lambda one: one[0] <= last, line_of(content).since(after, self._read)))
         names = {version: entry.name(version) for version, entry in entries}
-        found = bytes_of(self._places.at(content.location), content, entries, self._read)
-        return names, {one.version: one.data for one in found}
+        ratified_commits = bytes_of(self._places.at(content.location), content, entries, self._read)
+        return names, {ratified_commit.version: ratified_commit.data for ratified_commit in ratified_commits}
 
     def problem(self, table_id: UUID) -> PenstockError | None:
         """Why a table is not published, as far as is known here."""
@@ -306,7 +306,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
             self.add(task._replace(is_follow_up=True))
 
     def _follow(self, task: PublishTask) -> None:
-        published = self.published(task.id.table)
+        published = self.published_version(task.id.table)
         try:
             if self.after_publish is not None:
                 self.after_publish(task.key, task.content, published)
@@ -344,18 +344,20 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
         place, line = self._places.at(content.location), line_of(content)
         goal = line.fork if version is None else min(version, line.fork)
         progress = self._progress(id)
-        done = max(progress.published, line.published)
+        published = max(progress.published, line.published)
         try:
-            if done < goal and (progress.published == UNKNOWN or elapsed_s() > progress.seen_s + SEEN_MAX_S):
-                done = self._look(content, goal)
-            if done < goal:
+            if published < goal and (
+                progress.published == UNKNOWN or elapsed_s() > progress.seen_s + SEEN_MAX_S
+            ):
+                published = self._look(content, goal)
+            if published < goal:
                 busy = f"another process is publishing the table at {content.location}; try again"
                 with self.guard(place, f"delta/{content.id}", busy) as guard:
-                    done = backfill(
+                    published = backfill(
                         place,
                         content,
                         self._read,
-                        done,
+                        published,
                         goal,
                         lambda at, written: self._note_progress(id, at, written),
                         guard,
@@ -364,31 +366,31 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
             self._note_foreign(_id(content))
             raise
         with self.changed:
-            self._remember(id, max(done, self._progress(id).published))
-        return done
+            self._remember(id, max(published, self._progress(id).published))
+        return published
 
     def _look(self, content: DeltaTable, goal: int) -> int:
         """How far a log is published now. A file that is not what was ratified is raised before the goal."""
         line = line_of(content)
-        known = max(self.published(_id(content)), line.published)
-        if known >= line.fork:
-            return known
-        found = self.compare(content)
-        known = max(self.published(_id(content)), line.published)
-        if found.problem is not None and known < goal:
-            raise found.problem
-        return known
+        published = max(self.published_version(_id(content)), line.published)
+        if published >= line.fork:
+            return published
+        comparison = self.compare(content)
+        published = max(self.published_version(_id(content)), line.published)
+        if comparison.problem is not None and published < goal:
+            raise comparison.problem
+        return published
 
     def compare(self, content: DeltaTable) -> LookedLog:
         """What a log has of a line, and beyond it, by what is there now. Raises as storage does."""
-        found = look(self._places.at(content.location), content, self._read, self._check_named)
+        log_state = look(self._places.at(content.location), content, self._read, self._check_named)
         with self.changed:
-            self._reach(JobId(_id(content), b""), found.published)
-            if found.problem is not None:
+            self._reach(JobId(_id(content), b""), log_state.published)
+            if log_state.problem is not None:
                 self._note_foreign(_id(content))
-            elif found.beyond < 0:
+            elif log_state.beyond < 0:
                 self.note_in_sync(_id(content))
-        return found
+        return log_state
 
     def is_in_sync(self, table_id: UUID) -> bool:
         """Whether a log was seen to have what the lake ratified and no more; nothing has told otherwise."""
@@ -425,8 +427,8 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
         owner = named_owner(place, line.published)
         if entry is None or self._identity is None or not self._identity.owns(owner):
             return False
-        (found,) = bytes_of(place, content, [(line.published + 1, entry)], self._read)
-        first = parse_action(found.data.partition(b"\n")[0])
+        (ratified_commit,) = bytes_of(place, content, [(line.published + 1, entry)], self._read)
+        first = parse_action(ratified_commit.data.partition(b"\n")[0])
         return isinstance(first, CommitInfo) and first.operation == RESYNC
 
     # -- how far tables are published ----------------------------------------------------------------------

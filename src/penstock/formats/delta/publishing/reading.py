@@ -17,8 +17,8 @@ class Reading:
     def __init__(self, read: Read, fetch: Fetch | None = None) -> None:
         self._read, self._fetch = read, fetch
 
-    def __call__(self, one: ObjectId) -> bytes:
-        return self._read(one)
+    def __call__(self, data: ObjectId) -> bytes:
+        return self._read(data)
 
     def ahead(self, ids: Collection[ObjectId]) -> None:
         """Only a hint: what is missing afterwards is read, or found missing, when it is asked for."""

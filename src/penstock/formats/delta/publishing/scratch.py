@@ -96,13 +96,13 @@ def plan_scratch(
     what was written until ``pinned_us`` stays.
     """
     old_us = (now_ms - grace_ms) * 1000
-    found = [
+    entries = [
         entry
         for entry in place.list(FOLDER)
         if pinned_us < entry.modified_us < old_us and entry.key not in needed and is_scratch(entry.key)
     ]
     return Cleanup(
         first=None,
-        names=tuple(entry.key for entry in found),
-        size_bytes=sum(entry.size for entry in found),
+        names=tuple(entry.key for entry in entries),
+        size_bytes=sum(entry.size for entry in entries),
     )

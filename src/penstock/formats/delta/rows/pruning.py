@@ -38,32 +38,33 @@ class Pruner:
         self._predicate = predicate
         self._partitions = frozenset(name.lower() for name in metadata.partition_columns)
         self._mapping = mapping_of(metadata)
-        self._needs_stats = any(not self._is_partition(one) for one in columns_of(predicate))
+        self._needs_stats = any(not self._is_partition(column) for column in columns_of(predicate))
 
     def keeps(self, file: Add) -> bool:
         """Whether the file may have a row for which the condition is true."""
-        stats = _stats(file) if self._needs_stats else {}
-        return True in outcomes(self._predicate, lambda column: self._known(column, file, stats))
+        stats = read_stats(file) if self._needs_stats else {}
+        return True in outcomes(self._predicate, lambda column: self._known_value(column, file, stats))
 
     def _is_partition(self, column: Column) -> bool:
         return column.path[0].lower() in self._partitions
 
-    def _known(self, column: Column, file: Add, stats: dict[str, Any]) -> KnownValue:
-        names = [self._mapping.physical(one) for one in column.fields]
+    def _known_value(self, column: Column, file: Add, stats: dict[str, Any]) -> KnownValue:
+        names = [self._mapping.physical(field) for field in column.fields]
         if self._is_partition(column):
             return partition_known(column.kind, file.partition_values.get(names[0]))
-        return _by_stats(column, names, stats)
+        return stats_known(column, names, stats)
 
 
-def _by_stats(column: Column, names: Sequence[str], stats: dict[str, Any]) -> KnownValue:
+def stats_known(column: Column, names: Sequence[str], stats: dict[str, Any]) -> KnownValue:
+    """What a file's statistics say of a column, which has these names in files."""
     kind = column.kind
     is_real = kind in {"float", "double"}
     rows = stats.get("numRecords")
-    nulls = _nested(stats.get("nullCount"), names)
+    nulls = _nested_value(stats.get("nullCount"), names)
     if not isinstance(nulls, int):
         nulls = None
-    low = _bound(kind, _nested(stats.get("minValues"), names), -SLACK)
-    high = _bound(kind, _nested(stats.get("maxValues"), names), SLACK)
+    low = _bound(kind, _nested_value(stats.get("minValues"), names), -SLACK)
+    high = _bound(kind, _nested_value(stats.get("maxValues"), names), SLACK)
     if kind == "double" and TYPE_CHANGES in column.fields[-1].metadata:
         # A file from when it was a float: 0.1 is noted, and what the file holds is a little more.
         low = None if low is None else min(low, as_float(low))
@@ -100,16 +101,16 @@ def _bound(kind: Type, raw: Any, slack: timedelta) -> Any:
     return raw if is_number and isinstance(kind, str) and kind != "binary" else None
 
 
-def _stats(file: Add) -> dict[str, Any]:
+def read_stats(file: Add) -> dict[str, Any]:
     """A file's statistics, with decimals as exact as they are written; none if there are none to be read."""
     try:
-        found = json.loads(file.stats or "{}", parse_float=Decimal)
+        stats = json.loads(file.stats or "{}", parse_float=Decimal)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return stats if isinstance(stats, dict) else {}
 
 
-def _nested(found: Any, names: Sequence[str]) -> Any:
+def _nested_value(found: Any, names: Sequence[str]) -> Any:
     for name in names:
         if not isinstance(found, dict):
             return None

@@ -20,15 +20,16 @@ from penstock.formats.rows.arrow_types import (
     spelled,
 )
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
+from penstock.model.similar_names import describe_names
 
 
 def check_columns(given: Any, schema: StructType) -> None:
-    """Check that data of an Arrow schema has a table's columns, by their names. Raises as ``conformed``."""
+    """Check that an Arrow schema has a table's columns, by their names. Raises as ``conform_batch``."""
     _match_names(given, schema, "")
 
 
-def conformed(batch: Any, schema: StructType) -> Any:
-    """A batch as rows of a table, in types that allow nulls at every depth, as files are written.
+def conform_batch(batch: Any, schema: StructType) -> Any:
+    """The batch with the table's columns, in types that allow nulls at every depth, as files are written.
 
     ``InvalidRequest`` names a column that the table does not have, one that is missing or null and must not
     be, and one whose type or values the table's type cannot hold without loss.
@@ -41,7 +42,7 @@ def conformed(batch: Any, schema: StructType) -> Any:
         if at is None:
             array = pa.nulls(batch.num_rows, arrow_type(field.type, field.name))
         else:
-            array = _shaped(batch.column(at), field)
+            array = _reshape_column(batch.column(at), field)
         arrays.append(array)
     for field, array in zip(schema.fields, arrays, strict=True):
         _check_nulls(array, field.type, field.name, nullable=field.nullable)
@@ -52,15 +53,17 @@ def _match_names(there: Any, kind: StructType, path: str) -> Sequence[int | None
     """Where the table's columns are in the data. ``InvalidRequest`` for one too many, or one that must be."""
     above = f"{path}." if path else ""
     places: dict[str, int] = {}
-    for at, one in enumerate(there):
-        if kind.field(one.name) is None:
-            known = ", ".join(above + field.name for field in kind.fields)
+    for at, table_field in enumerate(there):
+        if kind.field(table_field.name) is None:
+            names = describe_names(table_field.name, [field.name for field in kind.fields], above=above)
             raise InvalidRequest(
-                f"the table has no column '{above}{one.name}'; there are {known}", column=one.name
+                f"the table has no column '{above}{table_field.name}'{names}", column=table_field.name
             )
-        if one.name.lower() in places:
-            raise InvalidRequest(f"the data has the column '{above}{one.name}' twice", column=one.name)
-        places[one.name.lower()] = at
+        if table_field.name.lower() in places:
+            raise InvalidRequest(
+                f"the data has the column '{above}{table_field.name}' twice", column=table_field.name
+            )
+        places[table_field.name.lower()] = at
     for field in kind.fields:
         if not field.nullable and field.name.lower() not in places:
             raise InvalidRequest(
@@ -69,7 +72,7 @@ def _match_names(there: Any, kind: StructType, path: str) -> Sequence[int | None
     return [places.get(field.name.lower()) for field in kind.fields]
 
 
-def _shaped(array: Any, field: Field) -> Any:
+def _reshape_column(array: Any, field: Field) -> Any:
     try:
         return reshaped(array, field.type, _match_names, _lossless, field.name)
     except TypeError as problem:
@@ -93,7 +96,7 @@ def _lossless(array: Any, wanted: Any, path: str) -> Any:
         return array.cast(wanted)
     except pa.ArrowException as problem:
         raise InvalidRequest(
-            f"the column '{path}' is of the type {spelled(wanted)}, and cannot hold all of it: {problem}",
+            f"the column '{path}' has the type {spelled(wanted)}, which cannot hold all values: {problem}",
             column=path,
         ) from None
 

@@ -61,19 +61,17 @@ def indexed_leaves(
     schema = parse_schema(metadata.schema_string)
     partitions = {name.lower() for name in metadata.partition_columns}
     mapping = mapping_of(metadata)
-    leaves = [one for one in _leaves(schema.fields, mapping) if one.path[0].lower() not in partitions]
+    leaves = [leaf for leaf in _leaves(schema.fields, mapping) if leaf.path[0].lower() not in partitions]
     if (names := metadata.configuration.get(INDEXED_BY_NAME)) is not None:
-        wanted = [tuple(step.lower() for step in path) for path in _paths(names)]
-        chosen = {one.path for one in leaves if any(_is_within(one, path) for path in wanted)}
+        paths = [tuple(step.lower() for step in path) for path in _paths(names)]
+        chosen = {leaf.path for leaf in leaves if any(_is_within(leaf, path) for path in paths)}
     else:
         text = metadata.configuration.get(INDEXED, str(INDEXED_DEFAULT))
         if not re.fullmatch(r"-1|[0-9]{1,9}", text.strip()):
-            raise InvalidRequest(
-                f"the property {INDEXED} is {text!r}, and must be a number of columns, or -1"
-            )
+            raise InvalidRequest(f"the property {INDEXED} must be a number of columns, or -1, got {text!r}")
         count = int(text)
-        chosen = {one.path for one in (leaves if count < 0 else leaves[:count])}
-    return tuple(one for one in leaves if one.path in chosen or one.stored in clustering)
+        chosen = {stats_leaf.path for stats_leaf in (leaves if count < 0 else leaves[:count])}
+    return tuple(leaf for leaf in leaves if leaf.path in chosen or leaf.stored in clustering)
 
 
 class Statistics:
@@ -81,7 +79,7 @@ class Statistics:
 
     def __init__(self, leaves: Sequence[StatsLeaf]) -> None:
         self.rows = 0
-        self._columns = [_StatsColumn(one) for one in leaves]
+        self._columns = [_StatsColumn(leaf) for leaf in leaves]
 
     def add(self, batch: Any) -> None:
         self.rows += batch.num_rows
@@ -91,18 +89,19 @@ class Statistics:
     def json(self) -> str:
         """What ``add.stats`` holds."""
         return stats_json(
-            self.rows, ((one.leaf, one.nulls, one.smallest(), one.largest()) for one in self._columns)
+            self.rows,
+            ((column.leaf, column.nulls, column.smallest(), column.largest()) for column in self._columns),
         )
 
 
 def stats_json(rows: int, columns: Iterable[tuple[StatsLeaf, int | None, Any, Any]]) -> str:
     """What ``add.stats`` holds: of each column its nulls, its smallest and its largest value, where known."""
-    found: dict[str, Any] = {"numRecords": rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    stats: dict[str, Any] = {"numRecords": rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for leaf, nulls, smallest, largest in columns:
-        _put(found["nullCount"], leaf.stored, nulls)
-        _put(found["minValues"], leaf.stored, -0.0 if _is_zero(smallest) else smallest)
-        _put(found["maxValues"], leaf.stored, 0.0 if _is_zero(largest) else largest)
-    return _ENCODER.encode(found).decode()
+        _put(stats["nullCount"], leaf.stored, nulls)
+        _put(stats["minValues"], leaf.stored, -0.0 if _is_zero(smallest) else smallest)
+        _put(stats["maxValues"], leaf.stored, 0.0 if _is_zero(largest) else largest)
+    return _ENCODER.encode(stats).decode()
 
 
 def _is_zero(bound: Any) -> bool:
@@ -116,16 +115,16 @@ def mended_zeros(stats: str | None) -> str | None:
     if stats is None or "-0.0" not in stats:
         return None
     try:
-        found = json.loads(stats, parse_float=Decimal)
-        mended = {**found, "maxValues": _unsigned(found["maxValues"])}
+        parsed = json.loads(stats, parse_float=Decimal)
+        mended = {**parsed, "maxValues": _without_negative_zero(parsed["maxValues"])}
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    return None if str(mended) == str(found) else _ENCODER.encode(mended).decode()
+    return None if str(mended) == str(parsed) else _ENCODER.encode(mended).decode()
 
 
-def _unsigned(bounds: Any) -> Any:
+def _without_negative_zero(bounds: Any) -> Any:
     if isinstance(bounds, dict):
-        return {name: _unsigned(one) for name, one in bounds.items()}
+        return {name: _without_negative_zero(bound) for name, bound in bounds.items()}
     return Decimal("0.0") if isinstance(bounds, Decimal) and bounds.is_zero() else bounds
 
 
@@ -229,11 +228,13 @@ def _paths(names: str) -> Iterator[tuple[str, ...]]:
     """The columns that a list names: ``a, b.c, `odd,name```."""
     at = 0
     while at < len(names.rstrip()):
-        found = _NAMES.match(names, at)
-        if found is None:
-            raise InvalidRequest(f"the property {INDEXED_BY_NAME} is {names!r}, which is no list of columns")
-        yield tuple(quoted.replace("``", "`") or plain for quoted, plain in _STEPS.findall(found[1]))
-        at = found.end()
+        match = _NAMES.match(names, at)
+        if match is None:
+            raise InvalidRequest(
+                f"the property {INDEXED_BY_NAME} is {names!r}, which is not a list of columns"
+            )
+        yield tuple(quoted.replace("``", "`") or plain for quoted, plain in _STEPS.findall(match[1]))
+        at = match.end()
 
 
 def _is_within(leaf: StatsLeaf, path: tuple[str, ...]) -> bool:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import zlib
 from base64 import b85decode, b85encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from struct import error
 from typing import Final, NamedTuple, TypeAlias
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgspec
 
@@ -24,7 +24,7 @@ from penstock.formats.roaring import (
     U32,
     U64,
     Reader,
-    pack_numbers,
+    pack_bitmap,
     read_containers,
 )
 
@@ -32,9 +32,12 @@ ReadRange: TypeAlias = Callable[[str, int, int], bytes | None]
 """The bytes of a file from a place on, so many of them; ``None`` if there is no such file."""
 
 MAGIC: Final = 1681511377
+FILE_VERSION: Final = 1
 FILE_VERSION_BYTES: Final = 1
 """Before the first vector of a file."""
 UUID_CHARACTERS: Final = 20
+INLINE_MAX_BYTES: Final = 1024
+"""Larger vectors go into a file: every reader of the log reads what is part of it."""
 
 _Z85: Final = str.maketrans(
     "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#",
@@ -72,18 +75,53 @@ def inline_vector(rows: DeletedRows) -> DeletionVector | None:
     """A vector that deletes some rows, as part of the action; ``None`` if it would delete none."""
     if not rows.bits:
         return None
-    bitmap = rows.bits.to_bytes(-(-rows.bits.bit_length() // 8), "little")
-    numbers = [
-        8 * place + bit for place, byte in enumerate(bitmap) if byte for bit in range(8) if byte >> bit & 1
-    ]
-    highs = sorted({number >> 32 for number in numbers})
-    data = U32.pack(MAGIC) + U64.pack(len(highs))
-    for high in highs:
-        data += U32.pack(high) + pack_numbers(one & 0xFFFFFFFF for one in numbers if one >> 32 == high)
+    data = _pack(rows.bits)
     text = b85encode(data, pad=True).decode().translate(_TO_Z85)
     return DeletionVector(
-        storage_type="i", path_or_inline_dv=text, size_in_bytes=len(data), cardinality=len(numbers)
+        storage_type="i",
+        path_or_inline_dv=text,
+        size_in_bytes=len(data),
+        cardinality=rows.bits.bit_count(),
     )
+
+
+def write_vectors(
+    deleted: Mapping[str, DeletedRows], create: Callable[[str, bytes], object], folder: str = ""
+) -> dict[str, DeletionVector]:
+    """Vectors that delete some rows of files, by the names of these. Small ones are part of their actions,
+    the others go into one file, which ``create`` writes into a folder below the table."""
+    vectors: dict[str, DeletionVector] = {}
+    data, name = bytearray([FILE_VERSION]), uuid4()
+    for path, rows in deleted.items():
+        packed = _pack(rows.bits)
+        if len(packed) <= INLINE_MAX_BYTES:
+            vector = inline_vector(rows)
+            assert vector is not None  # which would delete nothing
+            vectors[path] = vector
+            continue
+        prefix = f"{folder.strip('/')}" if folder.strip("/") else ""
+        vectors[path] = DeletionVector(
+            storage_type="u",
+            path_or_inline_dv=prefix + b85encode(name.bytes).decode().translate(_TO_Z85),
+            size_in_bytes=len(packed),
+            cardinality=rows.bits.bit_count(),
+            offset=len(data),
+        )
+        data += len(packed).to_bytes(4, "big") + packed + zlib.crc32(packed).to_bytes(4, "big")
+    stored = next((vector for vector in vectors.values() if vector.storage_type == "u"), None)
+    if stored is not None:
+        create(vector_file(stored), bytes(data))
+    return vectors
+
+
+def _pack(bits: int) -> bytes:
+    """The data of a vector."""
+    bitmap = bits.to_bytes(-(-bits.bit_length() // 8), "little")
+    size = CONTAINER_BYTES << 16  # of what one bitmap for 32 bits covers
+    data = U32.pack(MAGIC) + U64.pack(-(-len(bitmap) // size))
+    for high in range(-(-len(bitmap) // size)):
+        data += U32.pack(high) + pack_bitmap(bitmap[high * size : (high + 1) * size])
+    return data
 
 
 def deleted_rows(
@@ -98,9 +136,9 @@ def deleted_rows(
     try:
         data = _bytes_of(vector, read, locate)
         bitmap = _bitmap(data, rows)
-        found = int.from_bytes(bitmap, "little").bit_count()
-        if found != vector.cardinality:
-            raise ValueError(f"it deletes {found} rows, and {vector.cardinality} were noted")
+        count = int.from_bytes(bitmap, "little").bit_count()
+        if count != vector.cardinality:
+            raise ValueError(f"it deletes {count} rows, and {vector.cardinality} were noted")
     except (ValueError, error) as problem:
         raise ValueError(f"its deletion vector {vector.unique_id!r} cannot be read: {problem}") from None
     return bitmap
@@ -112,8 +150,8 @@ def vector_file(vector: DeletionVector) -> str:
     folder, name = text[:-UUID_CHARACTERS], text[-UUID_CHARACTERS:]
     if folder.startswith("/") or ".." in folder.split("/"):
         raise ValueError(f"its folder {folder!r} leads out of the table")
-    found = f"deletion_vector_{UUID(bytes=_z85(name))}.bin"
-    return f"{folder}/{found}" if folder else found
+    file_name = f"deletion_vector_{UUID(bytes=_z85(name))}.bin"
+    return f"{folder}/{file_name}" if folder else file_name
 
 
 def _bytes_of(vector: DeletionVector, read: ReadRange, locate: Callable[[str], str]) -> bytes:
@@ -131,13 +169,13 @@ def _bytes_of(vector: DeletionVector, read: ReadRange, locate: Callable[[str], s
         case other:
             raise ValueError(f"its storage type {other!r} is none of 'u', 'i' and 'p'")
     start = FILE_VERSION_BYTES if vector.offset is None else vector.offset
-    found = read(name, start, vector.size_in_bytes + 8)
-    if found is None:
+    raw_data = read(name, start, vector.size_in_bytes + 8)
+    if raw_data is None:
         raise ValueError(f"the file {name} does not exist")
-    return _checked(found, vector.size_in_bytes)
+    return _require_checksum(raw_data, vector.size_in_bytes)
 
 
-def _checked(found: bytes, size: int) -> bytes:
+def _require_checksum(found: bytes, size: int) -> bytes:
     """The data of a vector in a file: its size stands before it, its checksum behind, both big-endian."""
     if len(found) < size + 8:
         raise ValueError(f"{len(found)} bytes are there of {size + 8}")

@@ -24,12 +24,15 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest, OutcomeUnknown, PenstockError
 from penstock.formats.delta.errors import UnsupportedFeature
-from penstock.formats.delta.protocol.actions import Add, Metadata, Values
+from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata, Values
+from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE
 from penstock.formats.delta.protocol.feature_table import FEATURES, Support
 from penstock.formats.delta.protocol.features import in_use
 from penstock.formats.delta.protocol.mapping import ID, PARQUET_ID, Mapping, mapping_of, stored_schema
+from penstock.formats.delta.protocol.row_ids import row_columns_of
 from penstock.formats.delta.rows.constraint_checks import RowChecks
-from penstock.formats.delta.rows.row_checks import check_columns, conformed
+from penstock.formats.delta.rows.filled_columns import RowFill, RowNumbers
+from penstock.formats.delta.rows.row_checks import check_columns, conform_batch
 from penstock.formats.delta.rows.stats import Statistics, StatsLeaf, indexed_leaves
 from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, loosened, pa, pc, pq, reshaped
 from penstock.formats.rows.predicates import in_utc
@@ -45,6 +48,8 @@ GROUP_BYTES: Final = 32 * 1024 * 1024
 FOLDER_NAME_MAX_BYTES: Final = 120
 """Longer columns and values are cut in the names of folders: no file has a name of more than 255 bytes."""
 NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
+CHANGES_FOLDER: Final = "_change_data/"
+"""Where files of the change data feed are: engines that clean up a table look for them there."""
 
 _ESCAPED: Final = frozenset(map(chr, range(0x20))) | frozenset("\"#%'*/:=?\\\x7f{[]^")
 
@@ -59,46 +64,114 @@ def write_files(
     prefix: str = "",
     clustering: Collection[tuple[str, ...]] = frozenset(),
     are_checked: bool = False,
+    numbers: RowNumbers | None = None,
+    with_row_ids: bool = False,
 ) -> list[Add]:
     """Write rows as data files of a table, and return the actions that would add them.
 
     ``data`` is anything with ``__arrow_c_stream__``: a table or reader of Arrow, a frame of pandas or Polars.
     ``prefix`` is a folder below the table that the files go into. ``clustering`` are the columns that it is
     clustered by, as files call them: of these there are always statistics. Rows that are written anew
-    ``are_checked``: they satisfy the table's constraints.
+    ``are_checked``: they satisfy the table's constraints. Those of a table that tracks rows come
+    ``with_row_ids``: the columns by which they keep their ids.
 
-    A column that the data lacks is null, if it may be. ``InvalidRequest`` names a column that the table does
-    not have, a null where none may be, a constraint that is not true for a row, and a type or a value that
-    the table's type cannot hold without loss; ``UnsupportedFeature`` names a constraint that cannot be
-    evaluated, and a feature of the table that asks for more than this does. If anything fails,
-    the files that were written are removed again, as far as possible.
+    A column that the data lacks is generated, or has its default, or is null, if it may be.
+    ``InvalidRequest`` names a column that the table does not have, a null where none may be, a constraint
+    that is not true for a row, and a type or a value that the table's type cannot hold without loss;
+    ``UnsupportedFeature`` names an expression that cannot be evaluated, and a feature of the table that asks
+    for more than this does. If anything fails, the files that were written are removed again, as far as
+    possible.
     """
-    target = _Target(place, metadata, prefix, clustering)
+    files = RowFiles(
+        place,
+        metadata,
+        prefix=prefix,
+        clustering=clustering,
+        with_row_ids=with_row_ids,
+        target_file_bytes=target_file_bytes,
+        waiting_max_bytes=waiting_max_bytes,
+    )
     reader = _reader(data)
-    check_columns(reader.schema, target.schema)
-    checks = None if are_checked else RowChecks(metadata)
-    waiting: dict[tuple[str | None, ...], _OpenFile] = {}
-    try:
+    # Rows that are written anew have all columns already.
+    fill = None if are_checked or with_row_ids else RowFill(files.schema, reader.schema, numbers=numbers)
+    if fill is None:
+        check_columns(reader.schema, files.schema)
+    with files:
         for batch in _pieces(reader):
-            fitting = conformed(batch, target.schema)
-            if checks is not None:
-                checks.check(fitting)
-            for values, rows in target.partitions(fitting):
-                file = waiting.get(values) or _OpenFile(target, values)
-                waiting[values] = file
-                file.add(rows)
-                if file.written_bytes >= target_file_bytes:
-                    waiting.pop(values).finish()
-            if sum(one.waiting_bytes for one in waiting.values()) > waiting_max_bytes:
-                _finish_down_to(waiting_max_bytes // 2, waiting)
-        while waiting:
-            waiting.popitem()[1].finish()
-    except BaseException:
-        # Nobody knows these files; if they cannot be removed either, a sweep of the table will find them.
-        with suppress(PenstockError):
-            place.delete(target.names)
-        raise
-    return target.added
+            files.write(batch if fill is None else fill.fill(batch), are_checked=are_checked)
+        added = files.finish()
+    return [action for action in added if isinstance(action, Add)]
+
+
+class RowFiles:
+    """Data files of a table under way, or files of its change data feed: rows go in, actions come out.
+
+    As a context: if anything fails in it, the files that were written are removed again, as far as possible.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        metadata: Metadata,
+        *,
+        prefix: str = "",
+        clustering: Collection[tuple[str, ...]] = frozenset(),
+        is_feed: bool = False,
+        with_row_ids: bool = False,
+        target_file_bytes: int = TARGET_FILE_BYTES,
+        waiting_max_bytes: int = WAITING_MAX_BYTES,
+    ) -> None:
+        """``is_feed`` is for rows of the change data feed, which come with their ``_change_type``;
+        ``with_row_ids`` for rows that come with the columns by which they keep their ids."""
+        self._target = _Target(
+            place, metadata, prefix, clustering, is_feed=is_feed, with_row_ids=with_row_ids
+        )
+        self._metadata, self._checks = metadata, None if is_feed else RowChecks(metadata)
+        self._waiting: dict[tuple[str | None, ...], _OpenFile] = {}
+        self._target_file_bytes, self._waiting_max_bytes = target_file_bytes, waiting_max_bytes
+
+    def __enter__(self) -> RowFiles:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
+        if kind is not None:
+            # Nobody knows these files; if they cannot be removed either, a sweep of the table will find them.
+            with suppress(PenstockError):
+                self._target.place.delete(self._target.names)
+
+    @property
+    def schema(self) -> StructType:
+        """The columns that rows have."""
+        return self._target.schema
+
+    def write(self, batch: Any, *, are_checked: bool = False) -> None:
+        """Write rows. Raises as ``write_files``; rows that were in the table ``are_checked`` already."""
+        for piece in _pieces([batch]):
+            fitting = conform_batch(piece, self._target.schema)
+            if self._checks is not None and not are_checked:
+                self._checks.check(fitting)
+            self._add(fitting)
+
+    def check(self, rows: Any) -> None:
+        """``InvalidRequest`` if a constraint of the table is not true for a row."""
+        if self._checks is not None:
+            self._checks.check(rows)
+
+    def finish(self) -> Sequence[Add | Cdc]:
+        """Finish all files, and return the actions that would make them part of the table."""
+        while self._waiting:
+            self._waiting.popitem()[1].finish()
+        return self._target.added
+
+    def _add(self, rows: Any) -> None:
+        for values, part in self._target.partitions(rows):
+            file = self._waiting.get(values) or _OpenFile(self._target, values)
+            self._waiting[values] = file
+            file.add(part)
+            if file.written_bytes >= self._target_file_bytes:
+                self._waiting.pop(values).finish()
+        if sum(file.waiting_bytes for file in self._waiting.values()) > self._waiting_max_bytes:
+            _finish_down_to(self._waiting_max_bytes // 2, self._waiting)
 
 
 def check_features(metadata: Metadata) -> None:
@@ -145,26 +218,38 @@ class _Target:
     """The table that rows are written for, and what has been written."""
 
     def __init__(
-        self, place: Place, metadata: Metadata, prefix: str, clustering: Collection[tuple[str, ...]]
+        self,
+        place: Place,
+        metadata: Metadata,
+        prefix: str,
+        clustering: Collection[tuple[str, ...]],
+        *,
+        is_feed: bool,
+        with_row_ids: bool,
     ) -> None:
-        self.place = place
+        self.place, self._is_feed = place, is_feed
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._prefix += CHANGES_FOLDER if is_feed else ""
         check_features(metadata)
-        self.schema = parse_schema(metadata.schema_string)
+        row_columns = (row_columns_of(metadata) if with_row_ids else None) or ()
+        beside = tuple(Field(name=name, type="long", nullable=True) for name in row_columns)
+        if is_feed:
+            beside = (Field(name=CHANGE_TYPE, type="string", nullable=False),)
+        self.schema = StructType((*parse_schema(metadata.schema_string).fields, *beside))
         self._partition_fields = [_partition_field(self.schema, name) for name in metadata.partition_columns]
-        names = {one.name for one in self._partition_fields}
-        data_fields = [one for one in self.schema.fields if one.name not in names]
+        names = {field.name for field in self._partition_fields}
+        data_fields = [field for field in self.schema.fields if field.name not in names]
         if not data_fields:
             raise InvalidRequest("the table has no columns besides those that it is partitioned by")
-        loose = [replace(one, type=loosened(one.type), nullable=True) for one in data_fields]
+        loose = [replace(field, type=loosened(field.type), nullable=True) for field in data_fields]
         self.mapping = mapping_of(metadata)
-        self.stored = stored_schema(loose, self.mapping).fields
+        self.stored = (*stored_schema(loose[: len(loose) - len(beside)], self.mapping).fields, *beside)
         self.file_schema = arrow_schema(loose)
         self.parquet_schema = self.file_schema
         if self.mapping is not Mapping.NONE:
-            self.parquet_schema = pa.schema([_numbered(one) for one in self.stored])
-        self.leaves: tuple[StatsLeaf, ...] = indexed_leaves(metadata, clustering)
-        self.added: list[Add] = []
+            self.parquet_schema = pa.schema([_field_with_id(field) for field in self.stored])
+        self.leaves: tuple[StatsLeaf, ...] = () if is_feed else indexed_leaves(metadata, clustering)
+        self.added: list[Add | Cdc] = []
         self.names: list[str] = []
 
     def partitions(self, batch: Any) -> Iterator[tuple[tuple[str | None, ...], Any]]:
@@ -175,8 +260,8 @@ class _Target:
         if not self._partition_fields:
             yield (), rows
             return
-        coded = [_coded(batch.column(one.name), one) for one in self._partition_fields]
-        order, ends = _grouped([codes for codes, _ in coded])
+        coded = [_encode_partition(batch.column(field.name), field) for field in self._partition_fields]
+        order, ends = _group_rows([codes for codes, _ in coded])
         start = 0
         for end in ends:
             chosen = order.slice(start, end - start)
@@ -198,20 +283,25 @@ class _Target:
 
     def create(self, values: tuple[str | None, ...], data: bytes, statistics: Statistics) -> None:
         """Write a file, durably, and note its action."""
-        named = dict(zip([one.name for one in self._partition_fields], values, strict=True))
+        named = dict(zip([field.name for field in self._partition_fields], values, strict=True))
         stored = map(self.mapping.physical, self._partition_fields)
         noted: Values = dict(zip(stored, values, strict=True))
         folder = f"{partition_folder(named)}/" if named else ""
-        name = f"{self._prefix}{folder}part-{len(self.names):05}-{uuid4()}-c000.zstd.parquet"
+        kind = "cdc" if self._is_feed else "part"
+        name = f"{self._prefix}{folder}{kind}-{len(self.names):05}-{uuid4()}-c000.zstd.parquet"
         self.names.append(name)
         try:
             self.place.create(name, data)
         except OutcomeUnknown:
             # Nobody else has the name: if a file is there now, it is this one.
             self.place.create(name, data)
+        path = quote(name, safe="/=")
+        if self._is_feed:
+            self.added.append(Cdc(path=path, partition_values=noted, size=len(data), data_change=False))
+            return
         self.added.append(
             Add(
-                path=quote(name, safe="/="),
+                path=path,
                 partition_values=noted,
                 size=len(data),
                 modification_time=time.time_ns() // 1_000_000,
@@ -280,16 +370,21 @@ def _as_is(array: Any, wanted: Any, path: str) -> Any:  # noqa: ARG001
     return array
 
 
-def _numbered(field: Field) -> Any:
+def _field_with_id(field: Field) -> Any:
     """A column of a file with its id, and with those of its parts."""
-    found = pa.field(field.name, _numbered_type(field.type, field.name), field.nullable)
-    return found.with_metadata({PARQUET_ID: str(field.metadata[ID])})
+    found_field = pa.field(field.name, _numbered_type(field.type, field.name), field.nullable)
+    # What stands beside the table's columns has no id.
+    return (
+        found_field.with_metadata({PARQUET_ID: str(field.metadata[ID])})
+        if ID in field.metadata
+        else found_field
+    )
 
 
 def _numbered_type(kind: Type, path: str) -> Any:
     match kind:
         case StructType():
-            return pa.struct([_numbered(one) for one in kind.fields])
+            return pa.struct([_field_with_id(field) for field in kind.fields])
         case ArrayType():
             return pa.list_(pa.field("element", _numbered_type(kind.element_type, path), kind.contains_null))
         case MapType():
@@ -319,31 +414,31 @@ def _pieces(reader: Iterable[Any]) -> Iterator[Any]:
 
 def _finish_down_to(waiting_bytes: int, waiting: dict[tuple[str | None, ...], _OpenFile]) -> None:
     """Finish files under way, the largest first, until no more than so much waits."""
-    left = sum(one.waiting_bytes for one in waiting.values())
+    unwritten_bytes = sum(open_file.waiting_bytes for open_file in waiting.values())
     for values in sorted(waiting, key=lambda one: waiting[one].waiting_bytes, reverse=True):
-        if left <= waiting_bytes:
+        if unwritten_bytes <= waiting_bytes:
             return
         file = waiting.pop(values)
-        left -= file.waiting_bytes
+        unwritten_bytes -= file.waiting_bytes
         file.finish()
 
 
 def _partition_field(schema: StructType, name: str) -> Field:
-    found = schema.field(name)
-    if found is None:
+    field = schema.field(name)
+    if field is None:
         raise InvalidRequest(f"the table is partitioned by '{name}', and has no such column")
-    if not isinstance(found.type, str) or found.type == "binary":
+    if not isinstance(field.type, str) or field.type == "binary":
         raise InvalidRequest(
-            f"rows cannot be written: the table is partitioned by '{name}' of the type {found.type}"
+            f"rows cannot be written: the table is partitioned by '{name}' of the type {field.type}"
         )
-    return found
+    return field
 
 
-def _coded(array: Any, field: Field) -> tuple[Any, list[str | None]]:
-    """A partition column as numbers, and the text that each of them stands for."""
+def _encode_partition(array: Any, field: Field) -> tuple[Any, list[str | None]]:
+    """A partition column, dictionary-encoded: the codes, and the partition text of each code."""
     encoded = array.dictionary_encode()
     try:
-        texts = [partition_text(field.type, one) for one in encoded.dictionary.to_pylist()]
+        texts = [partition_text(field.type, value) for value in encoded.dictionary.to_pylist()]
     except (ValueError, OverflowError) as problem:
         raise InvalidRequest(
             f"the column '{field.name}' has a value that no partition can have: {problem}", column=field.name
@@ -362,8 +457,8 @@ def _coded(array: Any, field: Field) -> tuple[Any, list[str | None]]:
     return codes, [*texts, None]
 
 
-def _grouped(columns: Sequence[Any]) -> tuple[Any, list[int]]:
-    """The rows in an order in which those with the same numbers follow each other, and where each group ends.
+def _group_rows(columns: Sequence[Any]) -> tuple[Any, list[int]]:
+    """Sort rows by the codes of their partitions. Returns the order of rows and the end of each group.
 
     Within a group the rows keep their order.
     """
@@ -377,7 +472,7 @@ def _grouped(columns: Sequence[Any]) -> tuple[Any, list[int]]:
 
 
 def _folder_name(text: str) -> str:
-    escaped = "".join(f"%{ord(one):02X}" if one in _ESCAPED else one for one in text)
+    escaped = "".join(f"%{ord(character):02X}" if character in _ESCAPED else character for character in text)
     if len(escaped.encode()) <= FOLDER_NAME_MAX_BYTES:
         return escaped
     digest = blake2b(text.encode(), digest_size=16).hexdigest()

@@ -16,6 +16,7 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog, MalformedAction, VersionNotFound
 from penstock.formats.delta.lake.answers import TableVersions
+from penstock.formats.delta.lake.file_columns import FileColumns
 from penstock.formats.delta.lake.snapshot import commits_of
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -30,10 +31,9 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from penstock.formats.delta.protocol.durations import TOMBSTONE_RETENTION, duration_ms
 from penstock.formats.delta.protocol.properties import CHANGE_DATA_FEED, is_on
+from penstock.formats.delta.rows.deletion_words import NONE, Words, with_deleted
 from penstock.formats.delta.rows.inside import name_inside
 from penstock.formats.delta.spark.scan import scans
-from penstock.formats.delta.spark.scan.columns import FileColumns
-from penstock.formats.delta.spark.scan.deletions import NONE, Words, with_deleted
 from penstock.formats.delta.spark.scan.older_schemas import unreadable
 from penstock.formats.delta.spark.scan.scans import Piece
 from penstock.formats.rows.schema import Field
@@ -127,7 +127,7 @@ class _Feed:
                 actions = tuple(line.action for line in parse_commit(found.data))
             except MalformedAction as problem:
                 raise InvalidLog(
-                    f"{found.name} of the table {self.place.url} cannot be understood: {problem}",
+                    f"{found.name} of the table {self.place.url} cannot be parsed: {problem}",
                     table=self.place.url,
                     file=found.name,
                 ) from None
@@ -150,7 +150,7 @@ class _Feed:
         adds = [one for one in commit.actions if isinstance(one, Add) and one.data_change]
         before = {
             decode_path(one.path): (one, gone)
-            for one, gone in with_deleted(self.place, self._removed(commit))
+            for one, gone in with_deleted(self.place, self._removed_files(commit))
         }
         for file, gone in with_deleted(self.place, adds):
             was = before.pop(decode_path(file.path), None)
@@ -162,8 +162,8 @@ class _Feed:
         for left, gone in before.values():
             yield Piece(left, ("delete", *commit.origin), gone, is_inverse=True)
 
-    def _removed(self, commit: _FeedCommit) -> Iterator[Remove]:
-        """The files that a version removed, with what is needed to read them."""
+    def _removed_files(self, commit: _FeedCommit) -> Iterator[Remove]:
+        """The files that a version removed, with partition values and sizes."""
         found = [one for one in commit.actions if isinstance(one, Remove) and one.data_change]
         if all(one.partition_values is not None and one.size is not None for one in found):
             yield from found
@@ -175,8 +175,8 @@ class _Feed:
             file = before.get(one.key)
             if file is None:
                 raise InvalidLog(
-                    f"version {commit.version} of the table {self.place.url} removes {one.path}, which is no "
-                    "file of the version before",
+                    f"version {commit.version} of the table {self.place.url} removes {one.path}, which is "
+                    "not a file of the version before",
                     table=self.place.url,
                     version=commit.version,
                     file=one.path,
@@ -238,9 +238,9 @@ class _Feed:
             gone = [name for name, size in zip(some, self.place.sizes(some), strict=True) if size is None]
             if gone:
                 raise VersionNotFound(
-                    f"the changes of version {commit.version} of '{self._log.key}' cannot be read any more: "
-                    f"{gone[0]} was removed from {self.place.url}\n"
-                    "  Read the changes from a later version on.",
+                    f"the changes of version {commit.version} of '{self._log.key}' can no longer be read: "
+                    f"{gone[0]} was removed from {self.place.url}\n  Read the changes from a later version "
+                    "on.",
                     table=self.place.url,
                     version=commit.version,
                 )
@@ -265,6 +265,6 @@ def _versions(log: TableVersions, first: int, last: int | None) -> range:
             )
     if first > end:
         raise InvalidRequest(
-            f"the changes from version {first} to version {end} are none: the first is later"
+            f"there are no changes from version {first} to version {end}: the first version is later"
         )
     return range(first, end + 1)

@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from penstock.formats.delta.lake import rewrite
+from penstock.formats.delta.lake.rewrite import Rewrite
+from penstock.formats.delta.lake.sql_format import DeltaSql, readable_condition
+from penstock.formats.delta.protocol.row_ids import (
+    ROW_COMMIT_VERSION,
+    ROW_ID,
+    ids_by_path,
+    row_id_names,
+)
 from penstock.formats.delta.spark.change_feed import read_changes
 from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.rewrites import merges, plans, rewriting
-from penstock.formats.delta.spark.rewrites.rewriting import Rewrite
+from penstock.formats.delta.spark.rewrites import merges, plans
 from penstock.formats.delta.spark.scan import scans
 from penstock.formats.delta.spark.writes import orders
 from penstock.formats.delta.spark.writes.row_writes import write_rows
-from penstock.formats.rows.spark_conditions import means_the_same
 from penstock.lake.answers import Ratified
+from penstock.lake.sql_catalog.requests import EmptyTable, StatementChange, TableDescription
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 from penstock.spark.format import SparkFormat, TableSource
-from penstock.spark.requests import ChangeRequest, ReadRequest, RowMerge, Values, WriteRequest, WriteResult
+from penstock.spark.requests import (
+    ChangeRequest,
+    ReadRequest,
+    RowMerge,
+    Values,
+    WriteRequest,
+    WriteResult,
+)
 from penstock.spark.scan.origins import origin_of
 from penstock.spark.source.options import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from penstock.lake.lake import Lake
     from penstock.lake.table import Table
+
+
+_SQL: Final = DeltaSql()
 
 
 class DeltaSpark(SparkFormat):
@@ -49,12 +68,34 @@ class DeltaSpark(SparkFormat):
 
     def read(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
         snapshot = table.snapshot(request.version, request.timestamp)
-        unnoted, where = snapshot.unnoted, request.where
+        unnoted = snapshot.outside_read_set
         zone = spark.conf.get("spark.sql.session.timeZone", None)
-        # Files are left out by a condition only if it is sure what Spark makes of it.
-        condition = where if where is not None and means_the_same(where, unnoted.schema, zone) else None
+        condition = readable_condition(unnoted, request.where, zone)
         snapshot.note_read(condition)
-        return scans.rows(spark, unnoted, unnoted.files(condition), origin=origin_of(table))
+        files = unnoted.files(condition)
+        named = row_id_names(unnoted.metadata, request.columns or ())
+        if not named:
+            return scans.rows(spark, unnoted, files, origin=origin_of(table))
+        adds = list(files)
+        rows = scans.rows(spark, unnoted, adds, row_ids=ids_by_path(adds), origin=origin_of(table))
+        names = {scans.ROW_ID: ROW_ID, scans.ROW_VERSION: ROW_COMMIT_VERSION}
+        return rows.withColumnsRenamed(names).drop(*(set(names.values()) - set(named)))
+
+    def describe(self, spark: SparkSession, table: Table, version: int | None) -> TableDescription:  # noqa: ARG002
+        return _SQL.describe(table, version)
+
+    def create(self, spark: SparkSession, lake: Lake, table: EmptyTable) -> None:  # noqa: ARG002
+        _SQL.create(lake, table)
+
+    def alter(
+        self,
+        spark: SparkSession,  # noqa: ARG002
+        lake: Lake,
+        key: Key,
+        branch: str | None,
+        changes: Sequence[StatementChange],
+    ) -> None:
+        _SQL.alter(lake, key, branch, changes)
 
     def delete(self, change: ChangeRequest, where: str | Column | None) -> WriteResult | None:
         return _rewritten(change, lambda table: plans.plan_delete(change.spark, table, where))
@@ -77,10 +118,10 @@ class DeltaSpark(SparkFormat):
 
 def _rewritten(change: ChangeRequest, plan: Callable[[JobTable], Rewrite | None]) -> WriteResult | None:
     table = JobTable(change.lake, change.key, change.branch)
-    ratified = rewriting.done_before(table, change.idempotency_key)
+    ratified = rewrite.done_before(table, change.idempotency_key)
     if ratified is None:
         planned = plan(table)
-        ratified = None if planned is None else planned.commit(change.said, change.idempotency_key)
+        ratified = None if planned is None else planned.commit(change.commit_meta, change.idempotency_key)
     return _result(ratified, change.key, table.branch)
 
 

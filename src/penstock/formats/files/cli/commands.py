@@ -17,10 +17,10 @@ from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command, group, limit_option, ref_option
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.times import ago, counted, iso, size
-from penstock.formats.files.cli.fetching import files_export, files_get
-from penstock.formats.files.cli.places import complete_path, files_at, missing, place_of
-from penstock.formats.files.cli.writing import files_cp, files_mv, files_put, files_rm
+from penstock.cli.rendering.times import ago, format_count, iso, size
+from penstock.formats.files.cli.download_commands import files_export, files_get
+from penstock.formats.files.cli.places import complete_path, files_at, not_found_error, place_of
+from penstock.formats.files.cli.write_commands import files_cp, files_mv, files_put, files_rm
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import is_managed
 from penstock.formats.files.lake.answers import FileEntry, FilesAbout, FilesTotal
@@ -83,25 +83,25 @@ def files(ctx: click.Context) -> None:
 def _tables(call: Call) -> None:
     lake = call.open()
     at = lake.at()
-    keys = [key for key, one in at.entries() if isinstance(one, FilesTable) and is_managed(one)]
-    found = [lake.do(GetFilesTable(key=key, at=at.id, via=at.via)) for key in keys]
+    keys = [key for key, content in at.entries() if isinstance(content, FilesTable) and is_managed(content)]
+    tables = [lake.do(GetFilesTable(key=key, at=at.id, via=at.via)) for key in keys]
 
     def text(screen: Screen) -> Iterator[str]:
-        if not found:
+        if not tables:
             yield "no tables of files"
         rows: list[Row] = [
             [
                 Cell(printable(str(table.key)), "strong"),
-                counted(table.files, "file"),
+                format_count(table.files, "file"),
                 size(table.size),
                 printable(table.layout.format),
                 Cell(printable(", ".join(table.layout.partition_by)), "dim"),
             ]
-            for table in found
+            for table in tables
         ]
         yield from columns(screen, rows, flexible=0)
 
-    call.answer(lambda: ListPage.of(found), text)
+    call.answer(lambda: ListPage.of(tables), text)
 
 
 @command(
@@ -122,7 +122,7 @@ def files_ls(call: Call, place: str, recursive: bool, ref: str | None, limit: in
     """List the files and folders of a table, or of a folder of it."""
     lake, where = call.open(), place_of(place)
     commit = lake.do(Resolve(revision=ref))  # all pages are of one
-    wanted = ListFiles(
+    list_files = ListFiles(
         key=where.key,
         at=commit.commit,
         via=commit.name,
@@ -130,15 +130,15 @@ def files_ls(call: Call, place: str, recursive: bool, ref: str | None, limit: in
         folders=not recursive,
         after=after,
     )
-    found = lake.pages(wanted, limit + 1, lambda last: {"after": last.path})
-    if not found and where.path and not after:
-        found = [_file(files_at(lake, where, ref), where, ref)]
-    page, following = found[:limit], found[limit - 1].path if len(found) > limit else None
+    pages = lake.pages(list_files, limit + 1, lambda last: {"after": last.path})
+    if not pages and where.path and not after:
+        pages = [_file(files_at(lake, where, ref), where, ref)]
+    page, following = pages[:limit], pages[limit - 1].path if len(pages) > limit else None
 
     def text(screen: Screen) -> Iterator[str]:
         if not page:
             yield "no files"
-        yield from columns(screen, [_row(screen, one) for one in page], flexible=-1)
+        yield from columns(screen, [_row(screen, entry) for entry in page], flexible=-1)
         if following is not None:
             yield screen.spell(f"… more with --after {printable(following)}")
 
@@ -148,19 +148,19 @@ def files_ls(call: Call, place: str, recursive: bool, ref: str | None, limit: in
     )
 
 
-def _row(screen: Screen, one: FileEntry) -> Row:
-    when = "" if one.modified is None else ago(one.modified, screen.now)
+def _row(screen: Screen, entry: FileEntry) -> Row:
+    when = "" if entry.modified is None else ago(entry.modified, screen.now)
     return [
-        "" if one.is_folder else size(one.size),
+        "" if entry.is_folder else size(entry.size),
         Cell(when, "dim"),
-        Cell(printable(one.path), "name" if one.is_folder else "strong"),
+        Cell(printable(entry.path), "name" if entry.is_folder else "strong"),
     ]
 
 
 def _file(table: Files, where: FilesPath, ref: str | None) -> FileEntry:
     """The file at a path; ``FileNotFound`` if it is none."""
     if not where.path or not table.exists(where.path):
-        raise missing(where, ref)
+        raise not_found_error(where, ref)
     return table.stat(where.path)
 
 
@@ -171,26 +171,26 @@ def _file(table: Files, where: FilesPath, ref: str | None) -> FileEntry:
 def files_stat(call: Call, place: str, ref: str | None) -> None:
     """Show what is known of a file, and where its bytes are."""
     lake, where = call.open(), place_of(place, needs_path=True)
-    found = _file(files_at(lake, where, ref), where, ref)
+    file = _file(files_at(lake, where, ref), where, ref)
 
     def text(screen: Screen) -> Iterator[str]:
         rows: list[Row] = [
-            ["path", Cell(printable(found.path), "strong")],
-            ["size", f"{size(found.size)}" + (f" ({found.size:,} bytes)" if found.size >= 1024 else "")],
-            ["modified", "" if found.modified is None else iso(found.modified)],
-            ["checksum", found.checksum or "not known"],
-            ["address", printable(found.address)],
+            ["path", Cell(printable(file.path), "strong")],
+            ["size", f"{size(file.size)}" + (f" ({file.size:,} bytes)" if file.size >= 1024 else "")],
+            ["modified", "" if file.modified is None else iso(file.modified)],
+            ["checksum", file.checksum or "not known"],
+            ["address", printable(file.address)],
         ]
         yield from columns(screen, rows)
 
-    call.answer(lambda: found, text)
+    call.answer(lambda: file, text)
 
 
 def _range(ctx: click.Context, param: click.Parameter, value: str | None) -> slice:
-    found = _RANGE.fullmatch(value or ":")
-    if found is None:
+    match = _RANGE.fullmatch(value or ":")
+    if match is None:
         raise click.BadParameter(f"{value!r} is not like 0:100, 100: or -100:", ctx, param)
-    return slice(*(int(part) if part not in ("", "-") else None for part in found.groups()))
+    return slice(*(int(part) if part not in ("", "-") else None for part in match.groups()))
 
 
 @command(
@@ -236,11 +236,11 @@ def files_cat(call: Call, place: str, ref: str | None, part: slice) -> None:
     )
 
 
-def _pour(file: IO[bytes], left: int) -> None:
+def _pour(file: IO[bytes], remaining_bytes: int) -> None:
     sys.stdout.flush()
-    while left > 0 and (data := file.read(min(left, CHUNK_BYTES))):
+    while remaining_bytes > 0 and (data := file.read(min(remaining_bytes, CHUNK_BYTES))):
         sys.stdout.buffer.write(data)
-        left -= len(data)
+        remaining_bytes -= len(data)
     sys.stdout.buffer.flush()
 
 
@@ -260,28 +260,35 @@ def files_du(call: Call, place: str, ref: str | None, folders: bool) -> None:
     """Show the number and the total size of the files in a table or folder."""
     lake, where = call.open(), place_of(place)
     table = files_at(lake, where, ref)
-    below = [one.path for one in table.folder(where.prefix) if one.is_folder] if folders else []
-    found, whole = [(path, table.total(path)) for path in below], table.total(where.prefix)
+    below = [entry.path for entry in table.folder(where.prefix) if entry.is_folder] if folders else []
+    totals, whole = [(path, table.total(path)) for path in below], table.total(where.prefix)
     if where.path and not whole.files:
         _say_amounts(call, where, [_single(_file(table, where, ref))])
     else:
-        _say_amounts(call, where, [*found, (where.prefix, whole)])
+        _say_amounts(call, where, [*totals, (where.prefix, whole)])
 
 
 def _single(file: FileEntry) -> tuple[str, FilesTotal]:
     return file.path, FilesTotal(files=1, size=file.size)
 
 
-def _say_amounts(call: Call, where: FilesPath, found: Sequence[tuple[str, FilesTotal]]) -> None:
+def _say_amounts(call: Call, where: FilesPath, totals: Sequence[tuple[str, FilesTotal]]) -> None:
     def text(screen: Screen) -> Iterator[str]:
         rows: list[Row] = [
-            [size(total.size), counted(total.files, "file"), Cell(printable(f"{where.key}/{path}"), "strong")]
-            for path, total in found
+            [
+                size(total.size),
+                format_count(total.files, "file"),
+                Cell(printable(f"{where.key}/{path}"), "strong"),
+            ]
+            for path, total in totals
         ]
         yield from columns(screen, rows, flexible=-1)
 
     call.answer(
-        lambda: ListPage.of(FilesAmount(path=path, files=one.files, size=one.size) for path, one in found),
+        lambda: ListPage.of(
+            FilesAmount(path=path, files=files_total.files, size=files_total.size)
+            for path, files_total in totals
+        ),
         text,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.cli.format_cli import FormatCli
 from penstock.cli.rendering.screen import printable
-from penstock.cli.rendering.times import counted, size
+from penstock.cli.rendering.times import size
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import state_of
 
@@ -13,9 +13,6 @@ class FilesCli(FormatCli):
     """A table of files has no versions: how many files it has stands for one."""
 
     merges_folders = True
-
-    def describe_version(self, content: FilesTable) -> str:
-        return counted(state_of(content).files, "file")
 
     def describe_fields(self, content: FilesTable) -> list[tuple[str, str]]:
         state = state_of(content)

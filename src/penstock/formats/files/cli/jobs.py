@@ -78,15 +78,15 @@ def jobs_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
     already, or has committed, stays as it is: the answer tells.
     """
     if not ids and not late:
-        raise click.UsageError("say which: ID, or --late for those whose time is over")
+        raise click.UsageError("give the ID of a job, or --late for the jobs that timed out")
     lake = call.open()
-    chosen = dict.fromkeys(_job(lake, one.lower()) for one in ids)
+    chosen = dict.fromkeys(_job(lake, start.lower()) for start in ids)
     if late:
         chosen |= {job.id: None for job in lake.jobs() if job.is_late}
     ended = [lake.abort_job(job, why) for job in chosen]
     _say(call, ended)
     if any(job.state is not JobState.ABORTED for job in ended):
-        call.note("a job that has sent its commit cannot be called back; 'penstock revert' undoes a commit")
+        call.note("a job that has sent its commit cannot be aborted; 'penstock revert' undoes a commit")
 
 
 def _job(lake: Lake, start: str) -> str:
@@ -98,18 +98,20 @@ def _job(lake: Lake, start: str) -> str:
     )
 
 
-def _say(call: Call, found: Sequence[JobInfo]) -> None:
-    call.answer(lambda: ListPage.of(found), lambda screen: _listing(screen, found))
+def _say(call: Call, jobs: Sequence[JobInfo]) -> None:
+    call.answer(lambda: ListPage.of(jobs), lambda screen: _listing(screen, jobs))
 
 
-def _listing(screen: Screen, found: Sequence[JobInfo]) -> Iterator[str]:
-    if not found:
+def _listing(screen: Screen, jobs: Sequence[JobInfo]) -> Iterator[str]:
+    if not jobs:
         yield "no jobs"
-    yield from columns(screen, [_row(screen, one) for one in found], flexible=-1)
+    yield from columns(screen, [_row(screen, job) for job in jobs], flexible=-1)
 
 
 def _row(screen: Screen, job: JobInfo) -> Row:
-    told = job.why if job.state is JobState.ABORTED else " ".join(filter(None, (job.what, job.application)))
+    description = (
+        job.why if job.state is JobState.ABORTED else " ".join(filter(None, (job.what, job.application)))
+    )
     return [
         Cell(job.id[:ID_CHARS], "id"),
         Cell(
@@ -121,5 +123,5 @@ def _row(screen: Screen, job: JobInfo) -> Row:
         Cell(short(job.commit) if job.commit else "", "id"),
         Cell(f"began {ago(job.began, screen.now)}", "dim"),
         printable(job.who),
-        printable(told),
+        printable(description),
     ]

@@ -21,14 +21,14 @@ OFFERED_MAX = 200
 def place_of(text: str, *, needs_path: bool = False) -> FilesPath:
     """A place as it was written; a usage error if it is none."""
     try:
-        found = parse_path(text)
+        path = parse_path(text)
     except (InvalidKey, InvalidRequest) as wrong:
         raise click.UsageError(wrong.message) from wrong
-    if found.ref is not None:
-        raise click.UsageError(f"{text!r}: say --ref or --branch instead of '@{found.ref}'")
-    if needs_path and found.is_folder:
-        raise click.UsageError(f"{text!r} is no file: write TABLE/PATH, as in raw.visits/day=1/mon.csv")
-    return found
+    if path.ref is not None:
+        raise click.UsageError(f"{text!r}: use --ref or --branch instead of '@{path.ref}'")
+    if needs_path and path.is_folder:
+        raise click.UsageError(f"{text!r} is not a file: write TABLE/PATH, as in raw.visits/day=1/mon.csv")
+    return path
 
 
 def files_at(lake: Lake, place: FilesPath, ref: str | None) -> Files:
@@ -36,7 +36,7 @@ def files_at(lake: Lake, place: FilesPath, ref: str | None) -> Files:
     return lake.at(ref).table(place.key).files
 
 
-def missing(place: FilesPath, ref: str | None) -> FileNotFound:
+def not_found_error(place: FilesPath, ref: str | None) -> FileNotFound:
     """The error for a place where nothing is."""
     at = "" if ref is None else f" at '{ref}'"
     return FileNotFound(
@@ -54,8 +54,8 @@ def _places(lake: Lake, start: str) -> list[str]:
     place = parse_path(start)
     folder = place.prefix if place.is_folder else place.path.rpartition("/")[0]
     prefix = folder if not folder or folder.endswith("/") else f"{folder}/"
-    wanted = ListFiles(key=place.key, prefix=prefix, folders=True, limit=OFFERED_MAX)
-    return [name for one in lake.do(wanted) if (name := place.named(one.path)).startswith(start)]
+    list_files = ListFiles(key=place.key, prefix=prefix, folders=True, limit=OFFERED_MAX)
+    return [name for entry in lake.do(list_files) if (name := place.with_path(entry.path)).startswith(start)]
 
 
 complete_path = offering(_places)

@@ -8,7 +8,7 @@ tells, as in ``day=1/``, are filled in. Empty files have no rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from importlib import import_module
@@ -43,30 +43,56 @@ class FileRows:
     def __init__(self, key: Key, files: ManyFiles, layout: Layout | TableLayout) -> None:
         self._key, self._files, self._layout = key, files, layout
 
-    def begin(self) -> Any:
+    def begin(
+        self, columns: Sequence[str] | None = None, hint: Any = None, paths: Sequence[str] | None = None
+    ) -> Any:
         """The rows as a ``pyarrow.RecordBatchReader``; without columns if there is neither a file nor a word
-        of them. ``InvalidRequest`` if a file cannot be read, or files do not go together."""
+        of them. ``InvalidRequest`` if a file cannot be read, or files do not go together.
+
+        Only some columns are read, or rows for which an expression of Arrow's may be true, or the files at
+        some paths.
+        """
         from penstock.formats.rows.arrow_types import pa
 
-        return pa.RecordBatchReader.from_batches(self._schema, self._batches())
+        names = self.schema.names if columns is None else columns
+        schema = pa.schema([self.schema.field(name) for name in names])
+        batches = self._batches(self._paths if paths is None else paths, names, hint)
+        return pa.RecordBatchReader.from_batches(schema, batches)
 
     @cached_property
+    def entries(self) -> list[FileEntry]:
+        """The files that have rows."""
+        return [entry for entry in self._files.walk() if entry.size and is_data(entry.path)]
+
+    @property
     def _paths(self) -> list[str]:
-        return [one.path for one in self._files.walk() if one.size and is_data(one.path)]
+        return [entry.path for entry in self.entries]
+
+    def count(self) -> int:
+        """How many rows there are. Of files that say it themselves, no rows are read."""
+        if not self.schema.names:
+            return 0
+        tell = [path for path in self._paths if self._kind(path) == "parquet"]
+        others = [path for path in self._paths if self._kind(path) != "parquet"]
+        total: int = sum(batch.num_rows for batch in self.begin(self.schema.names[:1], paths=others))
+        for path in tell:
+            with self._naming_file(path):
+                total += self._fragment(path, self.schema).count_rows()
+        return total
 
     def _kind(self, path: str) -> str:
         kind = self._layout.format or path.rpartition("/")[2].rpartition(".")[2].lower()
         if kind not in FORMATS:
             raise InvalidRequest(
-                f"'{self._key}' has files of a format that is not read here ('{kind}'), such as {path}: "
-                f"{', '.join(FORMATS)} are",
+                f"'{self._key}' has files of a format whose rows cannot be read here ('{kind}'), such as "
+                f"{path}; the formats are {', '.join(FORMATS)}. The bytes of any file can be read by .files",
                 table=str(self._key),
                 path=path,
             )
         return kind
 
     @cached_property
-    def _schema(self) -> Any:
+    def schema(self) -> Any:
         """All columns, those of paths last if only they tell of them."""
         from penstock.formats.rows.arrow_types import pa
 
@@ -75,41 +101,45 @@ class FileRows:
             from penstock.formats.rows.schema import parse_schema
 
             return arrow_schema(parse_schema(self._layout.schema).fields)
-        inside, told = self._inside(), [_told(path) for path in self._paths]
-        names = dict.fromkeys(name for one in told for name in one if name not in inside.names)
-        values = {name: [one.get(name) for one in told] for name in names}
-        return pa.schema([*inside, *((name, _type(found)) for name, found in values.items())])
+        inside, partitions = self._schema_in_files(), [_partition_values(path) for path in self._paths]
+        names = dict.fromkeys(name for values in partitions for name in values if name not in inside.names)
+        values = {name: [partition.get(name) for partition in partitions] for name in names}
+        return pa.schema([*inside, *((name, _type(column_values)) for name, column_values in values.items())])
 
-    def _inside(self) -> Any:
+    def _schema_in_files(self) -> Any:
         """The columns that are in the files, each of a type that holds the values of all of them."""
         from penstock.formats.rows.arrow_types import pa
 
-        found = []
+        schemas = []
         for path in self._paths:
-            with self._telling(path):
-                found.append(self._fragment(path, None).physical_schema.remove_metadata())
+            with self._naming_file(path):
+                schemas.append(self._fragment(path, None).physical_schema.remove_metadata())
         try:
-            return pa.unify_schemas([pa.schema([]), *found], promote_options="permissive")
+            return pa.unify_schemas([pa.schema([]), *schemas], promote_options="permissive")
         except (pa.ArrowException, ValueError) as problem:
             raise InvalidRequest(
-                f"the files of '{self._key}' do not go together: {_said(problem)}", table=str(self._key)
+                f"the files of '{self._key}' have incompatible schemas: {_arrow_message(problem)}",
+                table=str(self._key),
             ) from None
 
-    def _batches(self) -> Iterator[Any]:
-        for path in self._paths:
-            with self._telling(path):
-                yield from self._fragment(path, self._schema).to_batches(schema=self._schema)
+    def _batches(self, paths: Sequence[str], names: Sequence[str], hint: Any) -> Iterator[Any]:
+        for path in paths:
+            with self._naming_file(path):
+                file = self._fragment(path, self.schema)
+                yield from file.to_batches(schema=self.schema, columns=list(names), filter=hint)
 
     @contextmanager
-    def _telling(self, path: str) -> Iterator[None]:
-        """What Arrow says of a file that it cannot read, with the file's name."""
+    def _naming_file(self, path: str) -> Iterator[None]:
+        """Raise errors of Arrow as ``InvalidContent`` with the file's name."""
         from penstock.formats.rows.arrow_types import pa
 
         try:
             yield
         except pa.ArrowInvalid as problem:
             raise InvalidRequest(
-                f"{path} of '{self._key}' cannot be read: {_said(problem)}", table=str(self._key), path=path
+                f"{path} of '{self._key}' cannot be read: {_arrow_message(problem)}",
+                table=str(self._key),
+                path=path,
             ) from None
 
     def _fragment(self, path: str, schema: Any) -> Any:
@@ -118,7 +148,7 @@ class FileRows:
         dataset = import_module("pyarrow.dataset")
 
         where = None
-        for name, value in _told(path).items():
+        for name, value in _partition_values(path).items():
             if schema is not None and name in schema.names:
                 field = dataset.field(name)
                 typed = None if value is None else pa.scalar(value).cast(schema.field(name).type)
@@ -143,22 +173,25 @@ class FileRows:
             own = [name for name in schema.names if name not in self._layout.partition_by]
             read = csv.ReadOptions(column_names=own)
         convert = csv.ConvertOptions(strings_can_be_null=True)
+        if self._layout.format:
+            convert.null_values = [options.get("nullvalue", "")]
+            convert.quoted_strings_can_be_null = False
         return dataset.CsvFileFormat(parse_options=parse, read_options=read, convert_options=convert)
 
 
-def _said(problem: Exception) -> str:
-    """What Arrow says, without what follows of the program that it was asked by."""
+def _arrow_message(problem: Exception) -> str:
+    """The first line of Arrow's error message."""
     return str(problem).partition("\n")[0].partition(" Detail: ")[0]
 
 
-def _told(path: str) -> Mapping[str, str | None]:
-    """The columns that a path tells, with their values."""
-    found = {unquote(one[1]): unquote(one[2]) for one in _PARTITION.finditer(path)}
-    return {name: None if value == NO_VALUE else value for name, value in found.items()}
+def _partition_values(path: str) -> Mapping[str, str | None]:
+    """The partition columns in a path, ``name=value`` folders, with their values."""
+    values = {unquote(match[1]): unquote(match[2]) for match in _PARTITION.finditer(path)}
+    return {name: None if value == NO_VALUE else value for name, value in values.items()}
 
 
 def _type(values: list[str | None]) -> Any:
     from penstock.formats.rows.arrow_types import pa
 
-    are_whole = all(_WHOLE.fullmatch(one) for one in values if one is not None)
+    are_whole = all(_WHOLE.fullmatch(value) for value in values if value is not None)
     return pa.int64() if are_whole else pa.string()

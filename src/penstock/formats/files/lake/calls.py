@@ -74,10 +74,10 @@ class ListOfFiles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 def hash_of_files(new: Iterable[NewFile]) -> ObjectId | None:
     """What new files are, wherever they lie; nothing if not all are known by a hash of their bytes."""
-    known = [(one.path, one.size, one.checksum) for one in new]
-    if not all(checksum.startswith("sha256:") for _, _, checksum in known):
+    facts = [(file.path, file.size, file.checksum) for file in new]
+    if not all(checksum.startswith("sha256:") for _, _, checksum in facts):
         return None
-    return object_id(encode(known))
+    return object_id(encode(facts))
 
 
 class WriteFiles(Write[FilesWritten], frozen=True, kw_only=True):

@@ -23,8 +23,8 @@ class DroppedFiles(DroppedErasure):
     def sweep(self, progress: Progress) -> SweptTable:
         return self._files.sweep(progress)
 
-    def left(self, horizon: TableHorizon) -> Leftovers:
-        return self._files.left(horizon)
+    def find_leftovers(self, horizon: TableHorizon) -> Leftovers:
+        return self._files.find_leftovers(horizon)
 
     @property
     def _files(self) -> FilesErasure:

@@ -15,13 +15,13 @@ from penstock.formats.files import trees
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import File, is_managed, state_of
 from penstock.formats.files.intents import NAME, Mark, encode_mark
-from penstock.formats.files.lake.care_calls import SweepFiles
 from penstock.formats.files.lake.pool import pool_of
 from penstock.formats.files.lake.sweep import FilesSweep
+from penstock.formats.files.lake.sweep_calls import SweepFiles
 from penstock.kernel.conflict import content_of
 from penstock.kernel.table_horizons import TableHorizons, state_hash
 from penstock.lake.answers import SweptTable
-from penstock.lake.erase import Holder, Leftovers, Settled, dated_states_of, states_of
+from penstock.lake.erase import Leftovers, Settled, TableHolder, dated_states_of, states_of
 from penstock.model.commits import CommitMeta
 from penstock.model.content import ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -66,10 +66,10 @@ class FilesErasure:
         return self._kernel.references.get(self._branch).head
 
     def _at(self, commit: ObjectId) -> FilesTable:
-        found = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
-        if not isinstance(found, FilesTable) or not is_managed(found):
-            raise KeyNotFound(f"there is no table of files '{self._key}' any more", key=str(self._key))
-        return found
+        content = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
+        if not isinstance(content, FilesTable) or not is_managed(content):
+            raise KeyNotFound(f"the file table '{self._key}' no longer exists", key=str(self._key))
+        return content
 
     def latest(self) -> int:
         return state_of(self.content).mark
@@ -77,13 +77,13 @@ class FilesErasure:
     def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool:
         """Whether a branch has written to the table since it left the default branch."""
         bases = self._kernel.history.merge_bases(head, self._head())
-        return not any(self._is_at(one, content) for one in bases if one != NO_COMMIT)
+        return not any(self._is_at(base, content) for base in bases if base != NO_COMMIT)
 
     def _is_at(self, commit: ObjectId, content: ManagedTable) -> bool:
-        found = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
-        return found == content
+        found_content = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
+        return found_content == content
 
-    def holders(self, first: int | None) -> Iterator[Holder]:  # noqa: ARG002
+    def holders(self, first: int | None) -> Iterator[TableHolder]:  # noqa: ARG002
         """Nobody but those that every table may have."""
         return iter(())
 
@@ -119,8 +119,8 @@ class FilesErasure:
                 (younger if time_us > moment_us else older).add(state_hash(content))
         if len(younger) > SPARED_MAX:
             raise InvalidRequest(
-                f"'{self._key}' had {len(younger)} states since then, and an erase spares {SPARED_MAX} at "
-                "most; give a later moment",
+                f"'{self._key}' had {len(younger)} states since then, but an erase can keep at most "
+                f"{SPARED_MAX}; give a later time",
                 key=str(self._key),
             )
         return younger, bool(older - younger)
@@ -147,20 +147,20 @@ class FilesErasure:
 
     def unneeded_files(self) -> list[int]:
         """The sizes of files that earlier states name, and neither the newest nor one that is spared."""
-        found: dict[str, int] = {}
-        kept = self._live()
+        sizes: dict[str, int] = {}
+        live_files = self._live()
         for content in self._states():
             if self.spares(content):
-                kept |= self._addresses(content).keys()
+                live_files |= self._addresses(content).keys()
             else:
-                found |= self._addresses(content)
-        return [size for address, size in found.items() if address not in kept]
+                sizes |= self._addresses(content)
+        return [size for address, size in sizes.items() if address not in live_files]
 
     def _live(self) -> set[str]:
         """The files of the newest state; none if the table was dropped."""
         return set() if self._is_dropped else {file.at(path) for path, file in self._files(self.content)}
 
-    def left(self, horizon: TableHorizon) -> Leftovers:
+    def find_leftovers(self, horizon: TableHorizon) -> Leftovers:
         """Files that only earlier states name and that are there still.
 
         All of them were written before the erase began, so that a grace period later none can be left. Until
@@ -169,16 +169,16 @@ class FilesErasure:
         until_us = horizon.begun_us + self._kernel.graces.of_sweeps().data_us
         if self._kernel.clock() > until_us:
             return Leftovers(forked=self._forked)
-        gone, kept = set[str](), self._live()
+        gone, live_files = set[str](), self._live()
         horizons = TableHorizons.read(self._kernel.store, self._kernel.formats)
         try:
             for content in self._states():
-                found = gone if horizons.is_behind(content) else kept
-                found.update(self._addresses(content))
+                addresses = gone if horizons.is_behind(content) else live_files
+                addresses.update(self._addresses(content))
         except Damaged:  # a sweep has taken trees meanwhile
             return Leftovers(1, until_us, forked=self._forked)
-        sizes = self._pool.sizes(sorted(gone - kept))
-        return Leftovers(sum(one is not None for one in sizes), until_us, forked=self._forked)
+        sizes = self._pool.sizes(sorted(gone - live_files))
+        return Leftovers(sum(size is not None for size in sizes), until_us, forked=self._forked)
 
     def _states(self) -> Iterator[FilesTable]:
         """The states of the table that kept commits have, each once."""
@@ -193,7 +193,7 @@ class FilesErasure:
         return {file.at(path): file.size for path, file in self._files(content)}
 
     def _files(self, content: FilesTable) -> Iterator[tuple[str, File]]:
-        return trees.below(self._kernel.objects, state_of(content).root)
+        return trees.list_below(self._kernel.objects, state_of(content).root)
 
     def cut(self, first: int) -> tuple[int, int, str]:  # noqa: ARG002 - it has no log
         return 0, 0, ""

@@ -19,7 +19,7 @@ from penstock.formats.files.files import check_path
 from penstock.formats.files.lake.answers import FileEntry, FilesTotal
 from penstock.formats.files.lake.reader import TableBytes
 from penstock.kernel.reachable import Progress
-from penstock.storage.room import NO_ROOM, storage_full
+from penstock.storage.room import NO_ROOM, storage_full_error
 
 AT_ONCE: Final = 4
 PAGE: Final = 64
@@ -37,7 +37,7 @@ def export(
         directory.mkdir(parents=True, exist_ok=True)
         directory = directory.resolve()
     except OSError as problem:
-        raise _explained(problem, directory) from None
+        raise _write_error(problem, directory) from None
     with ThreadPoolExecutor(AT_ONCE, "penstock-export") as threads:
         while page := [*islice(waiting, PAGE)]:
             for one in threads.map(partial(_export_below, source, directory), page):
@@ -54,17 +54,17 @@ def export_one(source: TableBytes, entry: FileEntry, target: Path) -> None:
         else:
             _create(source, entry, target)
     except OSError as problem:
-        raise _explained(problem, target) from None
+        raise _write_error(problem, target) from None
 
 
 def _export_below(source: TableBytes, directory: Path, entry: FileEntry) -> int:
     target = directory / check_path(entry.path)
     try:
         if not target.parent.resolve().is_relative_to(directory):
-            raise InvalidRequest(f"{target} would lie outside of {directory}, behind a link")
+            raise InvalidRequest(f"{target} would be outside {directory}, because of a link")
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise _explained(problem, target) from None
+        raise _write_error(problem, target) from None
     export_one(source, entry, target)
     return entry.size
 
@@ -78,8 +78,8 @@ def _create(source: TableBytes, entry: FileEntry, target: Path) -> None:
                 digest.update(piece)
                 file.write(piece)
         if entry.checksum.startswith(SHA256) and entry.checksum != SHA256 + digest.hexdigest():
-            raise source.lost(entry)
-        if not _linked(unfinished, target):
+            raise source.damaged_error(entry)
+        if not _link_if_absent(unfinished, target):
             _check_same(source, entry, target)  # somebody was faster
     finally:
         with suppress(FileNotFoundError):
@@ -98,12 +98,12 @@ def _check_same(source: TableBytes, entry: FileEntry, target: Path) -> None:
             if all(file.read(len(piece)) == piece for piece in _pieces(source, entry)):
                 return
     raise InvalidRequest(
-        f"{target} is there already, and is something else; nothing is overwritten", path=str(target)
+        f"{target} already exists, with other content; nothing was overwritten", path=str(target)
     )
 
 
-def _linked(unfinished: Path, target: Path) -> bool:
-    """Give a whole file its name, if nothing has it."""
+def _link_if_absent(unfinished: Path, target: Path) -> bool:
+    """Link a finished file to its name; False if another file has the name."""
     try:
         os.link(unfinished, target)
     except FileExistsError:
@@ -117,12 +117,12 @@ def _linked(unfinished: Path, target: Path) -> bool:
     return True
 
 
-def _explained(problem: OSError, path: Path) -> PenstockError:
+def _write_error(problem: OSError, path: Path) -> PenstockError:
     why = f"{problem.filename or path} cannot be written: {problem.strerror}"
     if isinstance(problem, PermissionError):
         return Denied(why, path=str(path))
     if isinstance(problem, FileExistsError | NotADirectoryError | IsADirectoryError):
         return InvalidRequest(f"{why}; another file has the name of a folder that is needed", path=str(path))
     if problem.errno in NO_ROOM:
-        return storage_full(str(path), problem, path=str(path))
+        return storage_full_error(str(path), problem, path=str(path))
     return Unavailable(why, path=str(path))

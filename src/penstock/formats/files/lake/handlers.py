@@ -34,10 +34,10 @@ from penstock.kernel import tree
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.state import prefix_end
 from penstock.kernel.table_horizons import find_horizon
-from penstock.lake.asked import asked
 from penstock.lake.call import Call
 from penstock.lake.embedded import Embedded
-from penstock.lake.handling import commit_meta, first, inside
+from penstock.lake.handler_parts import commit_meta, first, in_transaction_error
+from penstock.lake.request_digest import request_digest
 from penstock.model.decoders import msgpack_decoder
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -79,19 +79,17 @@ class FilesAnswers:
             where = via if via is not None else self._lake.or_default(at)
             raise KeyNotFound(f"there is no '{key}' at '{where}'", key=str(key), ref=where)
         if not isinstance(content, FilesTable) or not is_managed(content):
-            raise NotManaged(
-                f"'{key}' is no table whose files the lake keeps, but a {content.type}", table=str(key)
-            )
+            raise NotManaged(f"'{key}' is {content.type_in_words}, not a file table", table=str(key))
         if at not in (None, self._kernel.formats.default_branch) and content.id is not None:
             horizon = find_horizon(self._kernel.store, content.id)
             managing = self._kernel.formats.managing(content)
-            if horizon is not None and managing is not None and not horizon.retained(managing, content):
-                raise horizon.expired()
+            if horizon is not None and managing is not None and not horizon.drop_erased(managing, content):
+                raise horizon.expired_error()
         return content, state_of(content)
 
     def _list(self, call: files_calls.ListFiles) -> tuple[FileEntry, ...]:
         _, state = self._table(call.at, call.key, call.via)
-        find = self._folded if call.folders else self._entries
+        find = self._list_folder if call.folders else self._entries
         return tuple(first(find(state, _utf8(call.prefix), _utf8(call.after)), call.limit))
 
     def _entries(self, state: FilesState, prefix: bytes, after: bytes) -> Iterator[FileEntry]:
@@ -101,11 +99,11 @@ class FilesAnswers:
             for path, value in tree.scan(self._kernel.objects, state.root, start, stop):
                 yield FileEntry.of(pool, path.decode(), decode_file(value))
 
-    def _folded(self, state: FilesState, prefix: bytes, after: bytes) -> Iterator[FileEntry]:
-        """Files, and folders as one entry each, right below a prefix. A folder costs one look into the tree,
-        however much is in it."""
+    def _list_folder(self, state: FilesState, prefix: bytes, after: bytes) -> Iterator[FileEntry]:
+        """List a folder: its files, and each of its folders as one entry. A folder costs one look into the
+        tree, however much is in it."""
         pool, stop = pool_of(self._lake.warehouse), prefix_end(prefix)
-        start: bytes | None = max(prefix, _beyond(after))
+        start: bytes | None = max(prefix, _list_start(after))
         while start is not None and (stop is None or start < stop):
             scanned, start = tree.scan(self._kernel.objects, state.root, start, stop), None
             for path, value in scanned:
@@ -113,7 +111,7 @@ class FilesAnswers:
                 if slash:
                     folder = prefix + name + slash
                     yield FileEntry(path=folder.decode())
-                    start = _beyond(folder)
+                    start = _list_start(folder)
                     break
                 yield FileEntry.of(pool, path.decode(), decode_file(value))
 
@@ -121,10 +119,10 @@ class FilesAnswers:
         _, state = self._table(call.at, call.key, call.via)
         for path in call.file:
             _utf8(path)
-        found = trees.find(self._kernel.objects, state.root, dict.fromkeys(call.file))
+        files = trees.find(self._kernel.objects, state.root, dict.fromkeys(call.file))
         pool = pool_of(self._lake.warehouse)
-        paths = (path for path in dict.fromkeys(call.file) if path in found)
-        return tuple(FileEntry.of(pool, path, found[path]) for path in paths)
+        paths = (path for path in dict.fromkeys(call.file) if path in files)
+        return tuple(FileEntry.of(pool, path, files[path]) for path in paths)
 
     def _sum(self, call: files_calls.SumFiles) -> FilesTotal:
         _, state = self._table(call.at, call.key, call.via)
@@ -132,7 +130,7 @@ class FilesAnswers:
             return FilesTotal(files=state.files, size=state.size)
         _utf8(call.prefix)
         files, size = 0, 0
-        for _, file in trees.below(self._kernel.objects, state.root, call.prefix):
+        for _, file in trees.list_below(self._kernel.objects, state.root, call.prefix):
             files, size = files + 1, size + file.size
         return FilesTotal(files=files, size=size)
 
@@ -163,25 +161,25 @@ class FilesAnswers:
             meta,
             create_namespaces=call.create,
             key=call.idempotency_key,
-            asked=partial(asked, call),
+            asked=partial(request_digest, call),
         )
         return describe_written(self._lake, outcome)
 
     def _intent(self, call: files_calls.WriteFiles) -> WriteIntent:
         pool_of(self._lake.warehouse)  # there is no table of files where there is no place for files
         self._check_folder(call)
-        added, put = self._listed(call, call.added), self._listed(call, call.put)
-        copied = dict(self._copied(call))
-        expected = {path: self._expected(path, one) for path, one in call.expected.items()}
-        for one in call.copied:
-            if one.source in call.removed and (one.key, one.at) == (None, None):
-                expected.setdefault(one.source, copied[one.path].address)  # what moves is what was there
+        added, put = self._read_file_list(call, call.added), self._read_file_list(call, call.put)
+        copied = dict(self._copied_files(call))
+        expected = {path: self._expected_name(path, address) for path, address in call.expected.items()}
+        for copy in call.copied:
+            if copy.source in call.removed and (copy.key, copy.at) == (None, None):
+                expected.setdefault(copy.source, copied[copy.path].address)  # what moves is what was there
         layout, now_us = call.layout, self._kernel.clock()
         return WriteIntent(
             replaced=call.replaced,
             removed=call.removed,
-            added=tuple((one.path, _file(call.folder, one, now_us)) for one in added),
-            put=(*((one.path, _file(call.folder, one, now_us)) for one in put), *copied.items()),
+            added=tuple((file.path, _file(call.folder, file, now_us)) for file in added),
+            put=(*((file.path, _file(call.folder, file, now_us)) for file in put), *copied.items()),
             when=call.when,
             expected=tuple(expected.items()),
             layout=None if layout is None else Layout(**msgspec.structs.asdict(layout)),
@@ -193,11 +191,11 @@ class FilesAnswers:
         folder = call.folder
         if not folder:
             if call.added or call.put:
-                raise InvalidRequest(f"new files of '{call.key}' are in a folder, and none is given")
+                raise InvalidRequest(f"the folder of the new files of '{call.key}' is missing in the request")
             return
         day, _, attempt = folder.removesuffix("/").partition("/")
         if not folder.endswith("/") or not _is_date(day[:8]) or day != slice_of(self._lake.id, day[:8]):
-            raise InvalidRequest(f"{folder!r} is no folder of this lake's pool")
+            raise InvalidRequest(f"{folder!r} is not a folder of this lake's pool")
         require_fence(attempt, self._lake.or_default(call.branch), call.key, "folder of an attempt")
         if call.job is None:
             self._check_age(call, day[:8])
@@ -210,57 +208,63 @@ class FilesAnswers:
         now_us, grace_us = self._kernel.clock(), self._kernel.graces.of_the_past().data_us
         if day < day_of(now_us - grace_us // 2 - DAY_US):  # of that day, it may have been any time
             raise InvalidRequest(
-                f"files of '{call.key}' that were written on {day} have waited for their commit so long that"
-                " they may be swept any time; write them again"
+                f"files of '{call.key}' that were written on {day} are too old to be committed, because a "
+                "sweep may remove them at any time; write them again"
             )
         if day > day_of(now_us + DAY_US):
-            raise InvalidRequest(f"files of '{call.key}' cannot have been written on {day}; mind the clock")
+            raise InvalidRequest(
+                f"files of '{call.key}' cannot have been written on {day}; check the clock of this machine"
+            )
 
-    def _expected(self, path: str, address: str | None) -> str | None:
+    def _expected_name(self, path: str, address: str | None) -> str | None:
         pool = pool_of(self._lake.warehouse)
         if address is not None and not address.startswith(pool):
             raise InvalidRequest(f"'{path}' is expected at {address}, which is not in the lake's pool")
         return None if address is None else address.removeprefix(pool)
 
-    def _listed(
-        self, call: files_calls.WriteFiles, told: tuple[NewFile, ...] | ListOfFiles
+    def _read_file_list(
+        self, call: files_calls.WriteFiles, files: tuple[NewFile, ...] | ListOfFiles
     ) -> tuple[NewFile, ...]:
-        """New files; ``InvalidRequest`` if a list of them is not there, or not the one that was meant."""
-        if not isinstance(told, ListOfFiles):
-            return told
-        check_path(told.name)
-        if not 0 < told.size <= LIST_MAX_BYTES:
-            raise InvalidRequest(f"{told.name!r}, of {told.size} bytes, cannot be a list of files")
+        """The new files of a write, read from a list in the pool if the call names one.
+
+        ``InvalidRequest`` if the list does not exist or has other bytes than the call says."""
+        if not isinstance(files, ListOfFiles):
+            return files
+        check_path(files.name)
+        if not 0 < files.size <= LIST_MAX_BYTES:
+            raise InvalidRequest(f"{files.name!r}, of {files.size} bytes, cannot be a list of files")
         place = self._places().at(pool_of(self._lake.warehouse))
-        data = place.read_range(call.folder + told.name, 0, told.size + 1)
-        if data is None or len(data) != told.size or hashlib.sha256(data).digest() != told.sha256:
-            raise InvalidRequest(f"the list of files of '{call.key}' is not there, or is another one")
+        data = place.read_range(call.folder + files.name, 0, files.size + 1)
+        if data is None or len(data) != files.size or hashlib.sha256(data).digest() != files.sha256:
+            raise InvalidRequest(f"the list of files of '{call.key}' is missing, or has changed")
         try:
-            found = _LISTED.decode(data)
+            listed_files = _LISTED.decode(data)
         except msgspec.MsgspecError as problem:
             raise InvalidRequest(f"the list of files of '{call.key}' cannot be read: {problem}") from None
-        if told.files is not None and told.files != hash_of_files(found):
+        if files.files is not None and files.files != hash_of_files(listed_files):
             raise InvalidRequest(f"the list of files of '{call.key}' names other files than the request")
-        return found
+        return listed_files
 
-    def _copied(self, call: files_calls.WriteFiles) -> Iterator[tuple[str, File]]:
-        """Files that are to be at other paths too, as they are where they are now."""
+    def _copied_files(self, call: files_calls.WriteFiles) -> Iterator[tuple[str, File]]:
+        """Resolve the files to be copied: each new path with the file that is at the source path now."""
         states: dict[tuple[Key, str | None], FilesState] = {}
         paths: set[str] = set()
-        for one in call.copied:
-            if one.path in paths:
-                raise InvalidRequest(f"'{one.path}' is written twice by one request")
-            paths.add(one.path)
-            key = call.key if one.key is None else one.key
-            at = call.branch if one.at is None else one.at
+        for copy in call.copied:
+            if copy.path in paths:
+                raise InvalidRequest(f"'{copy.path}' is written twice by one request")
+            paths.add(copy.path)
+            key = call.key if copy.key is None else copy.key
+            at = call.branch if copy.at is None else copy.at
             if (key, at) not in states:
                 commit = self._kept_commit(at, self._lake.or_default(call.branch))
                 states[key, at] = self._table(commit.hex(), key, self._lake.or_default(at))[1]
-            source = {_utf8(one.source).decode()}
-            found = trees.find(self._kernel.objects, states[key, at].root, source).get(one.source)
-            if found is None:
-                raise FileNotFound(f"'{key}' has no file at '{one.source}'", table=str(key), path=one.source)
-            yield one.path, msgspec.structs.replace(found, address=found.at(one.source))
+            source = {_utf8(copy.source).decode()}
+            file = trees.find(self._kernel.objects, states[key, at].root, source).get(copy.source)
+            if file is None:
+                raise FileNotFound(
+                    f"'{key}' has no file at '{copy.source}'", table=str(key), path=copy.source
+                )
+            yield copy.path, msgspec.structs.replace(file, address=file.at(copy.source))
 
     def _kept_commit(self, revision: str | None, branch: str) -> ObjectId:
         """The commit that a revision names, if a sweep surely leaves its files alone, and it is for the
@@ -271,7 +275,7 @@ class FilesAnswers:
         """
         commit, reference = self._kernel.resolve(self._lake.or_default(revision))
         if reference is not None and reference.kind is Kind.TRANSACTION and reference.name != branch:
-            raise inside(reference.name)
+            raise in_transaction_error(reference.name)
         references = self._kernel.references
         (references.require_reachable if reference is None else references.require_kept)(commit)
         return commit
@@ -281,7 +285,7 @@ def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise InvalidRequest(f"{text!r} is no path: it is not UTF-8") from None
+        raise InvalidRequest(f"the path {text!r} is not valid UTF-8") from None
 
 
 def _is_date(day: str) -> bool:
@@ -291,8 +295,8 @@ def _is_date(day: str) -> bool:
         return False
 
 
-def _beyond(after: bytes) -> bytes:
-    """Where a list goes on: after a path, or after all that is in a folder."""
+def _list_start(after: bytes) -> bytes:
+    """The key at which a list continues: after a path, or after everything in a folder."""
     if not after:
         return b""
     return after[:-1] + b"0" if after.endswith(b"/") else after + b"\0"  # 0 comes right after the slash
@@ -301,7 +305,7 @@ def _beyond(after: bytes) -> bytes:
 def _file(folder: str, new: NewFile, now_us: int) -> File:
     """What is stored of a new file: of its address only the folder, where it lies there at its own path."""
     if not 0 <= new.modified_us <= TIME_MAX_US or not 0 <= new.size <= SIZE_MAX_BYTES:
-        raise InvalidRequest(f"what is said of '{new.path}' cannot be: {new}")
+        raise InvalidRequest(f"invalid size or checksum of '{new.path}': {new}")
     name = new.name or new.path
     address = folder + name
     if address.endswith(f"/{new.path}"):

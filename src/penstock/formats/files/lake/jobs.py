@@ -30,15 +30,15 @@ from penstock.formats.files.files import new_folder
 from penstock.formats.files.intents import When
 from penstock.formats.files.lake import calls as files_calls
 from penstock.formats.files.lake.answers import FilesWritten, JobBegun, JobInfo
-from penstock.formats.files.lake.ended import drop_branch
+from penstock.formats.files.lake.ended_jobs import drop_branch
 from penstock.formats.files.lake.pool import pool_of, require_fence
 from penstock.kernel.attempts import Attempts
 from penstock.kernel.batch import Outcome
-from penstock.kernel.bring import MergeOptions
-from penstock.kernel.rows import live
-from penstock.lake.asked import asked
+from penstock.kernel.rows import branch_or_tag_in
+from penstock.kernel.three_way import MergeOptions
 from penstock.lake.call import Call
-from penstock.lake.handling import first
+from penstock.lake.handler_parts import first
+from penstock.lake.request_digest import request_digest
 from penstock.model.commits import Commit, CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.jobs import (
@@ -84,10 +84,10 @@ class JobAnswers:
         assert call.job is not None
         check_job_id(call.job)
         if call.fence is None:
-            raise InvalidRequest("a job commits with the fence of its attempt")
+            raise InvalidRequest("the commit of a job needs the fence of its attempt")
         require_fence(call.fence, self._lake.or_default(call.branch), call.key)
         if call.idempotency_key not in (None, call.job):
-            raise InvalidRequest("the idempotency key of a job's commit is the job's id, and no other")
+            raise InvalidRequest("the idempotency key of a job's commit must be the id of the job")
         if call.folder and call.folder.rstrip("/").rpartition("/")[2] != call.fence:
             raise InvalidRequest(f"{call.folder!r} is not the folder of this attempt of job {call.job}")
 
@@ -102,38 +102,39 @@ class JobAnswers:
         job = self._attempts.send(call.job, call.fence, str(call.key), branch)
         if job.state is JobState.COMMITTED:
             self._drop(job.own_branches())
-            return self._committed(job)
+            return self._read_result(job)
         try:
             written = self._land(call, change, meta, job)
         except LakeMoved:
             raise
         except (RequestError, ConflictError) as refused:
-            return self._refused(job, refused)
+            return self._note_refused(job, refused)
         commit = NO_COMMIT if written.commit is None else written.commit.object_id
         self._attempts.hand_off.note_landed(job, commit)
         self._drop(job.own_branches())
         return written
 
-    def _refused(self, job: Job, refused: RequestError | ConflictError) -> FilesWritten:
-        """Note that a commit was refused, and raise why; unless it has landed, sent by somebody else."""
+    def _note_refused(self, job: Job, refused: RequestError | ConflictError) -> FilesWritten:
+        """Note that a job's commit was refused, and raise the reason. If another sender of it has landed it,
+        return that result instead."""
         is_off = isinstance(refused, IdempotencyKeyReused | JobOver)
-        why = "it was called off" if is_off else refused.message
+        why = "it was cancelled" if is_off else refused.message
         ended = self._attempts.hand_off.note_refused(job, why)
         if ended.fence == job.fence:
             self._drop(ended.own_branches())
             if ended.state is JobState.COMMITTED:
-                return self._committed(ended)
+                return self._read_result(ended)
         else:
             self._drop([job.own_branch] if job.own_branch else [])
         if is_off:
             raise JobOver(
-                f"this attempt of job {job.id} was called off before it landed", job=job.id
+                f"this attempt of job {job.id} was cancelled before it was applied", job=job.id
             ) from None
         raise refused
 
     def _land(self, call: files_calls.WriteFiles, change: Change, meta: CommitMeta, job: Job) -> FilesWritten:
         if job.own_branch and call.when is not When.IGNORE:
-            return self._merged(call, change, meta, job)
+            return self._commit_and_merge(call, change, meta, job)
         # Whether there is anything to ignore it for, only the target's turn tells: a merge would be a commit
         # also if it changes nothing.
         outcome = self._kernel.commit(
@@ -145,16 +146,16 @@ class JobAnswers:
             create_namespaces=call.create,
             doubt_from=job.position,
             key=job.commit_key,
-            asked=partial(asked, call),
+            asked=partial(request_digest, call),
         )
         return describe_written(self._lake, outcome)
 
-    def _merged(
+    def _commit_and_merge(
         self, call: files_calls.WriteFiles, change: Change, meta: CommitMeta, job: Job
     ) -> FilesWritten:
-        """The commit on the attempt's own branch, and then its merge: both under the job's key, so that
+        """Commit on the attempt's own branch, then merge it: both under the job's idempotency key, so that
         whoever repeats them goes on where another one stopped."""
-        key, digest = job.commit_key, partial(asked, call)
+        key, digest = job.commit_key, partial(request_digest, call)
         made = self._on_own_branch(call, change, meta, job)
         if not made.commits:
             return FilesWritten(head=self._kernel.references.get(job.branch).id)
@@ -187,14 +188,14 @@ class JobAnswers:
                     incarnation=own.incarnation,
                     create_namespaces=call.create,
                     key=job.commit_key,
-                    asked=partial(asked, call),
+                    asked=partial(request_digest, call),
                 )
         except (ReferenceNotFound, ReferenceChanged):
             pass
         raise JobOver(f"the branch '{job.own_branch}' of this attempt of job {job.id} is gone", job=job.id)
 
-    def _committed(self, job: Job) -> FilesWritten:
-        """What a job came to before, as its row tells."""
+    def _read_result(self, job: Job) -> FilesWritten:
+        """The result of a job that has committed, from its row."""
         head = job.commit
         with suppress(ReferenceNotFound):
             head = self._kernel.references.get(job.branch).head
@@ -208,9 +209,9 @@ class JobAnswers:
         """Remove branches that attempts made which are over; what cannot go now, goes with the next sweep."""
         for name in branches:
             try:
-                found = live(self._kernel.store.reference(name))
-                if found is not None and attempt_of(found) is not None:
-                    drop_branch(self._kernel, found)
+                branch_or_tag = branch_or_tag_in(self._kernel.store.reference(name))
+                if branch_or_tag is not None and attempt_of(branch_or_tag) is not None:
+                    drop_branch(self._kernel, branch_or_tag)
             except PenstockError as problem:
                 logger.warning("branch '%s' of a job that is over could not be removed: %s", name, problem)
 
@@ -220,7 +221,7 @@ class JobAnswers:
         check_job_id(call.id)
         require_fence(call.fence, self._lake.or_default(call.branch), call.key)
         pool, now_us = pool_of(self._lake.warehouse), self._kernel.clock()
-        begun, before = self._attempts.begin(self._wanted(call, now_us))
+        begun, before = self._attempts.begin(self._new_job(call, now_us))
         if begun.has_ended:
             self._drop(begun.own_branches())
         elif before is not None and before.own_branch != begun.own_branch:
@@ -229,7 +230,7 @@ class JobAnswers:
             self._make_branch(begun)
         # Of this attempt, also where an earlier one has landed: that one's files are the table's.
         folder = pool + new_folder(self._lake.id, UUID(hex=call.fence), begun.began_us)
-        others = tuple(self._others(begun, now_us))
+        others = tuple(self._concurrent_jobs(begun, now_us))
         self._forget_some()
         return JobBegun(job=JobInfo.of(begun, now_us), folder=folder, others=others)
 
@@ -240,23 +241,24 @@ class JobAnswers:
         name; then nothing comes of the job.
         """
         note = own_branch_note(job.fence)
-        found = live(self._kernel.store.reference(job.own_branch))
-        if found is not None and found.note != note and attempt_of(found) is not None:
-            drop_branch(self._kernel, found)
+        branch_or_tag = branch_or_tag_in(self._kernel.store.reference(job.own_branch))
+        if branch_or_tag is not None and branch_or_tag.note != note and attempt_of(branch_or_tag) is not None:
+            drop_branch(self._kernel, branch_or_tag)
         try:
             self._kernel.references.create(job.own_branch, Kind.BRANCH, job.base, who=job.who, note=note)
         except ReferenceExists as problem:
-            found = live(self._kernel.store.reference(job.own_branch))
-            if found is not None and found.note != note:
+            branch_or_tag = branch_or_tag_in(self._kernel.store.reference(job.own_branch))
+            if branch_or_tag is not None and branch_or_tag.note != note:
                 self._jobs.abort(job.id, problem.message, job.fence)
                 raise
 
-    def _wanted(self, call: files_calls.BeginJob, now_us: int) -> Job:
+    def _new_job(self, call: files_calls.BeginJob, now_us: int) -> Job:
         longest_s = self._kernel.graces.of_writers().data_us / 2 / 1e6
         timeout_s = longest_s if call.timeout_s is None else call.timeout_s
         if not 0 < timeout_s <= longest_s:  # also if it is no number
             raise InvalidRequest(
-                f"a job may take up to {longest_s / 86_400:g} days, half of the lake's data_grace_days"
+                f"timeout_s must be greater than 0 and at most {longest_s:g} ({longest_s / 86_400:g} days, "
+                f"half of the lake's data_grace_days), got {timeout_s:g}"
             )
         branch = self._kernel.branch(self._lake.or_default(call.branch))
         return Job(
@@ -277,7 +279,7 @@ class JobAnswers:
             changed_us=now_us,
         )
 
-    def _others(self, mine: Job, now_us: int) -> Iterator[JobInfo]:
+    def _concurrent_jobs(self, mine: Job, now_us: int) -> Iterator[JobInfo]:
         """Jobs that write the same table right now. On the way, some that were abandoned are ended."""
         tidied = 0
         for job in self._jobs.open():
@@ -313,8 +315,9 @@ class JobAnswers:
             self._drop(job.own_branches())
         return JobInfo.of(job, self._kernel.clock())
 
-    def _seen(self, job: Job) -> Job:
-        """A job that was committing, as its branch says it ended. Who only looks changes nothing."""
+    def _with_known_end(self, job: Job) -> Job:
+        """The job; if it was committing and its branch has the commit, as committed. The row is not
+        changed."""
         if job.state is not JobState.COMMITTING:
             return job
         commit = self._attempts.hand_off.find_commit(job)
@@ -323,21 +326,21 @@ class JobAnswers:
     def _list(self, call: files_calls.ListJobs) -> tuple[JobInfo, ...]:
         now_us = self._kernel.clock()
         if call.id is not None:
-            one = self._jobs.find(check_job_id(call.id))
-            known = [] if one is None else [one]
+            job = self._jobs.find(check_job_id(call.id))
+            jobs = [] if job is None else [job]
         else:
-            known = list(self._jobs.all() if call.all else self._jobs.open())
+            jobs = list(self._jobs.all() if call.all else self._jobs.open())
             last = self._jobs.find(check_job_id(call.after)) if call.after is not None else None
             if last is not None:  # otherwise it was forgotten meanwhile, and nobody knows where it was
-                known = [job for job in known if _order(job) < _order(last)]
-            known.sort(key=_order, reverse=True)
+                jobs = [job for job in jobs if _order(job) < _order(last)]
+            jobs.sort(key=_order, reverse=True)
         chosen = (
-            self._seen(job)
-            for job in known
+            self._with_known_end(job)
+            for job in jobs
             if (call.key is None or job.key == str(call.key)) and call.branch in (None, job.branch)
         )
-        found = (JobInfo.of(job, now_us) for job in chosen if call.all or not job.has_ended)
-        return tuple(first(found, call.limit))
+        shown_jobs = (JobInfo.of(job, now_us) for job in chosen if call.all or not job.has_ended)
+        return tuple(first(shown_jobs, call.limit))
 
 
 def _order(job: Job) -> tuple[int, str]:

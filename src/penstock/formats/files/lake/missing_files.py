@@ -18,7 +18,9 @@ class MissingPoolFiles(MissingFiles):
     def find(self, table: Table, reference: str) -> Iterator[MissingFile]:
         entries = [entry for entry in table.files.walk() if not entry.is_folder]
         folders = {entry.address.rpartition("/")[0] for entry in entries}
-        there = {f"{folder}/{one.key}" for folder in folders for one in self._places.at(folder).entries()}
-        gone = sorted(entry.path for entry in entries if entry.address not in there)
+        existing = {
+            f"{folder}/{entry.key}" for folder in folders for entry in self._places.at(folder).entries()
+        }
+        gone = sorted(entry.path for entry in entries if entry.address not in existing)
         if gone:
             yield MissingFile(str(table.key), reference, None, list_missing(gone))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.formats.files.lake.named import FOLDER_CHARS, NamedFiles
+from penstock.formats.files.lake.referenced_files import FOLDER_CHARS, ReferencedFiles
 from penstock.formats.plugin import NeededFolder
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress
@@ -18,24 +18,28 @@ def needed_folder(kernel: Kernel, pool: Place, problems: list[str], progress: Pr
     """The pool. Files that are gone are added to ``problems`` while it is listed."""
 
     def files() -> Iterator[BucketEntry]:
-        return _needed(kernel, pool, problems, progress)
+        return _find_needed(kernel, pool, problems, progress)
 
     return NeededFolder(normalise(pool.location), files, lambda _: True, lambda _: True)
 
 
-def _needed(kernel: Kernel, pool: Place, problems: list[str], progress: Progress) -> Iterator[BucketEntry]:
-    """The files that are named, of as many folders at a time as can be in memory."""
+def _find_needed(
+    kernel: Kernel, pool: Place, problems: list[str], progress: Progress
+) -> Iterator[BucketEntry]:
+    """The referenced files of the pool, for as many folders at a time as fit into memory."""
     after: str | None = ""
     while after is not None:
-        named = NamedFiles(kernel, lambda _: True, after, progress)
+        named = ReferencedFiles(kernel, lambda _: True, after, progress)
         named.look()
         for folder in named.folders:
-            left = set(named.inside(folder))
+            remaining_name_hashes = set(named.name_hashes_in(folder))
             for entry in pool.entries(folder):
-                one = name_hash(entry.key[FOLDER_CHARS + 1 :])
-                if one in left:
-                    left.discard(one)
+                data = name_hash(entry.key[FOLDER_CHARS + 1 :])
+                if data in remaining_name_hashes:
+                    remaining_name_hashes.discard(data)
                     yield entry
-            if left:
-                problems.append(f"{len(left)} files of tables are gone in {pool.url}/{folder}")
+            if remaining_name_hashes:
+                problems.append(
+                    f"{len(remaining_name_hashes)} files of tables are gone in {pool.url}/{folder}"
+                )
         after = named.before

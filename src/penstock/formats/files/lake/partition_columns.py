@@ -47,8 +47,8 @@ class PartitionRules(msgspec.Struct, frozen=True, kw_only=True):
     """The type of a time without a zone: ``timestamp`` or ``timestamp_ntz``."""
     is_case_sensitive: bool = False
 
-    def folded(self, name: str) -> str:
-        """What two names of the same column have in common."""
+    def fold_case(self, name: str) -> str:
+        """A column name for comparisons: lower case unless names are case-sensitive."""
         return name if self.is_case_sensitive else name.lower()
 
 
@@ -83,20 +83,22 @@ def partition_columns(
             first = path, place
         elif place.columns(rules) != first[1].columns(rules):
             raise InvalidRequest(
-                f"'{first[0]}' and '{path}' do not lie in folders of the same partition columns: "
-                f"{first[1]}, and {place}\n  Read a part of the table: folder='…'"
+                f"'{first[0]}' and '{path}' are in folders of different partition columns: {first[1]}, and "
+                f"{place}\n  Read a part of the table: folder='…'"
             )
         raws[folder] = place.raws
     if first is None:
         return PartitionColumns((), {})
-    names = _checked(first[1].names, first[0], rules)
-    folded = {rules.folded(name): (name, kind) for name, kind in known.items()}
+    names = _require_distinct(first[1].names, first[0], rules)
+    folded = {rules.fold_case(name): (name, kind) for name, kind in known.items()}
     fields = []
     for at, name in enumerate(names):
-        found = folded.get(rules.folded(name))
-        fields.append(found or (name, _common_type({one[at] for one in raws.values()}, rules)))
+        known_field = folded.get(rules.fold_case(name))
+        fields.append(
+            known_field or (name, _common_type({raw_values[at] for raw_values in raws.values()}, rules))
+        )
     types = [kind for _, kind in fields]
-    values = {folder: tuple(map(_text, one, types)) for folder, one in raws.items()}
+    values = {folder: tuple(map(_text, raw_values, types)) for folder, raw_values in raws.items()}
     return PartitionColumns(tuple(fields), values)
 
 
@@ -109,7 +111,7 @@ class _PartitionPlace(msgspec.Struct, frozen=True):
     """The values, as they are in the path."""
 
     def columns(self, rules: PartitionRules) -> tuple[str, tuple[str, ...]]:
-        return self.base, tuple(map(rules.folded, self.names))
+        return self.base, tuple(map(rules.fold_case, self.names))
 
     def __str__(self) -> str:
         named = ", ".join(self.names) or "none"
@@ -138,20 +140,20 @@ def _place_of(folder: str) -> _PartitionPlace:
         )
     return _PartitionPlace(
         "/".join(parts[:start]),
-        tuple(unescaped(name) for name, _, _ in pairs),
+        tuple(unescape(name) for name, _, _ in pairs),
         tuple(raw for _, _, raw in pairs),
     )
 
 
-def _checked(names: tuple[str, ...], path: str, rules: PartitionRules) -> tuple[str, ...]:
-    if len({rules.folded(name) for name in names}) < len(names):
-        raise InvalidRequest(f"'{path}' lies in two folders of one partition column: {', '.join(names)}")
+def _require_distinct(names: tuple[str, ...], path: str, rules: PartitionRules) -> tuple[str, ...]:
+    if len({rules.fold_case(name) for name in names}) < len(names):
+        raise InvalidRequest(f"'{path}' is in two folders of one partition column: {', '.join(names)}")
     return names
 
 
-def unescaped(text: str) -> str:
-    """A name or a value without Spark's escapes for what a path cannot have."""
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text) if "%" in text else text
+def unescape(text: str) -> str:
+    """Decode Spark's ``%XX`` escapes in a partition's name or value."""
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text) if "%" in text else text
 
 
 def _text(raw: str, kind: str) -> str | None:
@@ -160,7 +162,7 @@ def _text(raw: str, kind: str) -> str | None:
         return None
     if kind in _WHOLE_DIGITS and _WHOLE.fullmatch(raw):
         return str(int(raw))  # in whichever digits it was
-    return unescaped(raw)
+    return unescape(raw)
 
 
 # -- types that follow from values ---------------------------------------------------------------------------
@@ -171,20 +173,20 @@ def _common_type(raws: Iterable[str], rules: PartitionRules) -> str:
 
 
 @cache
-def _wider(one: str, other: str) -> str:
+def _wider(kind: str, other: str) -> str:
     """The type for values of two. There is one for any two: text, if no other."""
-    if one == other or other == "void":
-        return one
-    if one == "void":
+    if kind == other or other == "void":
+        return kind
+    if kind == "void":
         return other
-    both = {one, other}
+    both = {kind, other}
     if both == {"integer", "long"}:
         return "long"
     if both == {"integer", "double"}:
         return "double"
     if both in ({"date", "timestamp"}, {"date", "timestamp_ntz"}):
         return max(both)
-    digits = [_digits(one), _digits(other)]
+    digits = [_digits(kind), _digits(other)]
     return "string" if 0 in digits else f"decimal({max(digits)},0)"
 
 
@@ -210,20 +212,20 @@ def _type_of(raw: str, rules: PartitionRules) -> str:
         return f"decimal({digits},0)"
     if _REAL.fullmatch(raw):
         return "double"
-    text = unescaped(raw)
-    if (found := _MOMENT.fullmatch(text)) and _is_day(*found.groups()):
+    text = unescape(raw)
+    if (match := _MOMENT.fullmatch(text)) and _is_day(*match.groups()):
         return rules.timestamp
-    if (found := _DAY.fullmatch(raw)) and _is_day(*found.groups()):
+    if (match := _DAY.fullmatch(raw)) and _is_day(*match.groups()):
         return "date"
     return "time(6)" if _TIME.fullmatch(text) else "string"
 
 
 def _decimal_digits(raw: str) -> int:
     """How many digits a number without a fraction has, such as 1e5; 0 if it has one, or too many."""
-    found = _DECIMAL.fullmatch(raw)
-    if found is None:
+    match = _DECIMAL.fullmatch(raw)
+    if match is None:
         return 0
-    whole, part, exponent = found["whole"], found["part"] or "", found["exponent"] or "0"
+    whole, part, exponent = match["whole"], match["part"] or "", match["exponent"] or "0"
     if not (whole or part) or len(exponent) > _EXPONENT_MAX_CHARS:
         return 0
     scale = len(part) - int(exponent)

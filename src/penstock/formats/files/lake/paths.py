@@ -30,8 +30,8 @@ class FilesPath(NamedTuple):
         """How the paths of the files in it begin, if it is a folder."""
         return as_folder(self.path)
 
-    def named(self, path: str) -> str:
-        """Another path of the same table, as one text."""
+    def with_path(self, path: str) -> str:
+        """The text ``TABLE/PATH`` of another path of the same table."""
         return f"{self.table}/{path}" if path else self.table
 
 
@@ -66,9 +66,9 @@ def table_text(key: Key) -> str:
 def _outside_quotes(text: str, char: str) -> int | None:
     """Where a character stands for the first time that is in no quotes."""
     in_quotes = False
-    for position, one in enumerate(text):
-        if one == '"':
+    for position, character in enumerate(text):
+        if character == '"':
             in_quotes = not in_quotes  # a doubled one leaves and enters again
-        elif one == char and not in_quotes:
+        elif character == char and not in_quotes:
             return position
     return None

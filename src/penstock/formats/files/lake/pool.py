@@ -24,8 +24,8 @@ def pool_of(warehouse: str) -> str:
     """The pool's folder, a path or URL with a slash at its end; ``InvalidRequest`` without a warehouse."""
     if not warehouse:
         raise InvalidRequest(
-            "the lake has no warehouse, so that it has no place for files\n"
-            "  Make a lake with one: penstock init … --warehouse s3://bucket/warehouse"
+            "the lake has no warehouse, so it cannot store files\n  Create a lake with one: penstock init … "
+            "--warehouse s3://bucket/warehouse"
         )
     return f"{warehouse.rstrip('/')}/{POOL}"
 
@@ -34,7 +34,7 @@ def name_in_pool(warehouse: str, address: str) -> str:
     """A file's name below the pool, from its whole address."""
     pool = pool_of(warehouse)
     if not address.startswith(pool):
-        raise InvalidRequest(f"{address or 'a folder'} is no file in the lake's pool, {pool}")
+        raise InvalidRequest(f"{address or 'a folder'} is not a file in the lake's pool, {pool}")
     return address.removeprefix(pool)
 
 
@@ -55,9 +55,9 @@ def names_for(paths: Iterable[str]) -> dict[str, str]:
     A file lies at its own path, for people and engines to see what it is. Where storage cannot have that,
     since it is too long, or since one path is a folder of another, it has a name by chance.
     """
-    wanted = dict.fromkeys(paths)
-    folders = {path[:end] for path in wanted for end, char in enumerate(path) if char == "/"}
-    return {path: path if _can_be(path, folders) else token_hex(16) for path in wanted}
+    names = dict.fromkeys(paths)
+    folders = {path[:end] for path in names for end, char in enumerate(path) if char == "/"}
+    return {path: path if _can_be(path, folders) else token_hex(16) for path in names}
 
 
 def _can_be(path: str, folders: Collection[str]) -> bool:

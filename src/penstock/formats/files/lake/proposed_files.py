@@ -33,7 +33,7 @@ class ProposedFiles:
 
     def walk(self, folder: str = "") -> Iterator[FileEntry]:
         """Files in a folder and in those below it, or all, by path."""
-        for path, file in trees.below(self._objects, self._root, as_folder(folder)):
+        for path, file in trees.list_below(self._objects, self._root, as_folder(folder)):
             yield FileEntry.of(self._pool, path, file)
 
     def list(self, folder: str = "") -> list[FileEntry]:
@@ -42,10 +42,10 @@ class ProposedFiles:
 
     def stat(self, path: str) -> FileEntry:
         """``FileNotFound`` if there would be no file at a path."""
-        found = trees.find(self._objects, self._root, [path]).get(path)
-        if found is None:
+        file = trees.find(self._objects, self._root, [path]).get(path)
+        if file is None:
             raise FileNotFound(f"'{self._key}' has no file at '{path}'", table=str(self._key), path=path)
-        return FileEntry.of(self._pool, path, found)
+        return FileEntry.of(self._pool, path, file)
 
     def open(self, path: str) -> BinaryIO:
         """A file as a file object, which reads what is asked for; ``FileNotFound`` as ``stat``."""
@@ -56,8 +56,8 @@ class ProposedFiles:
 
 
 def find_proposed_files(lake: Embedded, proposal: Proposal, key: Key, content: AnyContent) -> ProposedFiles:
-    """The files that a table would have; ``NotManaged`` if it is no table of files."""
+    """The files that a table would have; ``NotManaged`` if it is not a table of files."""
     if not isinstance(content, FilesTable) or not is_managed(content):
-        raise NotManaged(f"'{key}' is no table of files, but a {content.type}", table=str(key))
+        raise NotManaged(f"'{key}' is {content.type_in_words}, not a file table", table=str(key))
     warehouse = lake.moved.to_storage(lake.warehouse)
     return ProposedFiles(proposal.objects, lake.places, warehouse, key, state_of(content).root)

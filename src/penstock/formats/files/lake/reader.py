@@ -26,19 +26,19 @@ class TableBytes:
 
     def read(self, entry: FileEntry, start: int, length: int) -> bytes:
         """So many bytes of a file, which must have them."""
-        found = self._pool.read_range(name_in_pool(self._warehouse, entry.address), start, length)
-        if found is None or len(found) != length:
-            raise self.lost(entry)
-        return found
+        data = self._pool.read_range(name_in_pool(self._warehouse, entry.address), start, length)
+        if data is None or len(data) != length:
+            raise self.damaged_error(entry)
+        return data
 
     def open(self, entry: FileEntry) -> BinaryIO:
         """A file as a file object, which can seek, and reads what is asked for."""
         return cast("BinaryIO", io.BufferedReader(_Ranges(self, entry), READ_AHEAD_BYTES))
 
-    def lost(self, entry: FileEntry) -> Damaged:
-        """What there is to be said of a file whose bytes are not those that were written."""
+    def damaged_error(self, entry: FileEntry) -> Damaged:
+        """The error for a file whose bytes are missing or differ from what was written."""
         return Damaged(
-            f"'{entry.path}' of '{self._key}' is not in storage as it was written: {entry.address}",
+            f"'{entry.path}' of '{self._key}' is missing in storage, or was changed there: {entry.address}",
             table=str(self._key),
             path=entry.path,
         )
@@ -70,12 +70,12 @@ class _Ranges(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         self._check_open()
-        wanted = max(0, min(len(buffer), self._size - self._position))
-        if not wanted:
+        size = max(0, min(len(buffer), self._size - self._position))
+        if not size:
             return 0
-        buffer[:wanted] = self._files.read(self._entry, self._position, wanted)
-        self._position += wanted
-        return wanted
+        buffer[:size] = self._files.read(self._entry, self._position, size)
+        self._position += size
+        return size
 
     def _check_open(self) -> None:
         if self.closed:

@@ -6,8 +6,7 @@ and which columns its last writer wrote. So what is written here is read by Spar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -17,55 +16,35 @@ import msgspec
 
 from penstock.errors import InvalidRequest, KeyNotFound, RequestError
 from penstock.formats.files.intents import When
-from penstock.formats.files.lake import saving
+from penstock.formats.files.lake import save_job
 from penstock.formats.files.lake.answers import FilesAbout, FilesWritten, TableLayout
-from penstock.formats.files.lake.calls import GetFilesTable, ListFiles
-from penstock.formats.files.lake.data_files import is_data
-from penstock.formats.files.lake.reader import TableBytes
-from penstock.formats.files.lake.rows_reading import DataFile, read_rows
-from penstock.formats.files.lake.saving import FilesJob
-from penstock.formats.files.lake.writing import PendingFileChanges, commit
+from penstock.formats.files.lake.calls import GetFilesTable
+from penstock.formats.files.lake.pending_changes import PendingFileChanges, commit
+from penstock.formats.files.lake.save_job import FilesJob
 from penstock.formats.rows.arrow_types import pa
 from penstock.lake.call import Said
-from penstock.lake.calls import GetChanges, GetCommit, GetOutcome, GetReference, Resolve
+from penstock.lake.calls import GetChanges, GetCommit, GetOutcome, GetReference
 from penstock.lake.row_input import rows_of, schema_text
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.encoding import digest
+from penstock.model.similar_names import describe_names
 
 if TYPE_CHECKING:
     from penstock.lake.table import Table
-    from penstock.lake.table_writing import RowWrite
+    from penstock.lake.table_writer import RowWrite
 
 PARTITIONS_MAX: Final = 10_000
 """Rows of one write are in at most so many partitions."""
 _WHEN: Final = {SaveMode.ERROR: When.EMPTY, SaveMode.IGNORE: When.IGNORE}
 
 
-def to_arrow(table: Table, columns: Sequence[str] | None, where: str | None) -> Any:
-    """The rows of a table of files as a ``pyarrow.Table``, all of one commit.
-
-    ``where`` is a condition as for Delta tables. ``InvalidRequest`` if Arrow does not read its format, or
-    nobody has said which that is.
-    """
-    lake = table.lake
-    found = lake.do(Resolve(revision=table.ref))
-    at: dict[str, Any] = {"key": table.key, "at": found.commit, "via": table.via or found.name}
-    about = lake.do(GetFilesTable(**at))
-    entries = lake.pages(ListFiles(**at), None, lambda last: {"after": last.path})
-    contents = TableBytes(lake.places, lake.warehouse, table.key)
-    files = [
-        DataFile(one.path, partial(contents.open, one)) for one in entries if one.size and is_data(one.path)
-    ]
-    return read_rows(str(table.key), about.layout, files, columns, where)
-
-
 def format_of(table: Table) -> str:
     """The format of a table's files, as its last writer said; nothing if none has."""
-    about = _found(table)
+    about = _find_table(table)
     return "" if about is None else about.layout.format.lower()
 
 
-def _found(table: Table) -> FilesAbout | None:
+def _find_table(table: Table) -> FilesAbout | None:
     try:
         return table.lake.do(GetFilesTable(key=table.key, at=table.ref))
     except KeyNotFound:
@@ -75,21 +54,21 @@ def _found(table: Table) -> FilesAbout | None:
 # -- writing -----------------------------------------------------------------------------------------------
 
 
-def write(table: Table, wanted: RowWrite, format: str) -> FilesWritten | None:  # noqa: A002
+def write(table: Table, row_write: RowWrite, format: str) -> FilesWritten | None:  # noqa: A002
     """Write rows as files of a table, in one commit; ``None`` if that changes nothing."""
-    mode, idempotency_key, by = wanted.mode, wanted.idempotency_key, wanted.partition_by
-    if (known := _done_before(table, idempotency_key)) is not None:
-        return known
-    about, rows = _found(table), rows_of(wanted.data)
+    mode, idempotency_key, by = row_write.mode, row_write.idempotency_key, row_write.partition_by
+    if (earlier_write := _find_earlier_write(table, idempotency_key)) is not None:
+        return earlier_write
+    about, rows = _find_table(table), rows_of(row_write.data)
     by = by if by is not None else () if about is None else about.layout.partition_by
     layout = _layout(rows.schema, format, by)
     if about is not None:
-        saving.check_fits(FilesJob(key=table.key, mode=mode, layout=layout), about)
+        save_job.check_fits(FilesJob(key=table.key, mode=mode, layout=layout), about)
     stem = uuid4().hex if idempotency_key is None else _stem(table, idempotency_key)
     with TemporaryDirectory(prefix="penstock-") as folder:
         _write_into(Path(folder), rows, layout, stem)
-        written = sorted(one for one in Path(folder).rglob("*") if one.is_file())
-        puts = {one.relative_to(folder).as_posix(): one for one in written}
+        written = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+        puts = {path.relative_to(folder).as_posix(): path for path in written}
         if not puts and mode is SaveMode.APPEND and about is not None:
             return None
         changes = PendingFileChanges(
@@ -99,8 +78,10 @@ def write(table: Table, wanted: RowWrite, format: str) -> FilesWritten | None:  
             when=_WHEN.get(mode, When.ALWAYS),
             layout=layout,
         )
-        done = commit(table, changes, _told(wanted.said, table, mode, len(puts)), idempotency_key)
-    return None if done.commit is None else done
+        files_written = commit(
+            table, changes, _with_message(row_write.said, table, mode, len(puts)), idempotency_key
+        )
+    return None if files_written.commit is None else files_written
 
 
 def _stem(table: Table, idempotency_key: str) -> str:
@@ -118,10 +99,10 @@ def _layout(schema: Any, format: str, by: tuple[str, ...]) -> TableLayout:  # no
     absent = [name for name in by if name not in schema.names]
     if absent:
         raise InvalidRequest(
-            f"there is no column '{absent[0]}' to partition by; there are {', '.join(schema.names)}"
+            f"there is no column '{absent[0]}' to partition by{describe_names(absent[0], schema.names)}"
         )
     if by and len(set(by)) == len(schema.names):
-        raise InvalidRequest("the data has no columns besides those that it is to be partitioned by")
+        raise InvalidRequest("the data has no columns besides the partition columns")
     try:
         columns = schema_text(pa.schema(schema))
     except RequestError:
@@ -159,12 +140,12 @@ def _without_empty_lines(rows: Any, name: str) -> Iterator[Any]:
     for batch in rows:
         if batch.column(name).null_count:
             raise InvalidRequest(
-                f"csv of one column cannot say that a row has no '{name}': write parquet, or one more column"
+                f"csv with one column cannot store a null in '{name}': write parquet, or add a column"
             )
         yield batch
 
 
-def _told(said: Said, table: Table, mode: SaveMode, files: int) -> Said:
+def _with_message(said: Said, table: Table, mode: SaveMode, files: int) -> Said:
     if said.message is not None:
         return said
     count = f"{files:,} file{'' if files == 1 else 's'}"
@@ -174,15 +155,15 @@ def _told(said: Said, table: Table, mode: SaveMode, files: int) -> Said:
     return msgspec.structs.replace(said, message=f"{verb} {count} to {table.key}")
 
 
-def _done_before(table: Table, idempotency_key: str | None) -> FilesWritten | None:
-    """What the same write came to before."""
+def _find_earlier_write(table: Table, idempotency_key: str | None) -> FilesWritten | None:
+    """The result of an earlier write with the same idempotency key, or ``None``."""
     if idempotency_key is None:
         return None
     landing = table.lake.do(GetOutcome(key=idempotency_key, branch=table.ref))
     if landing is None or not landing.commits:
         return None
     changes = table.lake.do(GetChanges(revision=landing.head, via=table.ref))
-    if all(one.key != table.key for one in changes):
+    if all(change.key != table.key for change in changes):
         return None  # the key was used for something else, and the write will be refused for that
     made = landing.commit or table.lake.do(GetCommit(revision=landing.head, via=table.ref))
     return FilesWritten(commit=made, head=landing.head)

@@ -34,27 +34,27 @@ _INFERENCE_OPTIONS: Final = ("mergeschema", "inferschema")
 """Options by which columns are to be those of the files, whatever the last job said."""
 
 
-def scan_layout(about: FilesAbout, wanted: str | None, options: Mapping[str, str]) -> TableLayout:
+def scan_layout(about: FilesAbout, requested_format: str | None, options: Mapping[str, str]) -> TableLayout:
     """How files are read, as the table's last job said and as the reader says otherwise.
 
     The schema is empty if Spark is to look into the files for it. ``InvalidRequest`` if it is not known which
     format they have, or the reader wants to choose files.
     """
-    chosen = wanted or about.layout.format
+    chosen = requested_format or about.layout.format
     if not chosen:
         raise InvalidRequest(
-            f"nobody has said which format the files of '{about.key}' have: give it, as in format='parquet'",
+            f"the format of the files of '{about.key}' is not known: give it, as in format='parquet'",
             table=str(about.key),
         )
     if ours := sorted(name for name in options if name.lower().startswith(OPTION)):
         raise InvalidRequest(
-            f"'{ours[0]}' is no option of a reader; what is for the lake is an argument here"
+            f"'{ours[0]}' is not an option of a reader; options for the lake are given as arguments"
         )
     refused = sorted(name for name in options if name.lower() in LISTING_OPTIONS)
     if refused:
         raise InvalidRequest(
-            f"which files '{about.key}' has is the lake's to say, so {', '.join(refused)} cannot be chosen; "
-            "'folder' reads a part of it",
+            f"the lake decides which files '{about.key}' has, so {', '.join(refused)} cannot be used; "
+            "'folder' reads a part of the table",
             table=str(about.key),
         )
     # Of another format than the last job's, what it said is not about these files.
@@ -79,15 +79,15 @@ def scan_files(
     leave out without a word.
     """
     pool = pool_of(warehouse)
-    found = []
-    for path, one in files:
-        name = one.address.removeprefix(pool)
+    scan_files = []
+    for path, entry in files:
+        name = entry.address.removeprefix(pool)
         if is_hidden(name.rpartition("/")[2]):
             raise InvalidRequest(
-                f"the file at '{one.path}' of '{key}' lies in storage as {name!r}, a name "
-                "that Spark reads no files of: write it again under its path",
+                f"the file at '{entry.path}' of '{key}' is stored as {name!r}, a name that Spark ignores: "
+                "write it again under its path",
                 table=str(key),
             )
-        modified_ms = 0 if one.modified is None else int(one.modified.timestamp() * 1000)
-        found.append(ScanFile(POOL + name, one.size, modified_ms, partitions.of(path)))
-    return found
+        modified_ms = 0 if entry.modified is None else int(entry.modified.timestamp() * 1000)
+        scan_files.append(ScanFile(POOL + name, entry.size, modified_ms, partitions.of(path)))
+    return scan_files

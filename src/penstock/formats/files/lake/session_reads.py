@@ -18,22 +18,23 @@ from penstock.errors import InvalidRequest, KeyNotFound, TransactionNotFound, Tr
 from penstock.formats.files.lake.answers import FileEntry, FilesAbout
 from penstock.formats.files.lake.calls import GetFiles, GetFilesTable, ListFiles
 from penstock.formats.files.lake.data_files import is_data
-from penstock.formats.files.lake.facts import check_table_named, lake_options, table_at
 from penstock.formats.files.lake.partition_columns import (
     PartitionColumns,
     PartitionRules,
     partition_columns,
-    unescaped,
+    unescape,
 )
 from penstock.formats.files.lake.paths import as_folder
 from penstock.formats.files.lake.scan import LISTING_OPTIONS, scan_files, scan_layout
-from penstock.formats.files.lake.sessions import Deciding
+from penstock.formats.files.lake.session_facts import check_table_named, lake_options, table_at
+from penstock.formats.files.lake.sessions import SessionCaller
 from penstock.lake.answers import About, Resolved
 from penstock.lake.calls import GetAbout, Resolve
+from penstock.lake.query_pins import Pin
 from penstock.lake.scan_files import STRICT, pack_scan_files
 from penstock.lake.session_settings import OPTION, check_settings, parse_tables
 from penstock.lake.transactions.calls import NoteReads
-from penstock.lake.transactions.reading import transaction_read
+from penstock.lake.transactions.read_set import transaction_read
 from penstock.model.keys import Key
 from penstock.model.reads import Read
 from penstock.storage.hadoop import HadoopPath, hadoop_address, hadoop_path
@@ -53,14 +54,6 @@ _OLD_FILES: Final = (
     "penstock.spark.write(rows, key, format=…)."
 )
 _PATTERN: Final = frozenset("*?[{")
-
-
-class Pin(msgspec.Struct, frozen=True, kw_only=True):
-    """The commit that a query reads at a revision."""
-
-    commit: str
-    via: str | None = None
-    """The reference that led to it."""
 
 
 class ReadFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,27 +112,32 @@ class FilesToRead(msgspec.Struct, frozen=True, kw_only=True):
     """The format, the options of its reader, the zone of times, and where the rows come from."""
 
 
-def read_files(by: Deciding, asked: SessionRead) -> FilesToRead:
+def read_files(by: SessionCaller, session_read: SessionRead) -> FilesToRead:
     """The files that a read is of; ``InvalidRequest`` if it is of a table and cannot be answered."""
-    facts = asked.facts
+    facts = session_read.facts
     check_settings(facts.settings)
     options = lake_options(facts.options, "read", REF)
     named = options.get("table")
     tables = parse_tables(facts.tables, facts.home)
-    found = (Key.parse(named), ("",)) if named is not None else _table_and_folders(facts, tables)
-    if found is None:
+    table_and_folders = (Key.parse(named), ("",)) if named is not None else _table_and_folders(facts, tables)
+    if table_and_folders is None:
         check_table_named(options)
         return FilesToRead(is_ours=False)
-    key, folders = found
+    key, folders = table_and_folders
     if facts.is_stream:
         raise InvalidRequest(
-            f"'{key}' is a table of files, which no stream reads: its files are not at {_shown(facts)}\n"
-            "  Read it at once by spark.read, or keep its rows in a Delta table, which streams read by "
-            "penstock.spark.stream.",
+            f"'{key}' is a file table, which cannot be read as a stream: its files are not at "
+            f"{_shown(facts)}\n  Read it as a batch by spark.read, or keep its rows in a Delta table, which "
+            "streams read by penstock.spark.stream.",
             table=str(key),
         )
     ref = _revision(options)
     return _Reader(by, facts, key, ref, tables).answer(folders)
+
+
+def read_table(by: SessionCaller, key: Key, facts: ReadFacts) -> FilesToRead:
+    """The files of a table that is known by its key, at the commit that ``facts`` pin for no revision."""
+    return _Reader(by, facts, key, "", {}).answer(("",))
 
 
 def _revision(options: Mapping[str, str]) -> str:
@@ -159,12 +157,12 @@ def _table_and_folders(
     facts: ReadFacts, tables: Mapping[HadoopPath, Key]
 ) -> tuple[Key, tuple[str, ...]] | None:
     """The table that paths stand for, and the folders of it; ``None`` if they stand for none."""
-    found = [_table_at(path, tables, facts.home) for path in facts.paths]
-    ours = [one for one in found if one is not None]
+    places = [_table_at(path, tables, facts.home) for path in facts.paths]
+    ours = [keys for keys in places if keys is not None]
     if not ours:
         return None
     keys = {key for key, _ in ours}
-    if len(ours) < len(found) or len(keys) > 1:
+    if len(ours) < len(places) or len(keys) > 1:
         raise InvalidRequest(
             f"of the paths that are read together, some are '{ours[0][0]}' of the lake and others are not\n"
             "  Read them one by one, and unite the rows: one.unionByName(other)."
@@ -186,14 +184,15 @@ def _table_at(path: str, tables: Mapping[HadoopPath, Key], home: str) -> tuple[K
             continue
         if any(_PATTERN & set(name) for name in place.names):
             raise InvalidRequest(
-                f"the pattern {path} is not looked up in '{key}' of the lake\n"
-                "  Read the path that stands for the table, and choose rows: .where(…).",
+                f"the pattern {path} is not supported for '{key}' of the lake\n  Read the path that is "
+                "mapped to the table, and select rows: .where(…).",
                 table=str(key),
             )
         if len(place.names) < len(top.names):
             raise InvalidRequest(
-                f"below {path} there is a path that stands for '{key}' of the lake: its rows would be left "
-                "out, or files be read that are none of its\n  Read the two apart.",
+                f"{path} contains a path that is mapped to '{key}' of the lake; reading it as a whole would "
+                f"miss rows of that table, or read files that are not part of it\n  Read '{key}' and the "
+                "other files separately.",
                 table=str(key),
             )
     return table_at(path, tables, home)
@@ -206,7 +205,7 @@ class _Reader:
     """Answers one read of a table."""
 
     def __init__(
-        self, by: Deciding, facts: ReadFacts, key: Key, ref: str, tables: Mapping[HadoopPath, Key]
+        self, by: SessionCaller, facts: ReadFacts, key: Key, ref: str, tables: Mapping[HadoopPath, Key]
     ) -> None:
         self._by, self._facts, self._key, self._ref, self._tables = by, facts, key, ref, tables
         self._lake: About = by.do(GetAbout())
@@ -231,18 +230,18 @@ class _Reader:
             if self._facts.partition_by is not None:
                 return self._without_table()
             raise KeyNotFound(
-                f"there is no '{self._key}' in the lake, which {_shown(self._facts)} stands for: write to it "
-                f"first. Files that lie at the path are none of the lake's.\n{_OLD_FILES}",
+                f"there is no '{self._key}' in the lake, to which {_shown(self._facts)} is mapped: write to "
+                f"it first. Files at the path itself do not belong to the lake.\n{_OLD_FILES}",
                 key=str(self._key),
                 ref=self._ref,
             ) from None
         files: list[tuple[str, FileEntry]] = []
         above: set[str] = set()
         for folder in folders:
-            base, found = self._files(folder)
-            files += [(one.path.removeprefix(base), one) for one in found if is_data(one.path)]
+            base, entries = self._files(folder)
+            files += [(entry.path.removeprefix(base), entry) for entry in entries if is_data(entry.path)]
             names = (part.partition("=")[0] for part in base.split("/") if "=" in part)
-            above |= {self._rules.folded(unescaped(name)) for name in names}
+            above |= {self._rules.fold_case(unescape(name)) for name in names}
         return self._answer(about, above, files)
 
     def _note_read(self, folders: tuple[str, ...]) -> None:
@@ -257,9 +256,9 @@ class _Reader:
     def _without_table(self) -> FilesToRead:
         """A table of Spark's catalogue that is not in the lake yet: it is empty, unless files lie there."""
         fields = _fields(self._facts.schema) or []
-        names = {self._rules.folded(one) for one in self._facts.partition_by or ()}
-        by = [one for one in fields if self._rules.folded(one["name"]) in names]
-        inside = [one for one in fields if one not in by]
+        names = {self._rules.fold_case(name) for name in self._facts.partition_by or ()}
+        by = [field for field in fields if self._rules.fold_case(field["name"]) in names]
+        inside = [field for field in fields if field not in by]
         return FilesToRead(
             is_ours=True,
             ref=self._ref,
@@ -268,10 +267,10 @@ class _Reader:
                 f"'{self._key}' is not in the lake yet, and the files at {_shown(self._facts)}, which stands "
                 f"for it, are none of the lake's: no row of them would be read\n{_OLD_FILES}"
             ),
-            files=self._packed([], PartitionColumns((), {})),
+            files=self._pack_files([], PartitionColumns((), {})),
             schema=_struct(inside),
             partition_schema=_struct(by),
-            how=self._how(self._facts.format, self._reader_options()),
+            how=self._scan_settings(self._facts.format, self._reader_options()),
         )
 
     def _answer(self, about: FilesAbout, above: set[str], files: list[tuple[str, FileEntry]]) -> FilesToRead:
@@ -281,39 +280,40 @@ class _Reader:
         layout = scan_layout(about, facts.format, self._reader_options())
         fields = _fields(facts.schema)
         if fields is None and (fields := _fields(layout.schema)) is not None:
-            fields = [one for one in fields if self._rules.folded(one["name"]) not in above]
-        types = {one["name"]: one["type"] for one in fields or () if isinstance(one["type"], str)}
+            fields = [field for field in fields if self._rules.fold_case(field["name"]) not in above]
+        types = {field["name"]: field["type"] for field in fields or () if isinstance(field["type"], str)}
         partitions = partition_columns((path for path, _ in files), types, self._rules)
         constants = [_field(name, kind) for name, kind in partitions.fields]
         if facts.partition_by is not None:
             constants = self._as_in_catalogue(about, fields or [], constants, has_files=bool(files))
-        names = {self._rules.folded(one["name"]) for one in constants}
+        names = {self._rules.fold_case(constant["name"]) for constant in constants}
         inside = (
             None
             if fields is None
-            else [one for one in fields if self._rules.folded(one["name"]) not in names]
+            else [field for field in fields if self._rules.fold_case(field["name"]) not in names]
         )
-        if inside is None and not any(one.size for _, one in files):
+        if inside is None and not any(entry.size for _, entry in files):
             raise InvalidRequest(
-                f"'{self._key}' has no rows, and it is not known which columns: give them by .schema(…)",
+                f"'{self._key}' has no rows, and its columns are not known: give them by .schema(…)",
                 table=str(self._key),
             )
         return FilesToRead(
             is_ours=True,
             ref=self._ref,
             pin=self._pin,
-            files=self._packed(files, partitions),
+            files=self._pack_files(files, partitions),
             schema=None if inside is None else _struct(inside),
             partition_schema=_struct(constants),
-            how=self._how(layout.format, layout.options),
+            how=self._scan_settings(layout.format, layout.options),
         )
 
     def _check_format(self, about: FilesAbout) -> None:
-        known, wanted = about.layout.format.lower(), self._facts.format.lower()
-        if about.files and known and wanted != known and wanted not in _OF_ANY_BYTES:
+        table_format, read_format = about.layout.format.lower(), self._facts.format.lower()
+        if about.files and table_format and read_format != table_format and read_format not in _OF_ANY_BYTES:
             raise InvalidRequest(
-                f"'{self._key}' has files of the format '{known}', and is read as '{wanted}'\n"
-                f"  Read it as '{known}'; a table of Spark's catalogue is created anew with USING {known}.",
+                f"'{self._key}' has files of the format '{table_format}', but is read as '{read_format}'\n  "
+                f"Read it as '{table_format}'; a table of Spark's catalog must be created again with USING "
+                f"{table_format}.",
                 table=str(self._key),
             )
 
@@ -326,90 +326,92 @@ class _Reader:
         has_files: bool,
     ) -> list[dict[str, Any]]:
         """The partition columns as Spark's catalogue has them; ``InvalidRequest`` if the lake has others."""
-        folded = self._rules.folded
+        folded = self._rules.fold_case
         by = self._facts.partition_by or ()
-        known = {folded(one["name"]): one for one in fields}
-        if has_files and [folded(one["name"]) for one in constants] != [folded(one) for one in by]:
+        fields_by_name = {folded(field["name"]): field for field in fields}
+        if has_files and [folded(constant["name"]) for constant in constants] != [
+            folded(constant) for constant in by
+        ]:
             raise InvalidRequest(
-                f"'{self._key}' is partitioned by {_listed(one['name'] for one in constants)}, and the table "
-                f"of Spark's catalogue by {_listed(by)}\n"
+                f"'{self._key}' is partitioned by {_join_names(constant['name'] for constant in constants)}, "
+                f"and the table of Spark's catalogue by {_join_names(by)}\n"
                 "  Create that one anew with the same partition columns: its rows stay in the lake.",
                 table=str(self._key),
             )
-        told = _fields(about.layout.schema)
-        if told is not None and about.files and self._facts.format.lower() in _OF_NAMED_COLUMNS:
-            there = {folded(one["name"]) for one in told} | {folded(one) for one in by}
-            absent = [one["name"] for one in fields if folded(one["name"]) not in there]
+        layout_fields = _fields(about.layout.schema)
+        if layout_fields is not None and about.files and self._facts.format.lower() in _OF_NAMED_COLUMNS:
+            there = {folded(one["name"]) for one in layout_fields} | {folded(one) for one in by}
+            absent = [field["name"] for field in fields if folded(field["name"]) not in there]
             if absent:
                 raise InvalidRequest(
-                    f"'{self._key}' has no column {_listed(absent)}, which the table of Spark's catalogue "
-                    f"has; it has {_listed(one['name'] for one in told)}\n"
+                    f"'{self._key}' has no column {_join_names(absent)}, which the table of Spark's "
+                    f"catalogue has; it has {_join_names(one['name'] for one in layout_fields)}\n"
                     "  Create that one anew with the columns that there are: its rows stay in the lake.",
                     table=str(self._key),
                 )
-        return [known[folded(one)] for one in by if folded(one) in known]
+        return [fields_by_name[folded(one)] for one in by if folded(one) in fields_by_name]
 
     def _files(self, folder: str) -> tuple[str, list[FileEntry]]:
         """The files in a folder, or the one file that it is, and the folder below which names are values."""
         at: dict[str, Any] = {"key": self._key, "at": self._pin.commit, "via": self._pin.via}
         limit = self._lake.page_max or PAGE_MAX
         call = ListFiles(**at, prefix=folder, limit=limit)
-        found: list[FileEntry] = []
+        entries: list[FileEntry] = []
         while True:
             page = self._by.do(call)
-            found += page
+            entries += page
             if len(page) < limit:
                 break
             call = msgspec.structs.replace(call, after=page[-1].path)
-        if found or not folder:
-            return self._base(folder), found
+        if entries or not folder:
+            return self._base(folder), entries
         path = folder.removesuffix("/")
-        if not (found := list(self._by.do(GetFiles(**at, file=(path,))))):
+        if not (entries := list(self._by.do(GetFiles(**at, file=(path,))))):
             raise InvalidRequest(
                 f"'{self._key}' has neither a file nor a folder '{path}'", table=str(self._key)
             )
-        return self._base(as_folder(path.rpartition("/")[0])), found
+        return self._base(as_folder(path.rpartition("/")[0])), entries
 
     def _base(self, folder: str) -> str:
         """The folder below which folders stand for values: that which is read, or the option ``basePath``."""
-        given = next((v for name, v in self._facts.options.items() if name.lower() == "basepath"), None)
-        if given is None:
+        base_path = next((v for name, v in self._facts.options.items() if name.lower() == "basepath"), None)
+        if base_path is None:
             return folder
-        place = hadoop_path(given, self._facts.home)
+        place = hadoop_path(base_path, self._facts.home)
         for top, key in self._tables.items():
             if key == self._key and top.below(place) is not None:
                 return ""
-        found = table_at(given, self._tables, self._facts.home)
-        if found is None or found[0] != self._key or not folder.startswith(found[1]):
-            raise InvalidRequest(f"basePath {given} is not above {_shown(self._facts)}")
-        return found[1]
+        table = table_at(base_path, self._tables, self._facts.home)
+        if table is None or table[0] != self._key or not folder.startswith(table[1]):
+            raise InvalidRequest(f"basePath {base_path} is not above {_shown(self._facts)}")
+        return table[1]
 
     def _reader_options(self) -> dict[str, str]:
         """The options without those for the lake, and without those that say again where it is."""
         passed = {"path", "paths", "basepath"}
-        found = {
+        options = {
             name: value
             for name, value in self._facts.options.items()
             if name.lower() not in passed and not name.lower().startswith(OPTION)
         }
-        for name in list(found):
+        for name in list(options):
             if name.lower() in LISTING_OPTIONS:
-                if name.lower() == "recursivefilelookup" and found[name].lower() == "false":
-                    del found[name]
+                if name.lower() == "recursivefilelookup" and options[name].lower() == "false":
+                    del options[name]
                     continue
                 raise InvalidRequest(
-                    f"which files '{self._key}' has is the lake's to say, so {name} cannot be chosen: leave "
-                    "it out, and choose rows by .where(…)",
+                    f"the lake decides which files '{self._key}' has, so {name} cannot be used: leave it "
+                    "out, and select rows by .where(…)",
                     table=str(self._key),
                 )
-        return found
+        return options
 
-    def _packed(self, files: list[tuple[str, FileEntry]], partitions: PartitionColumns) -> str:
+    def _pack_files(self, files: list[tuple[str, FileEntry]], partitions: PartitionColumns) -> str:
         root = hadoop_address(self._lake.warehouse.rstrip("/"))
         scanned = scan_files(self._key, self._lake.warehouse, files, partitions)
         return base64.b64encode(pack_scan_files(root, scanned)).decode()
 
-    def _how(self, chosen: str, options: Mapping[str, str]) -> dict[str, Any]:
+    def _scan_settings(self, chosen: str, options: Mapping[str, str]) -> dict[str, Any]:
         zone = next((v for name, v in options.items() if name.lower() == "timezone"), self._facts.zone)
         origin = f"{self._key}@{self._pin.commit}"
         return {"format": chosen, "options": {**STRICT, **options}, "zone": zone, "origin": origin}
@@ -427,5 +429,5 @@ def _field(name: str, kind: str) -> dict[str, Any]:
     return {"name": name, "type": kind, "nullable": True, "metadata": {}}
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return ", ".join(names) or "no column"

@@ -17,13 +17,13 @@ import msgspec
 
 from penstock.errors import InvalidRequest, JobNotFound, KeyNotFound, PenstockError
 from penstock.formats.files.files import fence_for
-from penstock.formats.files.lake import beside as files_beside
-from penstock.formats.files.lake import saving as files_saving
+from penstock.formats.files.lake import job_markers as files_beside
+from penstock.formats.files.lake import save_job as files_save_job
 from penstock.formats.files.lake.answers import FilesAbout, FilesWritten, JobBegun, JobInfo
 from penstock.formats.files.lake.calls import AbortJob, GetFilesTable, ListJobs, ListOfFiles
-from penstock.formats.files.lake.facts import Facts, job_of
-from penstock.formats.files.lake.saving import FilesJob, Output, TaskFile
-from penstock.formats.files.lake.writing import SENT_MAX
+from penstock.formats.files.lake.pending_changes import SENT_MAX
+from penstock.formats.files.lake.save_job import FilesJob, Output, TaskFile
+from penstock.formats.files.lake.session_facts import Facts, job_of
 from penstock.lake.call import Call
 from penstock.lake.calls import GetAbout
 from penstock.lake.session_settings import OPTION
@@ -100,7 +100,7 @@ class SessionWrite(msgspec.Struct, frozen=True, kw_only=True):
     """How many there are in all files."""
 
 
-class Deciding(msgspec.Struct, frozen=True):
+class SessionCaller(msgspec.Struct, frozen=True):
     """Who decides: what asks the lake, and where files of its own can be written."""
 
     do: Callable[[Call[Any]], Any]
@@ -114,69 +114,69 @@ class Deciding(msgspec.Struct, frozen=True):
         return self.do(msgspec.structs.replace(call, who=self.who) if self.who else call)
 
 
-def check(by: Deciding, asked: SessionWrite) -> CheckedSession:
+def check(by: SessionCaller, session_write: SessionWrite) -> CheckedSession:
     """Whether a write is to a table of the lake; ``InvalidRequest`` if it is, and cannot be done."""
-    job = job_of(asked.facts)
+    job = job_of(session_write.facts)
     if job is not None and job.success_file and by.places is None:
         raise InvalidRequest(
-            "penstock.success_file is for drivers in Python, since a server writes no files for others; "
+            "penstock.success_file needs a driver in Python, because a server cannot write files for it; "
             "leave it out"
         )
     return CheckedSession(is_ours=job is not None)
 
 
-def begin(by: Deciding, asked: SessionWrite) -> Begun:
+def begin(by: SessionCaller, session_write: SessionWrite) -> Begun:
     """Let the job begin. Sent again, it is answered the same."""
-    job = _required(asked.facts)
-    job_id = _job_id(by, job, asked.facts)
+    job = _require_job(session_write.facts)
+    job_id = _job_id(by, job, session_write.facts)
     try:
         _check_table(by, job)
     except PenstockError:
         if not _has_landed(by, job_id):  # what became of the table since is nothing to it
             raise
-    begun: JobBegun = by.write(files_saving.begin(job, job_id, _new_fence(by, job, asked.facts)))
+    begun: JobBegun = by.write(files_save_job.begin(job, job_id, _new_fence(by, job, session_write.facts)))
     return Begun(
         job=job_id,
         folder=hadoop_address(begun.folder),
         subdirectory=job.folder.removesuffix("/"),
         place=begun.folder,
         began=begun.job.began,
-        others=files_saving.meeting(job.key, begun.others),
+        others=files_save_job.describe_concurrent_jobs(job.key, begun.others),
         sent_max=SENT_MAX if by.places is None else None,
         has_landed=begun.job.state is JobState.COMMITTED,
     )
 
 
-def commit(by: Deciding, asked: SessionWrite) -> EndedSession:
+def commit(by: SessionCaller, asked: SessionWrite) -> EndedSession:
     """Commit what the job has written, once, however often this is asked for."""
-    job, begun = _required(asked.facts), _begun(asked)
+    job, begun = _require_job(asked.facts), _require_begun(asked)
     if begun.has_landed:
         return EndedSession(remove=True)  # of this attempt, whose folder is not that of the one that landed
-    done, marker = _output(asked), None
-    folder = files_saving.below_pool(begun.place)
+    output, marker = _output(asked), None
+    folder = files_save_job.below_pool(begun.place)
     pool = None if by.places is None else by.places.at(begun.place.removesuffix(folder))
     if job.success_file and pool is not None:
-        marker = files_beside.put_marker(pool, folder, job, begun.job, done, begun.began)
-    call = files_saving.commit(job, begun.job, _fence(begun), begun.place, done, marker)
-    written: FilesWritten = by.write(call if pool is None else files_beside.short(pool, call))
+        marker = files_beside.put_marker(pool, folder, job, begun.job, output, begun.began)
+    call = files_save_job.commit(job, begun.job, _fence(begun), begun.place, output, marker)
+    written: FilesWritten = by.write(call if pool is None else files_beside.with_file_list(pool, call))
     # What was ignored, and what has no rows, is named by no commit.
     is_ignored = job.mode is SaveMode.IGNORE and written.commit is None
-    return EndedSession(remove=is_ignored or not done.files)
+    return EndedSession(remove=is_ignored or not output.files)
 
 
-def abort(by: Deciding, asked: SessionWrite) -> EndedSession:
+def abort(by: SessionCaller, session_write: SessionWrite) -> EndedSession:
     """Let the job never land. One that may have landed keeps its files."""
-    begun = _begun(asked)
+    begun = _require_begun(session_write)
     if begun.has_landed:
         return EndedSession()
     try:
-        told: JobInfo = by.write(AbortJob(id=begun.job, fence=_fence(begun), why="the Spark job failed"))
+        job: JobInfo = by.write(AbortJob(id=begun.job, fence=_fence(begun), why="the Spark job failed"))
     except JobNotFound:
         return EndedSession()
-    return EndedSession(remove=told.state is JobState.ABORTED)
+    return EndedSession(remove=job.state is JobState.ABORTED)
 
 
-STEPS: Final[Mapping[str, Callable[[Deciding, SessionWrite], CheckedSession | Begun | EndedSession]]] = {
+STEPS: Final[Mapping[str, Callable[[SessionCaller, SessionWrite], CheckedSession | Begun | EndedSession]]] = {
     "check": check,
     "begin": begin,
     "commit": commit,
@@ -184,14 +184,14 @@ STEPS: Final[Mapping[str, Callable[[Deciding, SessionWrite], CheckedSession | Be
 }
 
 
-def _required(facts: Facts) -> FilesJob:
+def _require_job(facts: Facts) -> FilesJob:
     job = job_of(facts)
     if job is None:
-        raise InvalidRequest(f"{facts.path} is no table of the lake")
+        raise InvalidRequest(f"{facts.path} is not a table of the lake")
     return job
 
 
-def _job_id(by: Deciding, job: FilesJob, facts: Facts) -> str:
+def _job_id(by: SessionCaller, job: FilesJob, facts: Facts) -> str:
     """The id of the job: what the user's name for it stands for, on the branch that it writes, or Spark's."""
     name = facts.options.get(f"{OPTION}job_id")
     branch = job.branch
@@ -200,7 +200,7 @@ def _job_id(by: Deciding, job: FilesJob, facts: Facts) -> str:
     return job_id(facts.job if name is None else name, job.key, branch or "")
 
 
-def _new_fence(by: Deciding, job: FilesJob, facts: Facts) -> str:
+def _new_fence(by: SessionCaller, job: FilesJob, facts: Facts) -> str:
     """The fence of the attempt: the same, however often it begins."""
     attempt = UUID(hex=check_job_id(facts.attempt, "id of an attempt"))
     return fence_for(job.branch or by.do(GetAbout()).default_branch, job.key, attempt).hex
@@ -211,35 +211,41 @@ def _fence(begun: Begun) -> str:
     return begun.place.rstrip("/").rpartition("/")[2]
 
 
-def _begun(asked: SessionWrite) -> Begun:
-    if asked.begun is None:
-        raise InvalidRequest("this step is for a job that has begun")
-    return asked.begun
+def _require_begun(session_write: SessionWrite) -> Begun:
+    if session_write.begun is None:
+        raise InvalidRequest("this write has not begun: begin the job first")
+    return session_write.begun
 
 
-def _check_table(by: Deciding, job: FilesJob) -> None:
+def _check_table(by: SessionCaller, job: FilesJob) -> None:
     """Refuse what cannot be done to the table as it is now; ``NotManaged`` if the key is something else's."""
     try:
         about: FilesAbout = by.do(GetFilesTable(key=job.key, at=job.branch))
     except KeyNotFound:
         check_new_key(job.key)
         return
-    files_saving.check_fits(job, about)
+    files_save_job.check_fits(job, about)
 
 
-def _has_landed(by: Deciding, job_id: str) -> bool:
-    found: tuple[JobInfo, ...] = by.do(ListJobs(id=job_id, all=True, limit=1))
-    return any(one.state is JobState.COMMITTED for one in found)
+def _has_landed(by: SessionCaller, job_id: str) -> bool:
+    jobs: tuple[JobInfo, ...] = by.do(ListJobs(id=job_id, all=True, limit=1))
+    return any(job.state is JobState.COMMITTED for job in jobs)
 
 
-def _output(asked: SessionWrite) -> Output:
-    told = asked.listed
-    if told is None:
-        return files_saving.output((one.job_file for one in asked.files), asked.rows)
+def _output(session_write: SessionWrite) -> Output:
+    listed_files = session_write.listed
+    if listed_files is None:
+        return files_save_job.output((file.job_file for file in session_write.files), session_write.rows)
     try:
-        added = ListOfFiles(name=told.name, size=told.size, sha256=bytes.fromhex(told.sha256))
+        added = ListOfFiles(
+            name=listed_files.name, size=listed_files.size, sha256=bytes.fromhex(listed_files.sha256)
+        )
     except ValueError:
-        raise InvalidRequest(f"'{told.sha256}' is no SHA-256 of a list of files") from None
+        raise InvalidRequest(f"'{listed_files.sha256}' is not a SHA-256 of a list of files") from None
     return Output(
-        added=added, files=told.files, bytes=told.bytes, partitions=told.partitions, rows=asked.rows
+        added=added,
+        files=listed_files.files,
+        bytes=listed_files.bytes,
+        partitions=listed_files.partitions,
+        rows=session_write.rows,
     )

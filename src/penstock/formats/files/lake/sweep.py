@@ -24,10 +24,10 @@ import msgspec
 
 from penstock.errors import PenstockError
 from penstock.formats.files.files import slice_of
-from penstock.formats.files.lake.care_calls import SweepFiles
-from penstock.formats.files.lake.ended import ABORTED_US, Claims, Ended, EndedJobs
-from penstock.formats.files.lake.named import FOLDER_CHARS, NamedFiles
+from penstock.formats.files.lake.ended_jobs import ABORTED_US, Claims, EndedJobs, EndedJobsResult
 from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.files.lake.referenced_files import FOLDER_CHARS, ReferencedFiles
+from penstock.formats.files.lake.sweep_calls import SweepFiles
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.settings import DAY_US
@@ -77,7 +77,7 @@ class FilesSweep:
     def run(self) -> SweptFiles:
         """Sweep the pool, and say what came of it; also why nothing more was removed, if so."""
         self._kernel.graces.require_agreed()
-        ended = Ended()
+        ended = EndedJobsResult()
         try:
             ended = EndedJobs(self._kernel, self._lake_id, dry_run=self._call.dry_run).look()
             place = self._places.at(self._pool)
@@ -100,7 +100,7 @@ class FilesSweep:
 
     def _sweep(self, place: Place, days: Sequence[str], claims: Claims) -> None:
         """Sweep the folders of old days, and those of aborted attempts, as many at a time as can be named."""
-        early = {one for one in claims.aborted if one.partition("/")[0] not in days}
+        early = {folder for folder in claims.aborted if folder.partition("/")[0] not in days}
         law = _Law(
             claims=claims,
             data_us=self._data_us,
@@ -108,7 +108,7 @@ class FilesSweep:
         )
         after: str | None = "" if days or early else None
         while after is not None:
-            named = NamedFiles(
+            named = ReferencedFiles(
                 self._kernel,
                 lambda folder: folder.partition("/")[0] in days or folder in early,
                 after,
@@ -149,7 +149,7 @@ class _Folders:
         self,
         kernel: Kernel,
         place: Place,
-        named: NamedFiles,
+        named: ReferencedFiles,
         law: _Law,
         chosen: Sequence[str],
         tally: _PoolTally,
@@ -166,38 +166,38 @@ class _Folders:
 
     def judge(self, listing: Listing) -> Iterator[Judged]:
         for chosen in self._chosen:
-            found: set[str] = set()
+            folders: set[str] = set()
             for folder, entries in groupby(listing(self._place, chosen), _folder_of):
                 if folder and self._named.covers(folder):
-                    found.add(folder)
+                    folders.add(folder)
                     yield from self._judge(folder, entries)
             for folder in self._named.folders:
-                if f"{folder}/".startswith(f"{chosen}/") and folder not in found:
-                    self._miss(folder, len(self._named.inside(folder)))
-            if not found:
+                if f"{folder}/".startswith(f"{chosen}/") and folder not in folders:
+                    self._miss(folder, len(self._named.name_hashes_in(folder)))
+            if not folders:
                 self._tally.emptied.add(chosen)
 
     def judge_again(self, candidate: Judged) -> Fate:
         key = candidate.entry.key
-        is_named = _is_named(key, self._named.inside(key[:FOLDER_CHARS]))
+        is_named = _is_named(key, self._named.name_hashes_in(key[:FOLDER_CHARS]))
         return Fate.KEPT if is_named else candidate.fate
 
     def remove(self, files: Sequence[Judged]) -> None:
-        self._place.delete([one.entry.key for one in files])
+        self._place.delete([file.entry.key for file in files])
         self._meter.count(metrics.FILES_SWEPT_FILES, len(files))
-        self._meter.count(metrics.FILES_SWEPT_BYTES, sum(one.entry.size for one in files))
-        self._tally.emptied.update(one.entry.key.partition("/")[0] for one in files)
+        self._meter.count(metrics.FILES_SWEPT_BYTES, sum(file.entry.size for file in files))
+        self._tally.emptied.update(file.entry.key.partition("/")[0] for file in files)
 
     def finish(self, tally: SweepTally) -> None:
         """Folders of days are pruned when all attempts have been swept."""
 
     def _judge(self, folder: str, entries: Iterator[BucketEntry]) -> Iterator[Judged]:
         """Judge the files of an attempt. If none is named, some may go before all of them are listed."""
-        named = self._named.inside(folder)
-        kept, candidates = 0, list[Judged]()
+        named = self._named.name_hashes_in(folder)
+        kept_files, candidates = 0, list[Judged]()
         for entry in entries:
             if name_hash(entry.key[FOLDER_CHARS + 1 :]) in named:
-                kept += 1
+                kept_files += 1
                 yield Judged(entry, Fate.KEPT)
             elif _is_named(entry.key, named):
                 continue  # the checksum of one that stays
@@ -207,8 +207,8 @@ class _Folders:
                 candidates.append(Judged(entry, Fate.DATA))
             else:
                 yield Judged(entry, Fate.DATA)
-        if kept < len(named):
-            self._miss(folder, len(named) - kept)
+        if kept_files < len(named):
+            self._miss(folder, len(named) - kept_files)
         else:
             yield from candidates
 
@@ -244,9 +244,9 @@ class _PoolTally(SweepTally):
         self.emptied: set[str] = set()
         """Folders of days of which something went, or in which nothing is."""
 
-    def answer(self, ended: Ended, call: SweepFiles) -> SweptFiles:
+    def answer(self, ended: EndedJobsResult, call: SweepFiles) -> SweptFiles:
         more = len(self.problems) - TOLD_MAX
-        told = [*self.problems[:TOLD_MAX], *([f"and {more} more like these"] if more > 0 else ())]
+        shown_problems = [*self.problems[:TOLD_MAX], *([f"and {more} more like these"] if more > 0 else ())]
         return SweptFiles(
             data_files=self.files[Fate.DATA],
             data_bytes=self.bytes[Fate.DATA],
@@ -258,7 +258,7 @@ class _PoolTally(SweepTally):
             jobs_settled=ended.settled,
             jobs_forgotten=ended.forgotten,
             branches=ended.branches,
-            problem="\n".join(told),
+            problem="\n".join(shown_problems),
             data_removed=call.remove_data and not call.dry_run,
             dry_run=call.dry_run,
         )

@@ -29,9 +29,15 @@ from fsspec.utils import infer_compression, stringify_path  # type: ignore[impor
 from penstock.errors import InvalidName, ReferenceNotFound
 from penstock.formats.files.lake.answers import FileEntry
 from penstock.formats.files.lake.calls import CopiedFile
-from penstock.formats.files.lake.gathered import CompressedFile, Gathered, GatheredFile, Target, WrittenText
+from penstock.formats.files.lake.file_batch import (
+    BufferedFile,
+    CompressedFile,
+    FileBatch,
+    Target,
+    WrittenText,
+)
 from penstock.formats.files.lake.paths import FilesPath, parse_path
-from penstock.formats.files.lake.system_reading import ReadFilesSystem, os_errors, unnoted
+from penstock.formats.files.lake.read_system import ReadFilesSystem, os_errors, outside_read_set
 from penstock.lake.calls import GetReference
 from penstock.model.references import Kind
 
@@ -48,11 +54,11 @@ class OneCommit(Transaction):  # type: ignore[misc]
 
     def __init__(self, fs: FilesSystem, **kwargs: Any) -> None:
         super().__init__(fs, **kwargs)
-        self.changes = Gathered()
+        self.changes = FileBatch()
 
     def start(self) -> None:
         super().start()
-        self.changes = Gathered()
+        self.changes = FileBatch()
 
     def complete(self, commit: bool = True) -> None:
         system, files = self.fs, list(self.files)
@@ -99,13 +105,13 @@ class FilesSystem(ReadFilesSystem):
         target = self._target(place)
         changes = self.transaction.changes if self._intrans else None
 
-        def done(data: BinaryIO) -> None:
+        def put_file(data: BinaryIO) -> None:
             with self._one_commit(changes) as mine:
                 mine.put(target, place.path, data, is_new=mode == "xb")
             if changes is None:
                 self._count_alone(target)
 
-        return GatheredFile(place, mode, done)
+        return BufferedFile(place, mode, put_file)
 
     def _count_alone(self, target: Target) -> None:
         """Count a file that became a commit of its own; with the tenth of a table it is said once what that
@@ -124,7 +130,7 @@ class FilesSystem(ReadFilesSystem):
         with os_errors(path):
             return parse_path(self._strip_protocol(path))
 
-    def commit(self, changes: Gathered) -> None:
+    def commit(self, changes: FileBatch) -> None:
         """Carry out what was gathered, in one commit, and let go of the files that were written for it."""
         try:
             if changes.target is not None and changes:
@@ -147,34 +153,34 @@ class FilesSystem(ReadFilesSystem):
             self.invalidate_cache()
 
     @contextmanager
-    def _one_commit(self, given: Gathered | None) -> Iterator[Gathered]:
+    def _one_commit(self, file_batch: FileBatch | None) -> Iterator[FileBatch]:
         """What a method's changes go to: those of its caller, of the transaction, or a commit of its own."""
-        if given is not None:
-            yield given
+        if file_batch is not None:
+            yield file_batch
         elif self._intrans:
             yield self.transaction.changes
         else:
-            changes = Gathered()
+            changes = FileBatch()
             yield changes
             self.commit(changes)
 
-    def _target(self, place: FilesPath, changes: Gathered | None = None) -> Target:
+    def _target(self, place: FilesPath, changes: FileBatch | None = None) -> Target:
         """The table and branch of a path that is written; ``PermissionError`` where nothing can be."""
-        wanted = Target(place.key, self.ref if place.ref is None else place.ref)
-        if changes is not None and changes.target == wanted:
-            return wanted  # it was asked for the first of its files
-        with os_errors(place.named(place.path)):
+        target = Target(place.key, self.ref if place.ref is None else place.ref)
+        if changes is not None and changes.target == target:
+            return target  # it was asked for the first of its files
+        with os_errors(place.with_path(place.path)):
             self.lake.begin_write()
             try:
-                kind = self.lake.do(GetReference(name=wanted.branch)).kind
+                kind = self.lake.do(GetReference(name=target.branch)).kind
                 if kind in (Kind.BRANCH, Kind.TRANSACTION):
-                    return wanted
+                    return target
             except (ReferenceNotFound, InvalidName):
                 pass
         raise PermissionError(
             errno.EROFS,
-            f"'{wanted.branch}' is no branch, and only branches are written",
-            place.named(place.path),
+            f"'{target.branch}' is not a branch, and only branches can be written to",
+            place.with_path(place.path),
         )
 
     def put_file(
@@ -183,7 +189,7 @@ class FilesSystem(ReadFilesSystem):
         rpath: str,
         callback: Any = DEFAULT_CALLBACK,
         mode: str = "overwrite",
-        changes: Gathered | None = None,
+        changes: FileBatch | None = None,
         **_: Any,
     ) -> None:
         source, place = Path(stringify_path(lpath)), self._place(rpath)
@@ -193,12 +199,14 @@ class FilesSystem(ReadFilesSystem):
         with self._one_commit(changes) as mine:
             mine.put(self._target(place, mine), place.path, source, is_new=mode == "create")
 
-    def put(self, lpath: Any, rpath: Any, *args: Any, changes: Gathered | None = None, **kwargs: Any) -> None:
-        with self._one_commit(changes) as mine, unnoted():
+    def put(
+        self, lpath: Any, rpath: Any, *args: Any, changes: FileBatch | None = None, **kwargs: Any
+    ) -> None:
+        with self._one_commit(changes) as mine, outside_read_set():
             super().put(lpath, rpath, *args, changes=mine, **kwargs)
 
     def pipe_file(
-        self, path: str, value: bytes, mode: str = "overwrite", changes: Gathered | None = None, **_: Any
+        self, path: str, value: bytes, mode: str = "overwrite", changes: FileBatch | None = None, **_: Any
     ) -> None:
         place = self._place(path)
         with self._one_commit(changes) as mine:
@@ -208,7 +216,7 @@ class FilesSystem(ReadFilesSystem):
         self,
         path: str | Mapping[str, bytes],
         value: bytes | None = None,
-        changes: Gathered | None = None,
+        changes: FileBatch | None = None,
         **kwargs: Any,
     ) -> None:
         with self._one_commit(changes) as mine:
@@ -219,7 +227,7 @@ class FilesSystem(ReadFilesSystem):
             self.pipe_file(path, b"")
 
     def cp_file(
-        self, path1: str, path2: str, changes: Gathered | None = None, known: Any = None, **_: Any
+        self, path1: str, path2: str, changes: FileBatch | None = None, known: Any = None, **_: Any
     ) -> None:
         """Let a file be at another path too, without a copy of its bytes."""
         path1 = self._strip_protocol(path1)
@@ -245,12 +253,12 @@ class FilesSystem(ReadFilesSystem):
         recursive: bool = False,
         maxdepth: int | None = None,
         on_error: str | None = None,
-        changes: Gathered | None = None,
+        changes: FileBatch | None = None,
         **_: Any,
     ) -> None:
-        known = self.find(path1, withdirs=True, detail=True) if recursive and isinstance(path1, str) else None
+        infos = self.find(path1, withdirs=True, detail=True) if recursive and isinstance(path1, str) else None
         with self._one_commit(changes) as mine:
-            super().copy(path1, path2, recursive, maxdepth, on_error, changes=mine, known=known)
+            super().copy(path1, path2, recursive, maxdepth, on_error, changes=mine, known=infos)
 
     def mv(
         self,
@@ -258,14 +266,14 @@ class FilesSystem(ReadFilesSystem):
         path2: Any,
         recursive: bool = False,
         maxdepth: int | None = None,
-        changes: Gathered | None = None,
+        changes: FileBatch | None = None,
         **_: Any,
     ) -> None:
         """Let files be at other paths of the same table, in one commit. What comes meanwhile stays."""
-        moved = Gathered()
+        moved = FileBatch()
         self.copy(path1, path2, recursive, maxdepth, "raise", changes=moved)
         if not moved:
-            raise IsADirectoryError(errno.EISDIR, "it is a folder: say recursive=True", str(path1))
+            raise IsADirectoryError(errno.EISDIR, "it is a folder: use recursive=True", str(path1))
         with self._one_commit(changes) as mine:
             for copied in moved.copies.values():
                 assert moved.target is not None
@@ -273,40 +281,42 @@ class FilesSystem(ReadFilesSystem):
                     raise OSError(
                         errno.EXDEV, f"'{path1}' is of another table, or branch: copy it, then remove it"
                     )
-                found = moved.sources[copied.source]
+                entry = moved.sources[copied.source]
                 if copied.source not in moved.copies:
-                    mine.remove(moved.target, copied.source, found)
-                mine.copy(moved.target, copied, found)
+                    mine.remove(moved.target, copied.source, entry)
+                mine.copy(moved.target, copied, entry)
 
     def rm(
         self,
         path: str | Sequence[str],
         recursive: bool = False,
         maxdepth: int | None = None,
-        changes: Gathered | None = None,
+        changes: FileBatch | None = None,
     ) -> None:
         """Let files go, and folders with all that is in them when it is done. A table stays, empty."""
-        given = [path] if isinstance(path, str | os.PathLike) else list(path)
+        given_paths = [path] if isinstance(path, str | os.PathLike) else list(path)
         whole = recursive and maxdepth is None
-        names = given if whole else self.expand_path(given, recursive=recursive, maxdepth=maxdepth)
+        names = (
+            given_paths if whole else self.expand_path(given_paths, recursive=recursive, maxdepth=maxdepth)
+        )
         with self._one_commit(changes) as mine:
             for name in names:
-                for one in self._matching(self._strip_protocol(name)) if whole else [name]:
-                    self._rm_one(one, whole, mine)
+                for match in self._matching(self._strip_protocol(name)) if whole else [name]:
+                    self._rm_one(match, whole, mine)
 
     def _matching(self, path: str) -> list[str]:
-        found: list[str] = self.glob(path) if glob.has_magic(path) and not self.exists(path) else [path]
-        return found
+        matches: list[str] = self.glob(path) if glob.has_magic(path) and not self.exists(path) else [path]
+        return matches
 
-    def _rm_one(self, path: str, whole: bool, changes: Gathered) -> None:
-        with unnoted():
+    def _rm_one(self, path: str, whole: bool, changes: FileBatch) -> None:
+        with outside_read_set():
             place, about = self._place(path), self.info(path)
         if about["type"] == "file":
             changes.remove(self._target(place, changes), place.path)
         elif whole:
             changes.remove_folder(self._target(place, changes), place.prefix)
         else:
-            raise IsADirectoryError(errno.EISDIR, "it is a folder: say recursive=True", path)
+            raise IsADirectoryError(errno.EISDIR, "it is a folder: use recursive=True", path)
 
     def rm_file(self, path: str) -> None:
         self.rm(path)

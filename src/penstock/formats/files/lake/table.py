@@ -16,12 +16,12 @@ from penstock.errors import FileNotFound, InvalidRequest
 from penstock.formats.files.lake.answers import FileEntry, FilesAbout, FilesTotal, FilesWritten
 from penstock.formats.files.lake.calls import CopiedFile, GetFiles, GetFilesTable, ListFiles, SumFiles
 from penstock.formats.files.lake.paths import as_folder
+from penstock.formats.files.lake.pending_changes import Data, PendingFileChanges, commit
 from penstock.formats.files.lake.reader import TableBytes
-from penstock.formats.files.lake.writing import Data, PendingFileChanges, commit
 from penstock.kernel.reachable import Progress, silent
-from penstock.lake.call import PAGE_MAX, said
+from penstock.lake.call import PAGE_MAX, describe_commit
 from penstock.lake.calls import Resolve
-from penstock.lake.transactions.reading import note_reads
+from penstock.lake.transactions.read_set import note_reads
 from penstock.model.keys import Key
 from penstock.model.reads import PARTS_MAX, Read
 
@@ -64,10 +64,10 @@ class Files:
 
     def stat(self, path: str) -> FileEntry:
         """A file; ``FileNotFound`` if there is none."""
-        found = self._find(path)
-        if found is None:
+        entry = self._find(path)
+        if entry is None:
             raise self._missing(path)
-        return found
+        return entry
 
     def exists(self, path: str) -> bool:
         """Whether there is a file, in a table that must be there."""
@@ -98,8 +98,8 @@ class Files:
     def _find(self, path: str) -> FileEntry | None:
         self._table.note_read(path)
         call = GetFiles(key=self._key, at=self._table.ref, via=self._table.via, file=(path,))
-        found = self._lake.do(call)
-        return found[0] if found else None
+        entries = self._lake.do(call)
+        return entries[0] if entries else None
 
     def _entries(self, folder: str, limit: int | None, *, folders: bool) -> Iterator[FileEntry]:
         if limit is not None and limit < 0:
@@ -108,10 +108,10 @@ class Files:
         at, via, after = self._table.ref, self._table.via, ""
         most = self._lake.page_max or PAGE_MAX
         if via is None and (limit is None or limit > most):  # several pages, of one commit
-            found = self._lake.do(Resolve(revision=at))
-            at, via = found.commit, found.name
+            resolved = self._lake.do(Resolve(revision=at))
+            at, via = resolved.commit, resolved.name
         while limit is None or limit > 0:
-            wanted = most if limit is None else min(limit, most)
+            page_limit = most if limit is None else min(limit, most)
             page = self._lake.do(
                 ListFiles(
                     key=self._key,
@@ -120,11 +120,11 @@ class Files:
                     prefix=as_folder(folder),
                     folders=folders,
                     after=after,
-                    limit=wanted,
+                    limit=page_limit,
                 )
             )
             yield from page
-            if len(page) < wanted:
+            if len(page) < page_limit:
                 return
             after, limit = page[-1].path, None if limit is None else limit - len(page)
 
@@ -135,8 +135,8 @@ class Files:
         if start < 0 or (length is not None and length < 0):
             raise InvalidRequest(f"no bytes of '{path}' begin at {start}, or are {length}")
         entry = self.stat(path)
-        wanted = max(0, entry.size - start if length is None else min(length, entry.size - start))
-        return self._bytes.read(entry, start, wanted)
+        size = max(0, entry.size - start if length is None else min(length, entry.size - start))
+        return self._bytes.read(entry, start, size)
 
     def open(self, path: str) -> BinaryIO:
         """A file as a file object for reading, which can seek. It reads from storage what is asked for, and
@@ -202,9 +202,9 @@ class Files:
             absent=(path,) if if_absent else (),
             matching=() if if_match is None else (if_match,),
         )
-        told = message if message is not None else f"put {path} into {self._key}"
+        text = message if message is not None else f"put {path} into {self._key}"
         self._note_conditions(changes)
-        return commit(self._table, changes, said(told, author), idempotency_key)
+        return commit(self._table, changes, describe_commit(text, author), idempotency_key)
 
     def write(
         self,
@@ -225,9 +225,9 @@ class Files:
         then ``puts`` and ``copy`` come. Nothing may be at the paths ``absent`` before, and at those of
         ``matching`` just these files.
         """
-        for name, given in (("remove", remove), ("replace", replace), ("copy", copy), ("absent", absent)):
-            if isinstance(given, str | bytes):
-                raise InvalidRequest(f"{name} is a list, as in {name}=[{given!r}], and not a text")
+        for name, paths in (("remove", remove), ("replace", replace), ("copy", copy), ("absent", absent)):
+            if isinstance(paths, str | bytes):
+                raise InvalidRequest(f"{name} must be a list, as in {name}=[{paths!r}], got a string")
         changes = PendingFileChanges(
             puts=puts or {},
             removed=tuple(dict.fromkeys(remove)),
@@ -236,18 +236,18 @@ class Files:
             absent=tuple(absent),
             matching=tuple(matching),
         )
-        told = message if message is not None else f"{changes.told} in {self._key}"
+        text = message if message is not None else f"{changes.summary} in {self._key}"
         self._note_conditions(changes)
-        return commit(self._table, changes, said(told, author), idempotency_key)
+        return commit(self._table, changes, describe_commit(text, author), idempotency_key)
 
     def _note_conditions(self, changes: PendingFileChanges) -> None:
         """In a transaction, what a change rests on has to hold still where that lands, as if it was read."""
         if not self._table.is_noted:
             return
         here = self._table.ref
-        looked: dict[tuple[str, Key], set[str]] = {(here, self._key): {*changes.expected}}
-        for one in changes.copied:
-            looked.setdefault((one.at or here, one.key or self._key), set()).add(one.source)
+        looked: dict[tuple[str, Key], set[str]] = {(here, self._key): {*changes.expected_addresses}}
+        for copy in changes.copied:
+            looked.setdefault((copy.at or here, copy.key or self._key), set()).add(copy.source)
         for (ref, key), paths in looked.items():
             reads = [Read(key=key, part=path) for path in sorted(paths)]
             note_reads(self._lake, ref, None, *(reads if len(reads) <= PARTS_MAX else [Read(key=key)]))
@@ -294,10 +294,10 @@ class Files:
     ) -> FilesWritten:
         """Let a file be at another path too: of this table or of that with a ``key``, as it is on this branch
         or ``at`` another revision. No bytes are copied."""
-        one = CopiedFile(path=path, source=source, key=None if key is None else Key.parse(key), at=at)
-        whence = f"{one.key}/{source}" if one.key is not None else source
+        copy = CopiedFile(path=path, source=source, key=None if key is None else Key.parse(key), at=at)
+        whence = f"{copy.key}/{source}" if copy.key is not None else source
         return self.write(
-            copy=(one,),
+            copy=(copy,),
             message=message if message is not None else f"copy {whence} to {path} in {self._key}",
             author=author,
             idempotency_key=idempotency_key,

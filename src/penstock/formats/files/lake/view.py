@@ -9,7 +9,7 @@ from penstock.errors import InvalidRequest, NotManaged
 from penstock.formats.files import FORMAT
 from penstock.formats.files.files import USAGE, is_managed
 from penstock.formats.files.lake.answers import FilesWritten
-from penstock.lake.table_writing import RowWrite, no_rows_written, other_format
+from penstock.lake.table_writer import RowWrite, no_rows_written_error, other_format_error
 from penstock.lake.write_jobs import SaveMode
 
 if TYPE_CHECKING:
@@ -32,10 +32,7 @@ class FilesView:
         raise self._no_rows()
 
     def to_arrow(self, columns: Sequence[str] | None, where: str | None) -> Any:
-        # Here, since it loads Arrow, which takes a while and much memory.
-        from penstock.formats.files.lake.rows import to_arrow
-
-        return to_arrow(self._table, columns, where)
+        return self._table.scan().to_arrow(columns, where)
 
     def append(self, data: Any, said: Said, idempotency_key: str | None) -> NoReturn:  # noqa: ARG002
         raise self._no_rows()
@@ -55,11 +52,11 @@ class FilesView:
 
         table = self._table
         if rows.there is not None and not is_managed(rows.there):
-            raise no_rows_written(table.key, rows.there)
-        wanted = self._format(rows)
+            raise no_rows_written_error(table.key, rows.there)
+        wanted_format = self._format(rows)
         if rows.there is not None and rows.mode in (SaveMode.ERROR, SaveMode.IGNORE):
             table.note_read(is_listing=True)  # it may come to nothing for that
-        return write(table, rows, wanted)
+        return write(table, rows, wanted_format)
 
     def _format(self, rows: RowWrite) -> str:
         """The format of the files; ``InvalidRequest`` if nobody has said it, or Arrow does not write it."""
@@ -67,17 +64,17 @@ class FilesView:
             return rows.format
         from penstock.formats.files.lake.rows import format_of
 
-        known = format_of(self._table)
-        chosen = rows.format or known
+        known_format = format_of(self._table)
+        chosen = rows.format or known_format
         if chosen in FORMAT.row_formats:  # others are written by Spark, or file by file
             return chosen
         if not chosen:
             raise InvalidRequest(
-                f"nobody has said which format the files of '{self._table.key}' have: give it, as in "
+                f"the format of the files of '{self._table.key}' is not known: give it, as in "
                 "format='parquet'",
                 table=str(self._table.key),
             )
-        raise other_format(self._table.key, known or "files", rows.format)
+        raise other_format_error(self._table.key, known_format or "files", rows.format)
 
     def _no_rows(self) -> NotManaged:
         key = self._table.key

@@ -16,8 +16,8 @@ import msgspec
 
 from penstock.errors import HistoryExpired, OutcomeUnknown, PenstockError
 from penstock.formats.files.files import new_fence
-from penstock.formats.files.lake import beside as files_beside
-from penstock.formats.files.lake import saving as files_saving
+from penstock.formats.files.lake import job_markers as files_beside
+from penstock.formats.files.lake import save_job as files_save_job
 from penstock.formats.files.lake.answers import FilesWritten, JobBegun
 from penstock.formats.files.lake.calls import AbortJob, WriteFiles
 from penstock.formats.files.lake.pool import pool_of
@@ -27,7 +27,7 @@ from penstock.model.jobs import TEXT_MAX_CHARS, JobState
 from penstock.spark.requests import WriteResult
 
 if TYPE_CHECKING:
-    from penstock.formats.files.lake.saving import FilesJob
+    from penstock.formats.files.lake.save_job import FilesJob
     from penstock.lake.lake import Lake
     from penstock.storage.places import Place
 
@@ -42,7 +42,7 @@ class JobAttempt:
         self.lake, self.order, self.job = lake, order, job
         self.fence = new_fence(order.branch or lake.default_branch, order.key)
         self._is_sent = False
-        call = msgspec.structs.replace(files_saving.begin(order, job, self.fence.hex), who=lake.author)
+        call = msgspec.structs.replace(files_save_job.begin(order, job, self.fence.hex), who=lake.author)
         self._begun: JobBegun = lake.do(call)
 
     @property
@@ -57,7 +57,7 @@ class JobAttempt:
     @property
     def folder(self) -> str:
         """Its own, below the pool, with a slash at its end."""
-        return files_saving.below_pool(self._begun.folder)
+        return files_save_job.below_pool(self._begun.folder)
 
     @property
     def began(self) -> datetime:
@@ -66,15 +66,15 @@ class JobAttempt:
     @property
     def others(self) -> str:
         """What is to be said of jobs that write the same table right now; nothing without any."""
-        return files_saving.meeting(self.order.key, self._begun.others)
+        return files_save_job.describe_concurrent_jobs(self.order.key, self._begun.others)
 
     @property
     def is_over(self) -> bool:
         """Whether an earlier attempt of the job has landed, so that there is nothing left to do."""
         return self._begun.job.state is JobState.COMMITTED
 
-    def earlier(self) -> WriteResult | None:
-        """What the attempt came to that has landed; nothing if it changed nothing."""
+    def find_landed_result(self) -> WriteResult | None:
+        """The result of the job's attempt that has landed; ``None`` if it changed nothing."""
         landed = self._begun.job.commit
         if landed in ("", EMPTY_COMMIT_ID):
             return None
@@ -87,7 +87,7 @@ class JobAttempt:
 
     def commit(self, call: WriteFiles) -> FilesWritten:
         """Send the job's one commit. ``OutcomeUnknown`` names the job, by which it can be asked again."""
-        short = msgspec.structs.replace(files_beside.short(self.pool, call), who=self.lake.author)
+        short = msgspec.structs.replace(files_beside.with_file_list(self.pool, call), who=self.lake.author)
         self._is_sent = True
         try:
             return self.lake.do(short)
@@ -99,8 +99,8 @@ class JobAttempt:
             ) from None
 
     @contextmanager
-    def aborted_if_it_fails(self) -> Iterator[None]:
-        """Whatever is raised in here ends the attempt for good, and goes on as it is."""
+    def abort_on_failure(self) -> Iterator[None]:
+        """Abort the attempt if this block raises, and raise the same error."""
         try:
             yield
         except BaseException as error:
@@ -117,4 +117,4 @@ class JobAttempt:
 
     def _remove_files(self) -> None:
         with suppress(PenstockError):
-            remove_files(self.pool, [one.key for one in self.pool.entries(self.folder)])
+            remove_files(self.pool, [entry.key for entry in self.pool.entries(self.folder)])

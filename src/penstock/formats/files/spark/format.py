@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.spark import reading, writing
+from penstock.formats.files.lake.calls import GetFilesTable
+from penstock.formats.files.spark import reader, writer
 from penstock.formats.files.spark.session_steps import answer_step
+from penstock.lake.sql_catalog.requests import TableDescription
 from penstock.spark.format import SparkFormat
 from penstock.spark.requests import ReadRequest, WriteRequest, WriteResult
 
@@ -31,10 +33,19 @@ class FilesSpark(SparkFormat):
     others_options = "is for tables of rows, and does not go with format='{}'"
 
     def write(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
-        return writing.write(df, request)
+        return writer.write(df, request)
 
     def read(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
-        return reading.rows(spark, table, request)
+        return reader.rows(spark, table, request)
+
+    def describe(self, spark: SparkSession, table: Table, version: int | None) -> TableDescription:
+        about = table.lake.do(GetFilesTable(key=table.key, at=table.ref, via=table.via))
+        rows = self.read(spark, table.outside_read_set, ReadRequest(version=version))
+        return TableDescription(
+            provider=about.layout.format,
+            schema=rows.schema.json(),
+            partition_by=about.layout.partition_by or (),
+        )
 
     def answer_session(self, lake: Lake, step: str, request: str) -> Any:
         return answer_step(lake, step, request)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import InvalidRequest
 from penstock.formats.files.lake.answers import TableLayout
-from penstock.formats.files.lake.saving import FilesJob
+from penstock.formats.files.lake.save_job import FilesJob
 from penstock.lake.write_jobs import SaveMode, check_properties
 from penstock.spark.job.applications import application_of
 from penstock.spark.requests import WriteRequest
@@ -23,7 +23,9 @@ def job_of(spark: SparkSession, request: WriteRequest) -> FilesJob:
     """
     is_dynamic = overwrites_partitions(spark, request)
     if is_dynamic and request.mode is not SaveMode.OVERWRITE:
-        raise InvalidRequest(f"'partition_overwrite' goes with mode='overwrite', not with '{request.mode}'")
+        raise InvalidRequest(
+            f"'partition_overwrite' can only be used with mode='overwrite', not with '{request.mode}'"
+        )
     check_properties(request.properties)
     for name in request.options:
         if name.lower() == "partitionoverwritemode":
@@ -49,7 +51,7 @@ def job_of(spark: SparkSession, request: WriteRequest) -> FilesJob:
 
 
 def _timeout_s(request: WriteRequest) -> float | None:
-    given = request.extra.get("timeout_s")
-    if given is not None and (not isinstance(given, int | float) or isinstance(given, bool)):
-        raise InvalidRequest(f"'timeout_s' is a number of seconds, and is given {given!r}")
-    return given
+    timeout_s = request.extra.get("timeout_s")
+    if timeout_s is not None and (not isinstance(timeout_s, int | float) or isinstance(timeout_s, bool)):
+        raise InvalidRequest(f"'timeout_s' is a number of seconds, and is given {timeout_s!r}")
+    return timeout_s

@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.lake.saving import JobFile, Output, TaskFile, output
+from penstock.formats.files.lake.save_job import JobFile, Output, TaskFile, output
 from penstock.lake.job_files import remove_files
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
@@ -70,40 +70,42 @@ def run(df: DataFrame, target: OutputTarget, attempt: UUID) -> Output:
     if target.partition_by:
         writer = writer.partitionBy(*target.partition_by)
     spark = df.sparkSession
-    with _refusals_told(target.format), hold_settings(spark, unset_settings(spark, MICROSECONDS)):
+    with _own_errors_raised(target.format), hold_settings(spark, unset_settings(spark, MICROSECONDS)):
         if jar.is_loaded(spark):
-            files = _protocolled(spark, writer, target, attempt)
+            files = _write_with_own_committer(spark, writer, target, attempt)
         else:
             own_committer.warn_of_renames(spark)
-            files = _adopted(writer, target)
-    done = output(files, _count(counted))
-    if not done.files:
-        remove_files(target.pool, [target.folder + one.path for one in files])
-    return done
+            files = _write_and_list(writer, target)
+    finished_output = output(files, _count(counted))
+    if not finished_output.files:
+        remove_files(target.pool, [target.folder + file.path for file in files])
+    return finished_output
 
 
-def _protocolled(spark: Any, writer: DataFrameWriter, target: OutputTarget, attempt: UUID) -> list[JobFile]:
+def _write_with_own_committer(
+    spark: Any, writer: DataFrameWriter, target: OutputTarget, attempt: UUID
+) -> list[JobFile]:
     writer = writer.options(**{"penstock.attempt": attempt.hex, "penstock.footers": "false"})
     writer.save(_address(target))
     files = take_files(spark, attempt, TaskFile)
     if files is None:
-        raise _writes_no_files(target)
-    return [one.job_file for one in files]
+        raise _no_files_error(target)
+    return [file.job_file for file in files]
 
 
-def _adopted(writer: DataFrameWriter, target: OutputTarget) -> list[JobFile]:
+def _write_and_list(writer: DataFrameWriter, target: OutputTarget) -> list[JobFile]:
     writer.options(**own_committer.COMMITTER).save(_address(target))
     is_disk = "://" not in target.pool.url
-    found = [
-        _listed(target.folder, one, is_disk)
-        for one in target.pool.entries(target.folder)
-        if _is_data(one.key.removeprefix(target.folder))
+    files = [
+        _job_file(target.folder, entry, is_disk)
+        for entry in target.pool.entries(target.folder)
+        if _is_data(entry.key.removeprefix(target.folder))
     ]
-    durable.keep(target.pool, (target.folder + one.path for one in found))
-    return found
+    durable.keep(target.pool, (target.folder + file.path for file in files))
+    return files
 
 
-def _listed(folder: str, entry: BucketEntry, is_disk: bool) -> JobFile:
+def _job_file(folder: str, entry: BucketEntry, is_disk: bool) -> JobFile:
     path = entry.key.removeprefix(folder)
     tag = "" if is_disk else (entry.tag.etag or "").strip('"')
     return JobFile(
@@ -127,14 +129,14 @@ def _count(counted: Any) -> int | None:
     The number comes to the driver by a queue that drops what is too much for it, and Spark itself would wait
     for ever then.
     """
-    told = getattr(counted, "_jo", None)  # over Spark Connect it has come with the answer
+    metrics = getattr(counted, "_jo", None)  # over Spark Connect it has come with the answer
     deadline_s = time.monotonic() + COUNT_TIMEOUT_S
-    while told is not None and not told.future().isCompleted():
+    while metrics is not None and not metrics.future().isCompleted():
         if time.monotonic() > deadline_s:
             return None
         time.sleep(COUNT_POLL_S)
-    found: int | None = counted.get.get("rows")
-    return found
+    rows: int | None = counted.get.get("rows")
+    return rows
 
 
 def _address(target: OutputTarget) -> str:
@@ -142,22 +144,22 @@ def _address(target: OutputTarget) -> str:
 
 
 @contextmanager
-def _refusals_told(name: str) -> Iterator[None]:
-    """What ends a job is raised as what it is to Penstock, if it is known, and as it is otherwise."""
+def _own_errors_raised(name: str) -> Iterator[None]:
+    """Raise Spark's error as the Penstock error that caused it, if there is one."""
     try:
         with raise_refusals():
             yield
     except Exception as problem:
-        if not any(one in str(problem) for one in _NO_SOURCE):
+        if not any(text in str(problem) for text in _NO_SOURCE):
             raise
         way = f"\n  Start Spark with spark.jars.packages={_AVRO}:…, in Spark's own version."
         raise InvalidRequest(
-            f"this Spark writes no files of the format '{name}'{way if name.lower() == 'avro' else ''}",
+            f"this Spark cannot write files of the format '{name}'{way if name.lower() == 'avro' else ''}",
             format=name,
         ) from None
 
 
-def _writes_no_files(target: OutputTarget) -> InvalidRequest:
+def _no_files_error(target: OutputTarget) -> InvalidRequest:
     return InvalidRequest(
         f"Spark's data source '{target.format}' does not write files through Spark's commit protocol, so "
         "that nobody can tell what it wrote; give a format of files, such as 'parquet'",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.formats.files.lake.session_reads import READ, SessionRead, read_files
-from penstock.formats.files.lake.sessions import STEPS, Begun, Deciding, SessionWrite, abort
+from penstock.formats.files.lake.sessions import STEPS, Begun, SessionCaller, SessionWrite, abort
 from penstock.model.decoders import json_decoder
 from penstock.spark.job.concurrent_jobs import JobsMeet, warn_of_others
 
@@ -24,19 +24,23 @@ def answer_step(lake: Lake, step: str, request: str) -> Any:
     """The answer to a step, as JSON has it."""
     if step == "begin":
         lake.begin_write()
-    by = Deciding(lake.do, lake.places, lake.author)
+    by = SessionCaller(lake.do, lake.places, lake.author)
     if step == READ:
         return read_files(by, _READ.decode(request))
-    asked = _REQUEST.decode(request)
-    told = STEPS[step](by, asked)
-    return _warned(by, asked, told) if isinstance(told, Begun) else told
+    session_write = _REQUEST.decode(request)
+    checked_session = STEPS[step](by, session_write)
+    return (
+        _warn_of_other_jobs(by, session_write, checked_session)
+        if isinstance(checked_session, Begun)
+        else checked_session
+    )
 
 
-def _warned(by: Deciding, asked: SessionWrite, begun: Begun) -> Begun:
-    """Warn of other jobs. Where the user has made an error of that, the job is over."""
+def _warn_of_other_jobs(by: SessionCaller, session_write: SessionWrite, begun: Begun) -> Begun:
+    """Warn of other jobs that write the same table. If warnings are errors, abort the job and raise."""
     try:
         warn_of_others(begun.others, STACK)
     except JobsMeet:
-        abort(by, msgspec.structs.replace(asked, begun=begun))
+        abort(by, msgspec.structs.replace(session_write, begun=begun))
         raise
     return msgspec.structs.replace(begun, others="")

@@ -24,7 +24,7 @@ from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.statuses import StatusLine, statuses
-from penstock.cli.rendering.times import ago, counted, size
+from penstock.cli.rendering.times import ago, format_count, size
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.answers import LanceAbout, LanceBranch, LanceStatus, LanceTag, LanceVersion
 from penstock.formats.lance.lake.calls import (
@@ -35,8 +35,8 @@ from penstock.formats.lance.lake.calls import (
     ListLanceVersions,
     PromoteLance,
 )
-from penstock.formats.lance.lake.exporting import Exported
-from penstock.formats.lance.lake.importing import Imported
+from penstock.formats.lance.lake.namespace_export import Exported
+from penstock.formats.lance.lake.namespace_import import Imported
 from penstock.formats.lance.state import is_managed
 from penstock.lake.calls import Resolve
 from penstock.model.keys import Key
@@ -94,26 +94,26 @@ def lance_list(call: Call, ref: str | None) -> None:
 def _list(call: Call, ref: str | None) -> None:
     lake = call.open()
     at = lake.at(ref)
-    keys = [key for key, one in at.entries() if isinstance(one, LanceTable) and is_managed(one)]
-    found = [lake.do(GetLanceTable(key=key, at=at.id, via=at.via)) for key in keys]
+    keys = [key for key, content in at.entries() if isinstance(content, LanceTable) and is_managed(content)]
+    tables = [lake.do(GetLanceTable(key=key, at=at.id, via=at.via)) for key in keys]
     call.answer(
-        lambda: ListPage.of(found),
-        lambda screen: _tables(screen, found),
+        lambda: ListPage.of(tables),
+        lambda screen: _tables(screen, tables),
     )
 
 
-def _tables(screen: Screen, found: Sequence[LanceAbout]) -> Iterator[str]:
-    if not found:
+def _tables(screen: Screen, tables: Sequence[LanceAbout]) -> Iterator[str]:
+    if not tables:
         yield "no Lance tables. Programs make them through the lake's namespace; 'penstock lance import'"
         yield "  takes over those of a directory"
     rows: list[Row] = [
         [
-            Cell(printable(str(one.key)), "strong"),
-            _number(one.version),
-            Cell("private" if one.is_private else "", "warning"),
-            Cell(printable(one.folder), "dim"),
+            Cell(printable(str(table.key)), "strong"),
+            _number(table.version),
+            Cell("private" if table.is_private else "", "warning"),
+            Cell(printable(table.folder), "dim"),
         ]
-        for one in found
+        for table in tables
     ]
     yield from columns(screen, rows, flexible=-1)
 
@@ -143,8 +143,11 @@ def lance_show(call: Call, key: str, ref: str | None) -> None:
             ["version", _number(about.version)],
             ["private", "yes, only the lake tells of its versions" if about.is_private else ""],
             *([printable(name), printable(value)] for name, value in sorted(about.properties.items())),
-            *([f"branch {one.name}", f"from v{one.version} of {one.parent or 'main'}"] for one in branches),
-            *([f"tag {one.name}", f"v{one.version} of {one.branch or 'main'}"] for one in tags),
+            *(
+                [f"branch {branch.name}", f"from v{branch.version} of {branch.parent or 'main'}"]
+                for branch in branches
+            ),
+            *([f"tag {tag.name}", f"v{tag.version} of {tag.branch or 'main'}"] for tag in tags),
         ]
         yield screen.paint(printable(str(about.key)), "strong")
         yield from columns(screen, [row for row in rows if row[1]], indent="  ", flexible=-1)
@@ -172,28 +175,28 @@ def lance_versions(call: Call, key: str, ref: str | None, branch: str, below: in
     """List the versions of the Lance table KEY, newest first: what made each, and when."""
     lake, table = call.open(), Key.parse(key)
     commit = lake.do(Resolve(revision=ref))
-    wanted = ListLanceVersions(
+    query = ListLanceVersions(
         key=table, at=commit.commit, via=commit.name, branch=branch, below=below, limit=limit
     )
-    found = lake.do(wanted)
-    following = found[-1].version if len(found) == limit and found[-1].version > 1 else None
+    versions = lake.do(query)
+    following = versions[-1].version if len(versions) == limit and versions[-1].version > 1 else None
 
     def text(screen: Screen) -> Iterator[str]:
-        if not found:
+        if not versions:
             yield f"{printable(key)} has no version yet" if below is None else "no more versions"
-        yield from columns(screen, [_version(screen, one) for one in found])
+        yield from columns(screen, [_version(screen, version) for version in versions])
         if following is not None:
             yield screen.paint(f"  more with --below {following}", "dim")
 
     call.answer(
-        lambda: ListPage.of(found, None if following is None else str(following)),
+        lambda: ListPage.of(versions, None if following is None else str(following)),
         text,
     )
 
 
-def _version(screen: Screen, one: LanceVersion) -> Row:
-    when = "" if one.created is None else ago(one.created, screen.now)
-    return [Cell(f"v{one.version}", "strong"), one.operation, when, Cell(size(one.size), "dim")]
+def _version(screen: Screen, version: LanceVersion) -> Row:
+    when = "" if version.created is None else ago(version.created, screen.now)
+    return [Cell(f"v{version.version}", "strong"), version.operation, when, Cell(size(version.size), "dim")]
 
 
 # -- where every reader of Lance looks ---------------------------------------------------------------------
@@ -215,15 +218,17 @@ def lance_status(call: Call, key: str | None) -> None:
     """
     lake = call.open()
     at = lake.at()
-    tables = [one for one, content in at.entries() if isinstance(content, LanceTable) and is_managed(content)]
-    found = [lake.do(GetLanceStatus(key=one)) for one in (tables if key is None else (Key.parse(key),))]
+    tables = [key for key, content in at.entries() if isinstance(content, LanceTable) and is_managed(content)]
+    statuses_found = [
+        lake.do(GetLanceStatus(key=key)) for key in (tables if key is None else (Key.parse(key),))
+    ]
     call.answer(
-        lambda: ListPage.of(found),
-        lambda screen: _statuses(screen, found),
+        lambda: ListPage.of(statuses_found),
+        lambda screen: _statuses(screen, statuses_found),
     )
 
 
-def _statuses(screen: Screen, found: Sequence[LanceStatus]) -> Iterator[str]:
+def _statuses(screen: Screen, table_statuses: Sequence[LanceStatus]) -> Iterator[str]:
     lines = [
         StatusLine(
             table,
@@ -231,7 +236,7 @@ def _statuses(screen: Screen, found: Sequence[LanceStatus]) -> Iterator[str]:
             done="" if table.version is None else "promoted",
             to_do="promote",
         )
-        for table in found
+        for table in table_statuses
     ]
     return statuses(screen, lines, "no Lance tables")
 
@@ -248,16 +253,16 @@ def lance_promote(call: Call, key: str | None, branch: str | None) -> None:
     """
     lake = call.open(catch_up=True)
     at = lake.at(branch)
-    tables = [one for one, content in at.entries() if isinstance(content, LanceTable) and is_managed(content)]
+    tables = [key for key, content in at.entries() if isinstance(content, LanceTable) and is_managed(content)]
     chosen = tables if key is None else [Key.parse(key)]
-    found = []
-    for one in chosen:
-        about = lake.do(GetLanceTable(key=one, at=branch or lake.default_branch))
+    found_tables = []
+    for table_key in chosen:
+        about = lake.do(GetLanceTable(key=table_key, at=branch or lake.default_branch))
         if key is not None or (not about.is_private and about.version is not None):
-            found.append(lake.do(PromoteLance(key=one, branch=branch)))
+            found_tables.append(lake.do(PromoteLance(key=table_key, branch=branch)))
     call.answer(
-        lambda: ListPage.of(found),
-        lambda screen: _tables(screen, found) if found else iter(["nothing to promote"]),
+        lambda: ListPage.of(found_tables),
+        lambda screen: _tables(screen, found_tables) if found_tables else iter(["nothing to promote"]),
     )
 
 
@@ -291,7 +296,7 @@ def lance_import(
     their commits go through the lake, so that nobody may write past it any more. If some tables cannot come,
     all are left as they are, and the reasons are listed.
     """
-    done = call.open().import_lance(
+    imported = call.open().import_lance(
         root,
         namespace,
         dry_run=dry_run,
@@ -301,24 +306,24 @@ def lance_import(
     )
 
     def text(screen: Screen) -> Iterator[str]:
-        count = counted(len(done.tables), "table")
-        if dry_run or not done.tables:
-            yield f"would import {count} from {printable(done.root)}"
+        count = format_count(len(imported.tables), "table")
+        if dry_run or not imported.tables:
+            yield f"would import {count} from {printable(imported.root)}"
         else:
-            commit = screen.paint(short(done.commit), "id")
-            yield f"imported {count} from {printable(done.root)} (commit {commit})"
+            commit = screen.paint(short(imported.commit), "id")
+            yield f"imported {count} from {printable(imported.root)} (commit {commit})"
         rows: list[Row] = [
             [
-                Cell(printable(str(one.key)), "strong"),
-                "declared" if one.is_declared else "",
-                Cell(printable(one.location), "dim"),
+                Cell(printable(str(table.key)), "strong"),
+                "declared" if table.is_declared else "",
+                Cell(printable(table.location), "dim"),
             ]
-            for one in done.tables
+            for table in imported.tables
         ]
         yield from columns(screen, rows, indent="  ", flexible=-1)
 
     call.answer(
-        lambda: done,
+        lambda: imported,
         text,
     )
 
@@ -339,23 +344,23 @@ def lance_export(call: Call, root: str, ref: str | None, dry_run: bool) -> None:
     as a Lance directory namespace, with dir_listing_enabled=false, reads them without the lake. Called again,
     it adds what is new.
     """
-    done = call.open(catch_up=True).export_lance(root, ref, dry_run=dry_run)
+    exported = call.open(catch_up=True).export_lance(root, ref, dry_run=dry_run)
 
     def text(screen: Screen) -> Iterator[str]:
         word = "would list" if dry_run else "listed"
-        known = f", {done.unchanged:,} of them as before" if done.unchanged else ""
-        yield f"{word} {counted(len(done.tables), 'table')} at {printable(done.root)}{known}"
+        unchanged = f", {exported.unchanged:,} of them as before" if exported.unchanged else ""
+        yield f"{word} {format_count(len(exported.tables), 'table')} at {printable(exported.root)}{unchanged}"
         rows: list[Row] = [
             [
-                Cell(printable(str(one.key)), "strong"),
-                _number(one.version),
-                Cell(printable(one.folder), "dim"),
+                Cell(printable(str(table.key)), "strong"),
+                _number(table.version),
+                Cell(printable(table.folder), "dim"),
             ]
-            for one in done.tables
+            for table in exported.tables
         ]
         yield from columns(screen, rows, indent="  ", flexible=-1)
 
     call.answer(
-        lambda: done,
+        lambda: exported,
         text,
     )

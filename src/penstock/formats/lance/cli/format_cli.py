@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from penstock.cli.format_cli import DoctorCheck, Finding, FormatCli
 from penstock.cli.rendering.screen import printable
-from penstock.cli.rendering.times import counted
+from penstock.cli.rendering.times import format_count
 from penstock.errors import PenstockError
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.lake.kept import tables_at
 from penstock.formats.lance.lake.readability import LanceReadability
+from penstock.formats.lance.lake.retained_tables import tables_at
 from penstock.formats.lance.state import state_of
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
@@ -18,10 +18,6 @@ from penstock.model.references import Kind
 
 class LanceCli(FormatCli):
     """A Lance table is told by its newest version."""
-
-    def describe_version(self, content: LanceTable) -> str:
-        newest = state_of(content).newest
-        return f"v{newest}" if newest else ""
 
     def describe_fields(self, content: LanceTable) -> list[tuple[str, str]]:
         state = state_of(content)
@@ -49,7 +45,9 @@ class LanceCli(FormatCli):
 
 def has_tables(lake: Lake) -> bool:
     """Whether there is a Lance table to look at, at any reference."""
-    heads = {one.head for kind in (Kind.BRANCH, Kind.TAG) for one in lake.kernel.references.all(kind)}
+    heads = {
+        reference.head for kind in (Kind.BRANCH, Kind.TAG) for reference in lake.kernel.references.all(kind)
+    }
     try:
         return any(True for head in heads - {NO_COMMIT} for _ in tables_at(lake.kernel, head))
     except PenstockError:
@@ -66,5 +64,5 @@ def check_manifests(lake: Lake) -> Finding:
         return Finding(
             "failed", f"at {gone[0].where} {gone[0]}{more}", "'penstock fsck' tells of all of them"
         )
-    count = counted(len(readability.tables), "table")
+    count = format_count(len(readability.tables), "table")
     return Finding("ok", f"{count}, with the manifests of all versions that branches and tags are at")

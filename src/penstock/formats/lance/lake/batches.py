@@ -23,12 +23,12 @@ from penstock.errors import InvalidRequest, TransactionNotFound, TransactionOver
 from penstock.formats.lance.lake.answers import LanceDone
 from penstock.formats.lance.lake.calls import DeregisterLance, LanceOperation
 from penstock.formats.lance.lake.errors import operation
-from penstock.formats.lance.lake.namespaces import word
+from penstock.formats.lance.lake.namespaces import parse_choice
 from penstock.formats.lance.lake.own_refs import OwnRefOperations
 from penstock.formats.lance.lake.paths import table_key
 from penstock.formats.lance.lake.requests import of_operation
-from penstock.formats.lance.lake.tables import declared, deregistered
-from penstock.formats.lance.lake.versions import created, deleting
+from penstock.formats.lance.lake.tables import declare_response, deregister_response
+from penstock.formats.lance.lake.versions import create_response, deleting
 from penstock.formats.lance.names import VERSION_MAX
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import (
@@ -76,54 +76,57 @@ class BatchOperations(OwnRefOperations):
         A batch that creates versions is done once however often it is sent: no two have the same manifests.
         """
         if not request.operations:
-            raise InvalidRequest("a batch has at least one operation")
+            raise InvalidRequest("a batch needs at least one operation")
         places, is_writing = self._places_of_new(request), any(map(_is_writing, request.operations))
         now = self.snapshot() if is_writing else None
         operations = [
-            of_operation(number, self._as_asked, one, places, now)
-            for number, one in enumerate(request.operations)
+            of_operation(number, self._as_asked, commit_table_operation, places, now)
+            for number, commit_table_operation in enumerate(request.operations)
         ]
         committed = self.change(operations, request.context, _key(request))
         results = [
-            _result(asked, done) for asked, done in zip(request.operations, committed.done, strict=True)
+            _result(commit_table_operation, result)
+            for commit_table_operation, result in zip(request.operations, committed.done, strict=True)
         ]
         transaction_id = None if committed.commit is None else committed.commit.id
         return BatchCommitTablesResponse(results=results, transaction_id=transaction_id)
 
     def _places_of_new(self, request: BatchCommitTablesRequest) -> dict[Key, str]:
         """Where tables will be that a batch declares at a place, and may create versions of."""
-        found: dict[Key, str] = {}
-        for number, asked in enumerate(request.operations):
-            one = asked.declare_table
-            if one is not None and one.id and one.location:
-                place = of_operation(number, self.whole_location, one.location)
-                found[of_operation(number, table_key, one.id)] = place
-        return found
+        places: dict[Key, str] = {}
+        for number, commit_table_operation in enumerate(request.operations):
+            declare_table = commit_table_operation.declare_table
+            if declare_table is not None and declare_table.id and declare_table.location:
+                place = of_operation(number, self.whole_location, declare_table.location)
+                places[of_operation(number, table_key, declare_table.id)] = place
+        return places
 
     def _as_asked(
-        self, one: CommitTableOperation, places: dict[Key, str], now: Snapshot | None
+        self, commit_table_operation: CommitTableOperation, places: dict[Key, str], now: Snapshot | None
     ) -> LanceOperation:
-        said = [kind for kind in KINDS if getattr(one, kind) is not None]
-        if len(said) != 1:
-            what = " and ".join(said) if said else "nothing"
-            raise InvalidRequest(f"an operation asks for exactly one thing, and not for {what}")
-        if one.declare_table is not None:
-            return self.declaring(one.declare_table)
-        if one.create_table_version is not None:
-            if one.create_table_version.version > VERSION_MAX:
-                raise InvalidRequest("a version that belongs to no chain is no part of a batch")
-            return self.creating(one.create_table_version, places, now)
-        if one.delete_table_versions is not None:
-            return deleting(one.delete_table_versions)
-        assert one.deregister_table is not None
-        return DeregisterLance(key=table_key(one.deregister_table.id))
+        kinds = [kind for kind in KINDS if getattr(commit_table_operation, kind) is not None]
+        if len(kinds) != 1:
+            what = " and ".join(kinds) if kinds else "nothing"
+            raise InvalidRequest(f"an operation must have exactly one action, got {what}")
+        if commit_table_operation.declare_table is not None:
+            return self.declare_operation(commit_table_operation.declare_table)
+        if commit_table_operation.create_table_version is not None:
+            if commit_table_operation.create_table_version.version > VERSION_MAX:
+                raise InvalidRequest("a version that belongs to no chain is not a part of a batch")
+            return self.creating(commit_table_operation.create_table_version, places, now)
+        if commit_table_operation.delete_table_versions is not None:
+            return deleting(commit_table_operation.delete_table_versions)
+        assert commit_table_operation.deregister_table is not None
+        return DeregisterLance(key=table_key(commit_table_operation.deregister_table.id))
 
     # -- transactions --------------------------------------------------------------------------------------
 
     @operation(DescribeTransactionRequest)
     def describe_transaction(self, request: DescribeTransactionRequest) -> DescribeTransactionResponse:
-        found = self.do(GetTransaction(id=_transaction(request.id)))
-        return DescribeTransactionResponse(status=_STATUS[found.state], properties=_told(found))
+        transaction = self.do(GetTransaction(id=_transaction(request.id)))
+        return DescribeTransactionResponse(
+            status=_STATUS[transaction.state], properties=_transaction_properties(transaction)
+        )
 
     @operation(AlterTransactionRequest)
     def alter_transaction(self, request: AlterTransactionRequest) -> AlterTransactionResponse:
@@ -132,57 +135,59 @@ class BatchOperations(OwnRefOperations):
         Repeated, it is answered with what it came to.
         """
         identity = _transaction(request.id)
-        found = self.do(GetTransaction(id=identity))
+        transaction = self.do(GetTransaction(id=identity))
         status = _status(request.actions)
-        is_repeated = found.state in _SENT.get(status, ())
-        properties = _properties(found, request.actions, is_repeated=is_repeated)
-        if properties and not (is_repeated and _has(found, properties)):
-            found = self.do(RenewTransaction(id=identity, properties=properties))
+        is_repeated = transaction.state in _SENT.get(status, ())
+        properties = _properties(transaction, request.actions, is_repeated=is_repeated)
+        if properties and not (is_repeated and _has(transaction, properties)):
+            transaction = self.do(RenewTransaction(id=identity, properties=properties))
         if status == "succeeded":
-            found = self.do(CommitTransaction(id=identity, who=self.lake.author)).info
+            transaction = self.do(CommitTransaction(id=identity, who=self.lake.author)).info
         elif status in ("failed", "canceled"):
             why = "its client said that it failed" if status == "failed" else ""
-            found = self.do(AbortTransaction(id=identity, why=why, who=self.lake.author))
-            if found.state is not TransactionState.ABORTED:
-                raise TransactionOver(_TOO_LATE[found.state].format(id=identity), transaction=identity)
-        elif status and found.state is not TransactionState.OPEN:
-            raise TransactionOver(
-                f"transaction {identity} has ended, and does not run any more", transaction=identity
-            )
-        return AlterTransactionResponse(status=_STATUS[found.state], properties=_told(found))
+            transaction = self.do(AbortTransaction(id=identity, why=why, who=self.lake.author))
+            if transaction.state is not TransactionState.ABORTED:
+                raise TransactionOver(_TOO_LATE[transaction.state].format(id=identity), transaction=identity)
+        elif status and transaction.state is not TransactionState.OPEN:
+            raise TransactionOver(f"transaction {identity} has already ended", transaction=identity)
+        return AlterTransactionResponse(
+            status=_STATUS[transaction.state], properties=_transaction_properties(transaction)
+        )
 
 
-def _is_writing(one: CommitTableOperation) -> bool:
-    return one.create_table_version is not None
+def _is_writing(commit_table_operation: CommitTableOperation) -> bool:
+    return commit_table_operation.create_table_version is not None
 
 
-def _result(asked: CommitTableOperation, done: LanceDone) -> CommitTableResult:
-    if asked.declare_table is not None:
-        return CommitTableResult(declare_table=declared(done))
-    if asked.create_table_version is not None:
-        made = created(done.version, asked.create_table_version.version)
+def _result(commit_table_operation: CommitTableOperation, result: LanceDone) -> CommitTableResult:
+    if commit_table_operation.declare_table is not None:
+        return CommitTableResult(declare_table=declare_response(result))
+    if commit_table_operation.create_table_version is not None:
+        made = create_response(result.version, commit_table_operation.create_table_version.version)
         return CommitTableResult(create_table_version=made)
-    if asked.delete_table_versions is not None:
-        gone = BatchDeleteTableVersionsResponse(deleted_count=done.deleted)
+    if commit_table_operation.delete_table_versions is not None:
+        gone = BatchDeleteTableVersionsResponse(deleted_count=result.deleted)
         return CommitTableResult(delete_table_versions=gone)
-    assert asked.deregister_table is not None
-    return CommitTableResult(deregister_table=deregistered(asked.deregister_table, done))
+    assert commit_table_operation.deregister_table is not None
+    return CommitTableResult(
+        deregister_table=deregister_response(commit_table_operation.deregister_table, result)
+    )
 
 
 def _key(request: BatchCommitTablesRequest) -> str | None:
     """The key of a batch that has none of its own: nobody asks twice for the same manifest by mistake."""
-    if all(one.create_table_version is None for one in request.operations):
+    if all(operation.create_table_version is None for operation in request.operations):
         return None
-    said = request.model_dump(exclude={"context", "identity"}, exclude_none=True)
-    return f"lance batch {hashlib.sha256(msgspec.json.encode(said, order='sorted')).hexdigest()}"
+    fields = request.model_dump(exclude={"context", "identity"}, exclude_none=True)
+    return f"lance batch {hashlib.sha256(msgspec.json.encode(fields, order='sorted')).hexdigest()}"
 
 
 def _transaction(parts: list[str] | None) -> str:
     """The id of a transaction: the last part, whatever table is named before it."""
     if not parts or not parts[-1]:
-        raise InvalidRequest("the request has to name a transaction: its id is empty")
+        raise InvalidRequest("the id of the transaction is missing")
     identity = parts[-1].removeprefix(PREFIX)
-    if len(identity) != 32 or any(one not in "0123456789abcdef" for one in identity):
+    if len(identity) != 32 or any(digit not in "0123456789abcdef" for digit in identity):
         raise TransactionNotFound(f"there is no transaction '{identity}'", transaction=identity)
     return identity
 
@@ -190,52 +195,63 @@ def _transaction(parts: list[str] | None) -> str:
 def _status(actions: list[AlterTransactionAction]) -> str:
     """The status that a transaction is to have; nothing if it keeps its own."""
     status = ""
-    for one in actions:
-        said = [one.set_status_action, one.set_property_action, one.unset_property_action]
-        if sum(each is not None for each in said) != 1:
-            raise InvalidRequest("an action asks for exactly one thing")
-        if one.set_status_action is not None:
+    for action in actions:
+        set_actions = [action.set_status_action, action.set_property_action, action.unset_property_action]
+        if sum(each is not None for each in set_actions) != 1:
+            raise InvalidRequest("an action must have exactly one field")
+        if action.set_status_action is not None:
             if status:
                 raise InvalidRequest("a transaction cannot be given two statuses at once")
-            status = word(one.set_status_action.status, "", _STATUSES, "status")
+            status = parse_choice(action.set_status_action.status, "", _STATUSES, "status")
     return status
 
 
 def _properties(
-    found: TransactionInfo, actions: list[AlterTransactionAction], *, is_repeated: bool
+    transaction: TransactionInfo, actions: list[AlterTransactionAction], *, is_repeated: bool
 ) -> dict[str, str | None]:
     """What becomes of a transaction's properties. What a request asks for that ``is_repeated`` may be so
     already."""
     properties: dict[str, str | None] = {}
-    for one in actions:
-        action: Any = one.set_property_action or one.unset_property_action
+    for alter_transaction_action in actions:
+        action: Any = (
+            alter_transaction_action.set_property_action or alter_transaction_action.unset_property_action
+        )
         if action is None:
             continue
         if not action.key:
             raise InvalidRequest("a property has a name")
-        is_there = {**found.properties, **properties}.get(action.key) is not None
-        if one.set_property_action is not None:
-            mode = word(action.mode, "overwrite", ("overwrite", "fail", "skip"), "mode")
+        is_there = {**transaction.properties, **properties}.get(action.key) is not None
+        if alter_transaction_action.set_property_action is not None:
+            mode = parse_choice(action.mode, "overwrite", ("overwrite", "fail", "skip"), "mode")
         else:
-            mode = word(action.mode, "skip", ("skip", "fail"), "mode")
-        if not is_repeated and mode == "fail" and is_there == (one.set_property_action is not None):
+            mode = parse_choice(action.mode, "skip", ("skip", "fail"), "mode")
+        if (
+            not is_repeated
+            and mode == "fail"
+            and is_there == (alter_transaction_action.set_property_action is not None)
+        ):
             raise InvalidRequest(f"property '{action.key}' is {'there already' if is_there else 'missing'}")
-        if one.unset_property_action is not None:
+        if alter_transaction_action.unset_property_action is not None:
             properties[action.key] = None
         elif mode != "skip" or not is_there:
             properties[action.key] = action.value or ""
     return properties
 
 
-def _has(found: TransactionInfo, properties: dict[str, str | None]) -> bool:
-    return all(found.properties.get(name) == value for name, value in properties.items())
+def _has(transaction: TransactionInfo, properties: dict[str, str | None]) -> bool:
+    return all(transaction.properties.get(name) == value for name, value in properties.items())
 
 
-def _told(found: TransactionInfo) -> dict[str, str]:
-    """A transaction's properties, with what else there is to tell."""
-    more = {"penstock.target": found.target, "penstock.branch": found.branch, "penstock.base": found.base}
-    if found.commit:
-        more["penstock.commit"] = found.commit
-    if found.why:
-        more["penstock.why"] = found.why
-    return {**found.properties, **more}
+def _transaction_properties(transaction: TransactionInfo) -> dict[str, str]:
+    """A transaction's properties, with its target, branch, base, commit and reason as ``penstock.*``
+    properties."""
+    more = {
+        "penstock.target": transaction.target,
+        "penstock.branch": transaction.branch,
+        "penstock.base": transaction.base,
+    }
+    if transaction.commit:
+        more["penstock.commit"] = transaction.commit
+    if transaction.why:
+        more["penstock.why"] = transaction.why
+    return {**transaction.properties, **more}

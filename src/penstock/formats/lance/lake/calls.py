@@ -177,16 +177,18 @@ class CommitLance(Write[LanceCommitted], frozen=True, kw_only=True):
 
     def recover(self, ask: Ask, landing: Landing) -> LanceCommitted:
         if not landing.commits:
-            return self._recovered(ask, landing.head, landing.head, None, landing)
+            return self._recover_result(ask, landing.head, landing.head, None, landing)
         commit = landed_commit(ask, self, landing)
         before = next(iter(commit.parents), commit.id)  # nothing is before the first one of a lake
-        return self._recovered(ask, commit.id, before, commit, landing)
+        return self._recover_result(ask, commit.id, before, commit, landing)
 
-    def _recovered(
+    def _recover_result(
         self, ask: Ask, after: str, before: str, commit: Commit | None, landing: Landing
     ) -> LanceCommitted:
-        landed = _Landed(ask, branch_of(ask, self), after, before)
-        return LanceCommitted(commit=commit, head=landing.head, done=tuple(map(landed.done, self.operations)))
+        landed = _LandedCommit(ask, branch_of(ask, self), after, before)
+        return LanceCommitted(
+            commit=commit, head=landing.head, done=tuple(map(landed.operation_result, self.operations))
+        )
 
 
 class GetLanceTable(ReadAt[LanceAbout], frozen=True, kw_only=True):
@@ -287,7 +289,7 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
 # -- what a commit came to, operation by operation: told from the lake at that commit and before it --------
 
 
-class _Landed:
+class _LandedCommit:
     """A commit that has landed, and who is asked about it."""
 
     def __init__(self, ask: Ask, branch: str, commit: str, before: str) -> None:
@@ -296,16 +298,19 @@ class _Landed:
         self._counted: set[tuple[Key, str, int]] = set()
         """The versions that an operation deleted, so that no other one counts them."""
 
-    def done(self, operation: LanceOperation) -> LanceDone:
-        """What an operation came to. Of a table that a later one took away, nothing is told."""
+    def operation_result(self, operation: LanceOperation) -> LanceDone:
+        """The result of an operation; empty for a table that a later operation removed."""
         at = self.before if isinstance(operation, DeregisterLance) else self.commit
         try:
             if isinstance(operation, CreateLanceVersion):
                 return LanceDone(version=self._version(operation.key, operation.branch, operation.version))
             if isinstance(operation, PutLanceBranch):
-                return LanceDone(version=self._begun(operation.key, operation.branch))
+                return LanceDone(version=self._first_version(operation.key, operation.branch))
             if isinstance(operation, DeleteLanceVersions):
-                deleted = {(operation.key, operation.branch, one) for one in self._deleted(operation)}
+                deleted = {
+                    (operation.key, operation.branch, deleted_version)
+                    for deleted_version in self._deleted_versions(operation)
+                }
                 counted, self._counted = self._counted, self._counted | deleted
                 return LanceDone(deleted=len(deleted - counted))
             about: LanceAbout = self.ask(GetLanceTable(key=operation.key, at=at, via=self.branch))
@@ -314,31 +319,31 @@ class _Landed:
         return LanceDone(location=about.location, folder=about.folder, properties=about.properties)
 
     def _version(self, key: Key, branch: str, version: int) -> LanceVersion | None:
-        wanted = ListLanceVersions(key=key, branch=branch, version=version, at=self.commit, via=self.branch)
-        return next(iter(self.ask(wanted)), None)
+        query = ListLanceVersions(key=key, branch=branch, version=version, at=self.commit, via=self.branch)
+        return next(iter(self.ask(query)), None)
 
-    def _begun(self, key: Key, name: str) -> LanceVersion | None:
-        """The version that one of Lance's own branches began with."""
+    def _first_version(self, key: Key, name: str) -> LanceVersion | None:
+        """The first version of one of Lance's own branches."""
         branches = ListLanceBranches(key=key, at=self.commit, via=self.branch)
-        for branch in self._listed(branches, lambda last: {"after": last.name}):
+        for branch in self._list_all(branches, lambda last: {"after": last.name}):
             if branch.name == name:
                 return self._version(key, name, branch.version)
         return None
 
-    def _deleted(self, operation: DeleteLanceVersions) -> Iterator[int]:
-        """The versions that are not there any more, of those that an operation named."""
-        left = set(self._numbers(operation, self.commit))
+    def _deleted_versions(self, operation: DeleteLanceVersions) -> Iterator[int]:
+        """The versions that an operation deleted."""
+        remaining_versions = set(self._numbers(operation, self.commit))
         for number in self._numbers(operation, self.before):
-            if number not in left and any(
+            if number not in remaining_versions and any(
                 start <= number and (end < 0 or number < end) for start, end in operation.ranges
             ):
                 yield number
 
     def _numbers(self, operation: DeleteLanceVersions, at: str) -> Iterator[int]:
         versions = ListLanceVersions(key=operation.key, branch=operation.branch, at=at, via=self.branch)
-        return (one.version for one in self._listed(versions, lambda last: {"below": last.version}))
+        return (version.version for version in self._list_all(versions, lambda last: {"below": last.version}))
 
-    def _listed(
+    def _list_all(
         self, call: Call[tuple[T, ...]], next_page: Callable[[T], dict[str, str | int]]
     ) -> Iterator[T]:
         """All items of a list, page by page."""

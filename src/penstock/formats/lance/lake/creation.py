@@ -28,7 +28,7 @@ from penstock.formats.lance.lake.jobs import (
     attempts_name,
     next_attempt_id,
 )
-from penstock.formats.lance.lake.rows import Source, done_before, ratified
+from penstock.formats.lance.lake.rows import Source, find_earlier_write, ratified_version
 from penstock.lake.answers import Ratified
 from penstock.lake.call import Said
 from penstock.lake.calls import GetReference
@@ -55,7 +55,7 @@ def create(table: Table, data: Any, said: Said, idempotency_key: str | None) -> 
     if is_transaction(table.ref):
         _declare(table)
         try:
-            return _filled(table, source, said, idempotency_key or uuid4().hex)
+            return _write_first_rows(table, source, said, idempotency_key or uuid4().hex)
         except BaseException:
             _take_back(table)
             raise
@@ -64,12 +64,12 @@ def create(table: Table, data: Any, said: Said, idempotency_key: str | None) -> 
     with lake.transaction(table.ref, id=_next_id(table, idempotency_key), message=message) as inside:
         hidden = inside.table(table.key)
         _declare(hidden)
-        _filled(hidden, source, said, uuid4().hex)
+        _write_first_rows(hidden, source, said, uuid4().hex)
         landed = inside.land(message, authors=said.authors, properties=said.properties)
-    return ratified(table, landed.head, landed.commit, 1)
+    return ratified_version(table, landed.head, landed.commit, 1)
 
 
-def created_before(table: Table, idempotency_key: str | None) -> Ratified | None:
+def find_earlier_creation(table: Table, idempotency_key: str | None) -> Ratified | None:
     """What a creation under an idempotency key came to; ``None`` if none has landed.
 
     One that is on its way is waited for; one that still writes is aborted, for another takes its place.
@@ -77,20 +77,20 @@ def created_before(table: Table, idempotency_key: str | None) -> Ratified | None
     if idempotency_key is None:
         return None
     if is_transaction(table.ref):
-        return done_before(table, idempotency_key)
+        return find_earlier_write(table, idempotency_key)
     for info in attempts(table.lake, _name(table, idempotency_key)):
-        if (ended := _ended(table, info)).state is TransactionState.COMMITTED:
-            return ratified(table, ended.commit, None, 1, is_repeated=True)
+        if (ended := _end_attempt(table, info)).state is TransactionState.COMMITTED:
+            return ratified_version(table, ended.commit, None, 1, is_repeated=True)
     return None
 
 
-class _Declared(JobNamespace):
+class _DeclaredTableJob(JobNamespace):
     """Asks for a table that is declared already, which Lance would declare before it writes."""
 
     def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
-        asked = read_request(DeclareTableRequest, request)
-        there = self.describe_table(DescribeTableRequest(id=asked.id))
-        return DeclareTableResponse(location=there.location, managed_versioning=there.managed_versioning)
+        parsed_request = read_request(DeclareTableRequest, request)
+        table = self.describe_table(DescribeTableRequest(id=parsed_request.id))
+        return DeclareTableResponse(location=table.location, managed_versioning=table.managed_versioning)
 
 
 def _declare(table: Table) -> None:
@@ -101,17 +101,17 @@ def _declare(table: Table) -> None:
         raise CommitConflict([Conflict(ConflictKind.FORMAT, table.key, why=problem.message)]) from None
 
 
-def _filled(table: Table, source: Source, said: Said, job_id: str) -> Ratified:
+def _write_first_rows(table: Table, source: Source, said: Said, job_id: str) -> Ratified:
     import lance
 
     job = LanceJob(key=table.key, branch=table.ref, id=job_id, id_name="idempotency_key", said=said)
-    with source.told():
-        committed = _Declared(table.lake, job).run(
+    with source.source_errors_raised():
+        committed = _DeclaredTableJob(table.lake, job).run(
             lambda client: lance.write_dataset(
                 source.rows, namespace_client=client, table_id=[*table.key], mode="create"
             )
         )
-    return ratified(table, committed.head, committed.commit, committed.version)
+    return ratified_version(table, committed.head, committed.commit, committed.version)
 
 
 def _take_back(table: Table) -> None:
@@ -132,7 +132,9 @@ def _next_id(table: Table, idempotency_key: str | None) -> str:
     name = _name(table, idempotency_key)
     before = attempts(table.lake, name)
     if len(before) >= ATTEMPTS_MAX:
-        raise InvalidRequest(f"'{idempotency_key}' was tried {ATTEMPTS_MAX} times in vain; use another key")
+        raise InvalidRequest(
+            f"'{idempotency_key}' was tried {ATTEMPTS_MAX} times without success; use another key"
+        )
     return next_attempt_id(name, before)
 
 
@@ -142,7 +144,7 @@ def _name(table: Table, idempotency_key: str) -> str:
     return attempts_name("lance rows", idempotency_key, str(table.key), table.ref, incarnation)
 
 
-def _ended(table: Table, info: TransactionInfo) -> TransactionInfo:
+def _end_attempt(table: Table, info: TransactionInfo) -> TransactionInfo:
     lake = table.lake
     if info.state is TransactionState.OPEN:
         why = "a later attempt under the same key began"

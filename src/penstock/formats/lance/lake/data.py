@@ -43,10 +43,10 @@ from lance_namespace_urllib3_client.models.fragment_summary import FragmentSumma
 from penstock.errors import CommitConflict, PenstockError
 from penstock.formats.lance.lake.data_arrow import read_rows
 from penstock.formats.lance.lake.data_columns import ColumnOperations
-from penstock.formats.lance.lake.data_errors import Watched, lance_work, shown
+from penstock.formats.lance.lake.data_errors import Watched, lance_work, table_name
 from penstock.formats.lance.lake.data_indexes import IndexOperations
 from penstock.formats.lance.lake.data_queries import QueryOperations
-from penstock.formats.lance.lake.data_requests import named, one_of, read_request
+from penstock.formats.lance.lake.data_requests import normalise_mode, read_request, require_table_id
 from penstock.formats.lance.lake.data_work import TableAbout
 from penstock.formats.lance.lake.errors import in_lance
 from penstock.model.transactions import PREFIX
@@ -68,97 +68,107 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
 
         A table that was only declared gets its rows; ``overwrite`` makes a new version of one that has some.
         """
-        asked = read_request(CreateTableRequest, request)
+        parsed_request = read_request(CreateTableRequest, request)
         rows = read_rows(request_data)
-        mode = one_of(asked.mode, "create", "create", "exist_ok", "overwrite")
-        if asked.storage_options:
+        mode = normalise_mode(parsed_request.mode, "create", "create", "exist_ok", "overwrite")
+        if parsed_request.storage_options:
             raise UnsupportedOperationError("storage options of a request are not supported")
         self.require_writable()
         for _ in range(TRIES_MAX):
             try:
-                return self._created(asked, rows, mode)
+                return self._create_or_overwrite(parsed_request, rows, mode)
             except TableAlreadyExistsError:
                 if mode == "create":
                     raise
-        raise ConcurrentModificationError(f"{shown(named(asked.id))} came and went all the time; try again")
+        raise ConcurrentModificationError(
+            f"{table_name(require_table_id(parsed_request.id))} came and went all the time; try again"
+        )
 
-    def _created(self, request: CreateTableRequest, rows: pa.Table, mode: str) -> CreateTableResponse:
-        table = named(request.id)
+    def _create_or_overwrite(
+        self, request: CreateTableRequest, rows: pa.Table, mode: str
+    ) -> CreateTableResponse:
+        table = require_table_id(request.id)
         try:
-            there = self.describe_table(DescribeTableRequest(id=table, check_declared=True))
+            target_table = self.describe_table(DescribeTableRequest(id=table, check_declared=True))
         except TableNotFoundError:
             version: int | None = self._write_new(request, rows)
-            there = self.describe_table(DescribeTableRequest(id=table))
+            target_table = self.describe_table(DescribeTableRequest(id=table))
         else:
-            if there.is_only_declared:
+            if target_table.is_only_declared:
                 version = self._write_first(table, rows)
             elif mode == "create":
-                raise _taken(table)
+                raise _table_exists_error(table)
             else:
                 version = self._write(request, rows, mode) if mode == "overwrite" else None
-        return CreateTableResponse(location=there.location, version=version, properties=there.properties)
+        return CreateTableResponse(
+            location=target_table.location, version=version, properties=target_table.properties
+        )
 
     def insert_into_table(self, request: Any, request_data: bytes) -> InsertIntoTableResponse:
-        asked = read_request(InsertIntoTableRequest, request)
-        mode = one_of(asked.mode, "append", "append", "overwrite")
-        with self.of_table(asked):
+        parsed_request = read_request(InsertIntoTableRequest, request)
+        mode = normalise_mode(parsed_request.mode, "append", "append", "overwrite")
+        with self.of_table(parsed_request):
             rows = read_rows(request_data)
-        version = self._write(asked, rows, mode, asked.branch)
+        version = self._write(parsed_request, rows, mode, parsed_request.branch)
         return InsertIntoTableResponse(num_inserted_rows=rows.num_rows, version=version)
 
     def merge_insert_into_table(self, request: Any, request_data: bytes) -> MergeInsertIntoTableResponse:
-        asked = read_request(MergeInsertIntoTableRequest, request)
-        with self.of_table(asked):
-            if not asked.on:
+        parsed_request = read_request(MergeInsertIntoTableRequest, request)
+        with self.of_table(parsed_request):
+            if not parsed_request.on:
                 raise InvalidInputError("'on' must name the columns by which rows are matched")
-            rows, limit = read_rows(request_data), _duration(asked.timeout)
-        with self.changed(asked, asked.branch) as dataset:
-            merge = dataset.merge_insert(asked.on)
-            if asked.when_matched_update_all:
-                merge = merge.when_matched_update_all(asked.when_matched_update_all_filt)
-            if asked.when_not_matched_insert_all:
+            rows, limit = read_rows(request_data), _duration(parsed_request.timeout)
+        with self.open_to_write(parsed_request, parsed_request.branch) as dataset:
+            merge = dataset.merge_insert(parsed_request.on)
+            if parsed_request.when_matched_update_all:
+                merge = merge.when_matched_update_all(parsed_request.when_matched_update_all_filt)
+            if parsed_request.when_not_matched_insert_all:
                 merge = merge.when_not_matched_insert_all()
-            if asked.when_not_matched_by_source_delete:
-                merge = merge.when_not_matched_by_source_delete(asked.when_not_matched_by_source_delete_filt)
+            if parsed_request.when_not_matched_by_source_delete:
+                merge = merge.when_not_matched_by_source_delete(
+                    parsed_request.when_not_matched_by_source_delete_filt
+                )
             if limit is not None:
                 merge = merge.retry_timeout(limit)
-            done = merge.execute(rows)
+            merged = merge.execute(rows)
             return MergeInsertIntoTableResponse(
-                num_updated_rows=done["num_updated_rows"],
-                num_inserted_rows=done["num_inserted_rows"],
-                num_deleted_rows=done["num_deleted_rows"],
+                num_updated_rows=merged["num_updated_rows"],
+                num_inserted_rows=merged["num_inserted_rows"],
+                num_deleted_rows=merged["num_deleted_rows"],
                 version=dataset.version,
             )
 
     def update_table(self, request: Any) -> UpdateTableResponse:
-        asked = read_request(UpdateTableRequest, request)
-        updates = dict(asked.updates)
-        if not updates or len(updates) != len(asked.updates):
+        parsed_request = read_request(UpdateTableRequest, request)
+        updates = dict(parsed_request.updates)
+        if not updates or len(updates) != len(parsed_request.updates):
             raise InvalidInputError("'updates' names a column twice, or none")
-        with self.changed(asked, asked.branch) as dataset:
-            done = dataset.update(updates, where=asked.predicate or None)
-            return UpdateTableResponse(updated_rows=done["num_rows_updated"], version=dataset.version)
+        with self.open_to_write(parsed_request, parsed_request.branch) as dataset:
+            updated = dataset.update(updates, where=parsed_request.predicate or None)
+            return UpdateTableResponse(updated_rows=updated["num_rows_updated"], version=dataset.version)
 
     def delete_from_table(self, request: Any) -> DeleteFromTableResponse:
-        asked = read_request(DeleteFromTableRequest, request)
-        with self.changed(asked, asked.branch) as dataset:
-            dataset.delete(asked.predicate)
+        parsed_request = read_request(DeleteFromTableRequest, request)
+        with self.open_to_write(parsed_request, parsed_request.branch) as dataset:
+            dataset.delete(parsed_request.predicate)
             return DeleteFromTableResponse(version=dataset.version)
 
     def restore_table(self, request: Any) -> RestoreTableResponse:
         """A new version with the rows of an old one."""
-        asked = read_request(RestoreTableRequest, request)
-        with self.changed(asked, asked.branch, asked.version) as dataset:
+        parsed_request = read_request(RestoreTableRequest, request)
+        with self.open_to_write(parsed_request, parsed_request.branch, parsed_request.version) as dataset:
             dataset.restore()  # type: ignore[no-untyped-call]
         return RestoreTableResponse()
 
     def get_table_stats(self, request: Any) -> GetTableStatsResponse:
-        asked = read_request(GetTableStatsRequest, request)
-        with self.opened(asked, asked.branch) as dataset:
+        parsed_request = read_request(GetTableStatsRequest, request)
+        with self.open_dataset(parsed_request, parsed_request.branch) as dataset:
             fields: Any = dataset.stats.data_stats().fields
-            lengths = sorted(one.physical_rows - one.num_deletions for one in dataset.get_fragments())
+            lengths = sorted(
+                fragment.physical_rows - fragment.num_deletions for fragment in dataset.get_fragments()
+            )
             return GetTableStatsResponse(
-                total_bytes=sum(one.bytes_on_disk for one in fields),
+                total_bytes=sum(field.bytes_on_disk for field in fields),
                 num_rows=sum(lengths),
                 num_indices=len(dataset.describe_indices()),
                 fragment_stats=FragmentStats(
@@ -174,25 +184,25 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
         try:
             yield
         except InvalidInputError:
-            self.table_exists(TableExistsRequest(id=named(request.id)))
+            self.table_exists(TableExistsRequest(id=require_table_id(request.id)))
             raise
 
     def _write(self, request: TableAbout, rows: pa.Table, mode: str, branch: str | None = None) -> int:
         """Rows into a table that is there; its new version."""
-        with self.changed(request, branch) as dataset:
+        with self.open_to_write(request, branch) as dataset:
             dataset.insert(rows, mode=mode)
             return int(dataset.version)
 
     def _write_new(self, request: CreateTableRequest, rows: pa.Table) -> int:
         """The first rows of a table that is not there, in a transaction: all is there then, or nothing."""
-        table = named(request.id)
+        table = require_table_id(request.id)
         declaring = DeclareTableRequest(id=table, properties=request.properties)
         try:
-            with self.at_once(f"create {shown(table)}") as inside:
+            with self.at_once(f"create {table_name(table)}") as inside:
                 inside.declare_table(declaring)
                 return inside._write_first(table, rows)
         except CommitConflict as conflict:
-            raise _taken(table) from conflict
+            raise _table_exists_error(table) from conflict
         except PenstockError as problem:
             raise in_lance(problem) from problem
 
@@ -217,7 +227,7 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
             except OSError as error:
                 if not str(error).startswith("Dataset already exists: "):
                     raise
-                raise _taken(table) from error
+                raise _table_exists_error(table) from error
             return int(dataset.version)
 
 
@@ -225,22 +235,22 @@ class _DeclaredTable(Watched):
     """A namespace with a table that is declared already, which Lance would declare before it writes."""
 
     def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
-        asked = read_request(DeclareTableRequest, request)
-        there = self.describe_table(DescribeTableRequest(id=asked.id))
-        return DeclareTableResponse(location=there.location, managed_versioning=there.managed_versioning)
+        parsed_request = read_request(DeclareTableRequest, request)
+        table = self.describe_table(DescribeTableRequest(id=parsed_request.id))
+        return DeclareTableResponse(location=table.location, managed_versioning=table.managed_versioning)
 
 
-def _taken(table: list[str]) -> TableAlreadyExistsError:
-    return TableAlreadyExistsError(f"there is a table {shown(table)} already")
+def _table_exists_error(table: list[str]) -> TableAlreadyExistsError:
+    return TableAlreadyExistsError(f"there is a table {table_name(table)} already")
 
 
-def _duration(said: str | None) -> timedelta | None:
+def _duration(text: str | None) -> timedelta | None:
     """``30s``, ``500ms``, ``2m``; seconds if no unit is given."""
-    if said is None:
+    if text is None:
         return None
-    match = _DURATION.fullmatch(said.strip())
+    match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise InvalidInputError(f"'{said}' is no time such as 30s, 500ms or 2m")
+        raise InvalidInputError(f"invalid duration '{text}'; write it like 30s, 500ms or 2m")
     return timedelta(seconds=int(match[1]) * _UNITS_S[match[2] or "s"])
 
 

@@ -24,7 +24,7 @@ def read_rows(data: bytes | None) -> pa.Table:
         rows = reader.read_all()
         rows.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError) as problem:
-        raise InvalidInputError(f"the rows are no Arrow IPC stream: {problem}") from None
+        raise InvalidInputError(f"the rows are not an Arrow IPC stream: {problem}") from None
     return rows
 
 
@@ -33,11 +33,11 @@ def check_unpacked_size(data: bytes, size_max_bytes: int) -> None:
     try:
         size = unpacked_size(data)
     except UnreadableRows as problem:
-        raise InvalidInputError(f"the rows are no Arrow IPC stream: {problem}") from None
+        raise InvalidInputError(f"the rows are not an Arrow IPC stream: {problem}") from None
     if size > size_max_bytes:
         raise TooLarge(
-            f"the rows have {size:,} bytes once they are unpacked, and this server takes {size_max_bytes:,} "
-            "(--body-max-bytes): send fewer at once, or write them by Lance itself",
+            f"the rows have {size:,} bytes uncompressed, more than this server accepts ({size_max_bytes:,}, "
+            "--body-max-bytes): send fewer at once, or write them with Lance directly",
             body_max_bytes=size_max_bytes,
         )
 
@@ -49,11 +49,11 @@ def write_rows(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
         for batch in reader:
             size += batch.nbytes
             if size > QUERY_MAX_BYTES:
-                raise too_many()
+                raise too_many_rows_error()
             writer.write_batch(batch)
 
 
-def too_many() -> LanceNamespaceError:
+def too_many_rows_error() -> LanceNamespaceError:
     """What is said of a query that gives too much."""
     return InvalidInputError(
         f"the query gives more than {QUERY_MAX_BYTES:,} bytes of rows: ask for fewer rows or columns, or "

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 class ColumnOperations(Work):
     """What changes columns, and tells which there are."""
 
-    def looked_into(self, table: list[str], branch: str, version: int | None) -> dict[str, Any]:
+    def describe_schema(self, table: list[str], branch: str, version: int | None) -> dict[str, Any]:
         """The schema of a table, and how it is stored, as a description has them."""
-        with self.opened(DescribeTableRequest(id=table), branch, version) as dataset:
+        with self.open_dataset(DescribeTableRequest(id=table), branch, version) as dataset:
             counted = dataset.stats.dataset_stats()
             return {
                 "schema": json_schema(dataset.schema),
@@ -41,77 +41,79 @@ class ColumnOperations(Work):
             }
 
     def alter_table_add_columns(self, request: Any) -> AlterTableAddColumnsResponse:
-        asked = read_request(AlterTableAddColumnsRequest, request)
+        parsed_request = read_request(AlterTableAddColumnsRequest, request)
         columns: dict[str, str] = {}
-        for one in asked.new_columns:
-            if one.virtual_column is not None or one.computed is not None:
-                raise UnsupportedOperationError(f"'{one.name}': only columns of an expression are supported")
-            if not one.expression:
-                raise InvalidInputError(f"'{one.name}' needs an expression")
-            if columns.setdefault(one.name, one.expression) is not one.expression:
-                raise InvalidInputError(f"'{one.name}' is added twice")
+        for column in parsed_request.new_columns:
+            if column.virtual_column is not None or column.computed is not None:
+                raise UnsupportedOperationError(
+                    f"'{column.name}': only columns of an expression are supported"
+                )
+            if not column.expression:
+                raise InvalidInputError(f"'{column.name}' needs an expression")
+            if columns.setdefault(column.name, column.expression) is not column.expression:
+                raise InvalidInputError(f"'{column.name}' is added twice")
         if not columns:
             raise InvalidInputError("'new_columns' is empty")
-        with self.changed(asked, asked.branch) as dataset:
+        with self.open_to_write(parsed_request, parsed_request.branch) as dataset:
             dataset.add_columns(columns)
             return AlterTableAddColumnsResponse(version=dataset.version)
 
     def alter_table_alter_columns(self, request: Any) -> AlterTableAlterColumnsResponse:
-        asked = read_request(AlterTableAlterColumnsRequest, request)
+        parsed_request = read_request(AlterTableAlterColumnsRequest, request)
         changes: list[Any] = []
-        for one in asked.alterations:
-            if one.virtual_column is not None:
-                raise UnsupportedOperationError(f"'{one.path}': virtual columns are not supported")
-            change: dict[str, Any] = {"path": one.path}
-            if one.rename is not None:
-                change["name"] = one.rename
-            if one.nullable is not None:
-                change["nullable"] = one.nullable
-            if one.data_type is not None:
-                change["data_type"] = arrow_type(one.data_type)
+        for alteration in parsed_request.alterations:
+            if alteration.virtual_column is not None:
+                raise UnsupportedOperationError(f"'{alteration.path}': virtual columns are not supported")
+            change: dict[str, Any] = {"path": alteration.path}
+            if alteration.rename is not None:
+                change["name"] = alteration.rename
+            if alteration.nullable is not None:
+                change["nullable"] = alteration.nullable
+            if alteration.data_type is not None:
+                change["data_type"] = arrow_type(alteration.data_type)
             if len(change) == 1:
-                raise InvalidInputError(f"nothing is said of how '{one.path}' is altered")
+                raise InvalidInputError(f"no change is given for '{alteration.path}'")
             changes.append(change)
         if not changes:
             raise InvalidInputError("'alterations' is empty")
-        with self.changed(asked, asked.branch) as dataset:
+        with self.open_to_write(parsed_request, parsed_request.branch) as dataset:
             dataset.alter_columns(*changes)
             return AlterTableAlterColumnsResponse(version=dataset.version)
 
     def alter_table_drop_columns(self, request: Any) -> AlterTableDropColumnsResponse:
-        asked = read_request(AlterTableDropColumnsRequest, request)
-        if not asked.columns:
+        parsed_request = read_request(AlterTableDropColumnsRequest, request)
+        if not parsed_request.columns:
             raise InvalidInputError("'columns' is empty")
-        with self.changed(asked, asked.branch) as dataset:
-            dataset.drop_columns(asked.columns)
+        with self.open_to_write(parsed_request, parsed_request.branch) as dataset:
+            dataset.drop_columns(parsed_request.columns)
             return AlterTableDropColumnsResponse(version=dataset.version)
 
     def update_table_schema_metadata(self, request: Any) -> UpdateTableSchemaMetadataResponse:
         """All of it afterwards. What is not named stays as it is."""
-        asked = read_request(UpdateTableSchemaMetadataRequest, request)
-        values: dict[str, str | None] = {**(asked.metadata or {})}
-        with self.changed(asked, asked.branch) as dataset:
+        parsed_request = read_request(UpdateTableSchemaMetadataRequest, request)
+        values: dict[str, str | None] = {**(parsed_request.metadata or {})}
+        with self.open_to_write(parsed_request, parsed_request.branch) as dataset:
             return UpdateTableSchemaMetadataResponse(metadata=dataset.update_schema_metadata(values))
 
     def update_field_metadata(self, request: Any) -> UpdateFieldMetadataResponse:
         """In one version; entries without a value go. All fields replace what is noted, or none does."""
-        asked = read_request(UpdateFieldMetadataRequest, request)
-        updates = {one.path: one.metadata for one in asked.updates}
-        replaces = {bool(one.replace) for one in asked.updates}
-        if len(updates) != len(asked.updates) or not updates:
+        parsed_request = read_request(UpdateFieldMetadataRequest, request)
+        updates = {update.path: update.metadata for update in parsed_request.updates}
+        replaces = {bool(update.replace) for update in parsed_request.updates}
+        if len(updates) != len(parsed_request.updates) or not updates:
             raise InvalidInputError("'updates' names a field twice, or none")
         if len(replaces) > 1:
             raise UnsupportedOperationError(
                 "of the fields of one request, all replace what is noted, or none"
             )
-        with self.changed(asked, asked.branch) as dataset:
+        with self.open_to_write(parsed_request, parsed_request.branch) as dataset:
             dataset.update_field_metadata(updates, replace=replaces.pop())
-            fields = {path: _noted(dataset, path) for path in updates}
+            fields = {path: _field_metadata(dataset, path) for path in updates}
             return UpdateFieldMetadataResponse(version=dataset.version, fields=fields)
 
 
-def _noted(dataset: LanceDataset, path: str) -> dict[str, str]:
-    """What is noted about a field."""
+def _field_metadata(dataset: LanceDataset, path: str) -> dict[str, str]:
+    """The metadata of a field."""
     field: Any = dataset.lance_schema.field(path)
     noted = field.to_arrow().metadata if field is not None else None
     return {name.decode(): value.decode() for name, value in (noted or {}).items()}

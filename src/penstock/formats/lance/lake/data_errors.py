@@ -105,8 +105,8 @@ class Watched(LanceNamespace):
         self._read: LanceNamespaceError | None = None
 
     @property
-    def refused(self) -> LanceNamespaceError | None:
-        """What was refused last; a version that was not taken comes first, since Lance looks for it then."""
+    def refusal(self) -> LanceNamespaceError | None:
+        """The last refusal. A refused version comes first, because Lance reads again after it."""
         return self._write or self._read
 
     def namespace_id(self) -> str:
@@ -152,16 +152,18 @@ def lance_work(namespace: LanceNamespace, table: list[str], branch: str | None =
     except (LanceNamespaceError, MemoryError):
         raise
     except Exception as error:
-        raise _meant(error, watched, table, branch) from error
+        raise _translate_error(error, watched, table, branch) from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
         raise _error(ErrorCode.UNSUPPORTED, table, _BUG) from error
 
 
-def _meant(error: Exception, watched: Watched, table: list[str], branch: str | None) -> LanceNamespaceError:
-    if watched.refused is not None:
-        return watched.refused
+def _translate_error(
+    error: Exception, watched: Watched, table: list[str], branch: str | None
+) -> LanceNamespaceError:
+    if watched.refusal is not None:
+        return watched.refusal
     text = (
         str(error.args[0]) if isinstance(error, KeyError | NotImplementedError) and error.args else str(error)
     )
@@ -175,7 +177,7 @@ def _meant(error: Exception, watched: Watched, table: list[str], branch: str | N
         return _of_storage(text, table)
     for pattern, code in _MEANINGS:
         if pattern.search(text):
-            return _error(code, table, _said(code, text, watched, table, branch))
+            return _error(code, table, _error_text(code, text, watched, table, branch))
     is_of_python = not _SOURCE.search(text)  # of the library's wrapper, which looks at what it is given
     if is_of_python and isinstance(error, ValueError | TypeError | LookupError | OverflowError):
         return _error(ErrorCode.INVALID_INPUT, table, text)
@@ -187,12 +189,12 @@ def _of_storage(text: str, table: list[str]) -> LanceNamespaceError:
     if _NO_RIGHT.search(text):
         return _error(ErrorCode.PERMISSION_DENIED, table, "there is no right to the storage of this table")
     if is_full(text):
-        said = "the storage of this table has no room left: free space there, then try again"
-        return _error(ErrorCode.SERVICE_UNAVAILABLE, table, said)
+        storage_full = "the storage of this table has no room left: free space there, then try again"
+        return _error(ErrorCode.SERVICE_UNAVAILABLE, table, storage_full)
     kind = _NETWORK.search(text)
     which = f" ({kind[1]})" if kind and kind[1] != "LocalFileSystem" else ""
-    said = f"the storage of this table{which} cannot be used at the moment"
-    return _error(ErrorCode.SERVICE_UNAVAILABLE, table, said)
+    storage_full = f"the storage of this table{which} cannot be used at the moment"
+    return _error(ErrorCode.SERVICE_UNAVAILABLE, table, storage_full)
 
 
 def is_full(text: str) -> bool:
@@ -210,13 +212,13 @@ _PANIC: Final = "Task was aborted"
 _BUG: Final = "Lance cannot do what is asked: it meets a bug of its own. Ask for it in another way"
 """A panic of its core, which a caller can cause by an expression alone."""
 _DECLARED: Final = (
-    "it is only declared, and has no version yet: its first rows make one (create_table, or write_dataset "
-    "with the mode 'overwrite')"
+    "it is only declared, and has no version yet: the first write creates one (create_table, or "
+    "write_dataset with the mode 'overwrite')"
 )
 
 
-def _said(code: ErrorCode, text: str, watched: Watched, table: list[str], branch: str | None) -> str:
-    """What Lance wrote, in other words where it knows less than is known here."""
+def _error_text(code: ErrorCode, text: str, watched: Watched, table: list[str], branch: str | None) -> str:
+    """Lance's message, or a better one where more is known here."""
     if code is ErrorCode.TABLE_BRANCH_NOT_FOUND and branch:
         return f"it has no branch '{branch}' of Lance's own; one of the lake's is named by the address"
     if code is ErrorCode.INVALID_TABLE_STATE and _is_only_declared(watched, table):
@@ -226,24 +228,24 @@ def _said(code: ErrorCode, text: str, watched: Watched, table: list[str], branch
 
 def _is_only_declared(watched: Watched, table: list[str]) -> bool:
     try:
-        there = watched.describe_table(DescribeTableRequest(id=table, check_declared=True))
+        target_table = watched.describe_table(DescribeTableRequest(id=table, check_declared=True))
     except LanceNamespaceError:
         return False
-    return bool(there.is_only_declared)
+    return bool(target_table.is_only_declared)
 
 
 def _error(code: ErrorCode, table: list[str], text: str) -> LanceNamespaceError:
-    found: Any = from_error_code(code, f"{shown(table)}: {plain(text)}")
-    assert isinstance(found, LanceNamespaceError)
-    return found
+    error: Any = from_error_code(code, f"{table_name(table)}: {shorten_message(text)}")
+    assert isinstance(error, LanceNamespaceError)
+    return error
 
 
-def shown(table: list[str]) -> str:
-    """A table as messages name it."""
+def table_name(table: list[str]) -> str:
+    """The name of a table for messages."""
     return ".".join(table)
 
 
-def plain(text: str) -> str:
-    """A message of Lance's without the places in its code, and not longer than somebody would read."""
+def shorten_message(text: str) -> str:
+    """A message of Lance without source locations, cut to a readable length."""
     text = _PREFIX.sub("", _SCHEMA.sub("", _SOURCE.sub("", text))).strip().rstrip(",.")
     return text if len(text) <= MESSAGE_MAX_CHARS else f"{text[:MESSAGE_MAX_CHARS]}…"

@@ -21,8 +21,8 @@ from lance_namespace import (
 )
 from lance_namespace_urllib3_client.models.index_content import IndexContent
 
-from penstock.formats.lance.lake.data_errors import shown
-from penstock.formats.lance.lake.data_requests import named, read_request
+from penstock.formats.lance.lake.data_errors import table_name
+from penstock.formats.lance.lake.data_requests import read_request, require_table_id
 from penstock.formats.lance.lake.data_work import Work
 from penstock.formats.lance.lake.paths import page_size
 
@@ -60,60 +60,71 @@ class IndexOperations(Work):
         return CreateTableIndexResponse()
 
     def create_table_scalar_index(self, request: Any) -> CreateTableScalarIndexResponse:
-        asked = read_request(CreateTableIndexRequest, request)
-        if _kind(asked.index_type) not in SCALAR:
-            raise InvalidInputError(f"'{asked.index_type}' is no scalar index: {', '.join(SCALAR)} are")
-        self._create(asked)
+        parsed_request = read_request(CreateTableIndexRequest, request)
+        if _kind(parsed_request.index_type) not in SCALAR:
+            raise InvalidInputError(
+                f"'{parsed_request.index_type}' is not a scalar index; these are: {', '.join(SCALAR)}"
+            )
+        self._create(parsed_request)
         return CreateTableScalarIndexResponse()
 
     def list_table_indices(self, request: Any) -> ListTableIndicesResponse:
         """By name; a page goes on after the name that is its token."""
-        asked = read_request(ListTableIndicesRequest, request)
-        with self.opened(asked, asked.branch, asked.version) as dataset:
-            found = sorted(dataset.describe_indices(), key=lambda one: one.name)
-            rest = [one for one in found if one.name > (asked.page_token or "")]
-            page = [_content(dataset, one) for one in rest[: page_size(asked.limit)]]
+        parsed_request = read_request(ListTableIndicesRequest, request)
+        with self.open_dataset(parsed_request, parsed_request.branch, parsed_request.version) as dataset:
+            indices = sorted(dataset.describe_indices(), key=lambda index_description: index_description.name)
+            rest = [
+                index_description
+                for index_description in indices
+                if index_description.name > (parsed_request.page_token or "")
+            ]
+            page = [
+                _content(dataset, index_description)
+                for index_description in rest[: page_size(parsed_request.limit)]
+            ]
             more = page[-1].index_name if page and len(rest) > len(page) else None
             return ListTableIndicesResponse(indexes=page, page_token=more)
 
     def describe_table_index_stats(self, request: Any) -> DescribeTableIndexStatsResponse:
-        asked = read_request(DescribeTableIndexStatsRequest, request)
-        name = _name(asked.index_name)
-        with self.opened(asked, asked.branch, asked.version) as dataset:
-            _require(dataset, named(asked.id), name)
-            found = dataset.stats.index_stats(name)
-            metric = next((one["metric_type"] for one in found["indices"] if "metric_type" in one), None)
+        parsed_request = read_request(DescribeTableIndexStatsRequest, request)
+        name = _name(parsed_request.index_name)
+        with self.open_dataset(parsed_request, parsed_request.branch, parsed_request.version) as dataset:
+            _require(dataset, require_table_id(parsed_request.id), name)
+            index_stats = dataset.stats.index_stats(name)
+            metric = next(
+                (index["metric_type"] for index in index_stats["indices"] if "metric_type" in index), None
+            )
             return DescribeTableIndexStatsResponse(
                 distance_type=metric,
-                index_type=found["index_type"],
-                num_indexed_rows=found["num_indexed_rows"],
-                num_unindexed_rows=found["num_unindexed_rows"],
-                num_indices=found["num_indices"],
+                index_type=index_stats["index_type"],
+                num_indexed_rows=index_stats["num_indexed_rows"],
+                num_unindexed_rows=index_stats["num_unindexed_rows"],
+                num_indices=index_stats["num_indices"],
             )
 
     def drop_table_index(self, request: Any) -> DropTableIndexResponse:
-        asked = read_request(DropTableIndexRequest, request)
-        name = _name(asked.index_name)
-        with self.changed(asked, asked.branch) as dataset:
-            _require(dataset, named(asked.id), name)
+        parsed_request = read_request(DropTableIndexRequest, request)
+        name = _name(parsed_request.index_name)
+        with self.open_to_write(parsed_request, parsed_request.branch) as dataset:
+            _require(dataset, require_table_id(parsed_request.id), name)
             dataset.drop_index(name)
         return DropTableIndexResponse()
 
     def _create(self, request: CreateTableIndexRequest) -> None:
         kind = _kind(request.index_type)
-        with self.changed(request, request.branch) as dataset:
+        with self.open_to_write(request, request.branch) as dataset:
             name = request.name or f"{request.column}_idx"
-            if any(one.name == name for one in dataset.describe_indices()):
+            if any(index.name == name for index in dataset.describe_indices()):
                 raise TableIndexAlreadyExistsError(
-                    f"{shown(named(request.id))} has an index '{name}' already"
+                    f"{table_name(require_table_id(request.id))} has an index '{name}' already"
                 )
             if kind in SCALAR:
                 scalar: Any = kind
                 dataset.create_scalar_index(
-                    request.column, scalar, name=request.name, replace=False, **_given(request, _OF_TEXT)
+                    request.column, scalar, name=request.name, replace=False, **_set_fields(request, _OF_TEXT)
                 )
             elif kind in VECTOR:
-                more = _given(request, _OF_VECTORS)
+                more = _set_fields(request, _OF_VECTORS)
                 if request.max_iterations is not None:
                     more["max_iters"] = request.max_iterations
                 metric = request.distance_type or "l2"
@@ -121,30 +132,30 @@ class IndexOperations(Work):
                     request.column, kind, name=request.name, metric=metric, replace=False, **more
                 )
             else:
-                known = ", ".join((*VECTOR, *SCALAR))
-                raise InvalidInputError(f"there is no index of the type '{request.index_type}', but {known}")
+                known_kinds = ", ".join((*VECTOR, *SCALAR))
+                raise InvalidInputError(
+                    f"unknown index type '{request.index_type}'; the types are {known_kinds}"
+                )
 
 
-def _kind(said: str) -> str:
-    wanted = said.upper().replace("-", "_")
-    return {"LABELLIST": "LABEL_LIST", "BLOOM_FILTER": "BLOOMFILTER", "ZONE_MAP": "ZONEMAP"}.get(
-        wanted, wanted
-    )
+def _kind(name: str) -> str:
+    kind = name.upper().replace("-", "_")
+    return {"LABELLIST": "LABEL_LIST", "BLOOM_FILTER": "BLOOMFILTER", "ZONE_MAP": "ZONEMAP"}.get(kind, kind)
 
 
-def _given(request: CreateTableIndexRequest, names: tuple[str, ...]) -> dict[str, Any]:
+def _set_fields(request: CreateTableIndexRequest, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(request, name) for name in names if getattr(request, name) is not None}
 
 
-def _name(said: str | None) -> str:
-    if not said:
+def _name(name: str | None) -> str:
+    if not name:
         raise InvalidInputError("'index_name' is missing")
-    return said
+    return name
 
 
 def _require(dataset: LanceDataset, table: list[str], name: str) -> None:
-    if not any(one.name == name for one in dataset.describe_indices()):
-        raise TableIndexNotFoundError(f"{shown(table)} has no index '{name}'")
+    if not any(index.name == name for index in dataset.describe_indices()):
+        raise TableIndexNotFoundError(f"{table_name(table)} has no index '{name}'")
 
 
 def _content(dataset: LanceDataset, one: Any) -> IndexContent:

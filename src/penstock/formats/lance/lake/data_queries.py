@@ -39,9 +39,9 @@ class QueryOperations(Work):
     """What reads rows."""
 
     def count_table_rows(self, request: Any) -> CountTableRowsResponse:
-        asked = read_request(CountTableRowsRequest, request)
-        with self.opened(asked, asked.branch, asked.version) as dataset:
-            return CountTableRowsResponse(count=dataset.count_rows(asked.predicate or None))
+        parsed_request = read_request(CountTableRowsRequest, request)
+        with self.open_dataset(parsed_request, parsed_request.branch, parsed_request.version) as dataset:
+            return CountTableRowsResponse(count=dataset.count_rows(parsed_request.predicate or None))
 
     def query_table(self, request: Any) -> QueryTableResponse:
         """The rows as an Arrow IPC file."""
@@ -51,20 +51,22 @@ class QueryOperations(Work):
 
     def write_query(self, request: Any, sink: IO[bytes]) -> None:
         """Write the rows to a file, as an Arrow IPC file."""
-        asked = read_request(QueryTableRequest, request)
-        with self.opened(asked, asked.branch, asked.version) as dataset:
-            write_rows(scanner(dataset, asked).to_reader(), sink)
+        parsed_request = read_request(QueryTableRequest, request)
+        with self.open_dataset(parsed_request, parsed_request.branch, parsed_request.version) as dataset:
+            write_rows(scanner(dataset, parsed_request).to_reader(), sink)
 
     def explain_table_query_plan(self, request: Any) -> str:
-        asked = read_request(ExplainTableQueryPlanRequest, request)
-        query = asked.query
-        with self.opened(asked, asked.branch or query.branch, query.version) as dataset:
-            return str(scanner(dataset, query).explain_plan(verbose=bool(asked.verbose)))
+        parsed_request = read_request(ExplainTableQueryPlanRequest, request)
+        query = parsed_request.query
+        with self.open_dataset(
+            parsed_request, parsed_request.branch or query.branch, query.version
+        ) as dataset:
+            return str(scanner(dataset, query).explain_plan(verbose=bool(parsed_request.verbose)))
 
     def analyze_table_query_plan(self, request: Any) -> str:
-        asked = read_request(AnalyzeTableQueryPlanRequest, request)
-        with self.opened(asked, asked.branch, asked.version) as dataset:
-            return str(scanner(dataset, asked).analyze_plan())
+        parsed_request = read_request(AnalyzeTableQueryPlanRequest, request)
+        with self.open_dataset(parsed_request, parsed_request.branch, parsed_request.version) as dataset:
+            return str(scanner(dataset, parsed_request).analyze_plan())
 
 
 def scanner(dataset: LanceDataset, query: QueryTableRequest | AnalyzeTableQueryPlanRequest) -> LanceScanner:
@@ -103,8 +105,8 @@ def _nearest(
     if not single and not several:
         return None
     if several and query.offset:
-        raise UnsupportedOperationError("an offset does not go with several vectors")
-    wanted: dict[str, Any] = {
+        raise UnsupportedOperationError("an offset cannot be used with several vectors")
+    search: dict[str, Any] = {
         "column": query.vector_column or _only_vector(dataset),
         "q": single or several,
         "k": query.k + (query.offset or 0),
@@ -116,59 +118,63 @@ def _nearest(
         "ef": query.ef,
     }
     if query.minimum_nprobes is None and query.maximum_nprobes is None:
-        wanted["nprobes"] = query.nprobes or None
+        search["nprobes"] = query.nprobes or None
     if query.lower_bound is not None or query.upper_bound is not None:
-        wanted["distance_range"] = (query.lower_bound, query.upper_bound)
-    return {name: value for name, value in wanted.items() if value is not None}
+        search["distance_range"] = (query.lower_bound, query.upper_bound)
+    return {name: value for name, value in search.items() if value is not None}
 
 
 def _only_vector(dataset: LanceDataset) -> str:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    found = [field.name for field in dataset.schema if pa.types.is_fixed_size_list(field.type)]
-    if len(found) != 1:
-        told = f"it has {', '.join(found)}" if found else "it has none"
-        raise InvalidInputError(f"'vector_column' must say which column of vectors is meant: {told}")
-    return str(found[0])
+    names = [field.name for field in dataset.schema if pa.types.is_fixed_size_list(field.type)]
+    if len(names) != 1:
+        problem = f"it has {', '.join(names)}" if names else "it has none"
+        raise InvalidInputError(f"'vector_column' must say which column of vectors is meant: {problem}")
+    return str(names[0])
 
 
 def _text(query: QueryTableRequest | AnalyzeTableQueryPlanRequest) -> Any:
-    asked = query.full_text_query
-    if asked is None:
+    full_text = query.full_text_query
+    if full_text is None:
         return None
-    if asked.string_query is not None and asked.structured_query is not None:
+    if full_text.string_query is not None and full_text.structured_query is not None:
         raise InvalidInputError("'full_text_query' has 'string_query' or 'structured_query', not both")
-    if asked.string_query is not None:
-        columns, text = asked.string_query.columns, asked.string_query.query
+    if full_text.string_query is not None:
+        columns, text = full_text.string_query.columns, full_text.string_query.query
         if (printed := _PRINTED.match(text)) is not None:
             columns = [printed["column"]] if printed["column"] else columns
             text = printed["terms"].replace('\\"', '"').replace("\\\\", "\\")
         return {"query": text, "columns": columns} if columns else text
-    return None if asked.structured_query is None else _structured(asked.structured_query.query)
+    return None if full_text.structured_query is None else _full_text_query(full_text.structured_query.query)
 
 
-def _structured(query: FtsQuery) -> FullTextQuery:
+def _full_text_query(query: FtsQuery) -> FullTextQuery:
     from lance.query import BooleanQuery, BoostQuery, Occur, PhraseQuery
 
-    given = [one for one in (query.match, query.phrase, query.boost, query.multi_match, query.boolean) if one]
-    if len(given) != 1:
+    match_queries = [
+        match_query
+        for match_query in (query.match, query.phrase, query.boost, query.multi_match, query.boolean)
+        if match_query
+    ]
+    if len(match_queries) != 1:
         raise InvalidInputError("a structured query is one of match, phrase, boost, multi_match and boolean")
     if query.match is not None:
         return _match(query.match)
     if query.phrase is not None:
-        column = _needed(query.phrase.column)
+        column = _require_column(query.phrase.column)
         return PhraseQuery(query.phrase.terms, column, slop=query.phrase.slop or 0)
     if query.boost is not None:
-        positive, negative = _structured(query.boost.positive), _structured(query.boost.negative)
+        positive, negative = _full_text_query(query.boost.positive), _full_text_query(query.boost.negative)
         factor = 0.5 if query.boost.negative_boost is None else float(query.boost.negative_boost)
         return BoostQuery(positive, negative, negative_boost=factor)
     if query.multi_match is not None:
-        return BooleanQuery([(Occur.SHOULD, _match(one)) for one in query.multi_match.match_queries])
+        return BooleanQuery([(Occur.SHOULD, _match(query)) for query in query.multi_match.match_queries])
     assert query.boolean is not None
-    clauses = [(Occur.MUST, one) for one in query.boolean.must]
-    clauses += [(Occur.MUST_NOT, one) for one in query.boolean.must_not]
-    clauses += [(Occur.SHOULD, one) for one in query.boolean.should]
-    return BooleanQuery([(occur, _structured(one)) for occur, one in clauses])
+    clauses = [(Occur.MUST, fts_query) for fts_query in query.boolean.must]
+    clauses += [(Occur.MUST_NOT, fts_query) for fts_query in query.boolean.must_not]
+    clauses += [(Occur.SHOULD, fts_query) for fts_query in query.boolean.should]
+    return BooleanQuery([(occur, _full_text_query(clause)) for occur, clause in clauses])
 
 
 def _match(query: MatchQuery) -> FullTextQuery:
@@ -179,7 +185,7 @@ def _match(query: MatchQuery) -> FullTextQuery:
         raise InvalidInputError(f"the operator of a match is And or Or, not '{query.operator}'")
     return MatchQuery(
         query.terms,
-        _needed(query.column),
+        _require_column(query.column),
         boost=1.0 if query.boost is None else float(query.boost),
         fuzziness=query.fuzziness or 0,
         max_expansions=50 if query.max_expansions is None else query.max_expansions,
@@ -188,7 +194,7 @@ def _match(query: MatchQuery) -> FullTextQuery:
     )
 
 
-def _needed(column: str | None) -> str:
+def _require_column(column: str | None) -> str:
     if column is None:
         raise InvalidInputError("a structured query must say which column it is about")
     return column

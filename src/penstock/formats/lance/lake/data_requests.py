@@ -42,50 +42,52 @@ def read_request(kind: type[M], request: Any) -> M:
     try:
         return kind.model_validate(dict(values))
     except ValidationError as problem:
-        raise InvalidInputError(_told(problem.errors(include_url=False, include_context=True))) from None
+        raise InvalidInputError(
+            _describe_problems(problem.errors(include_url=False, include_context=True))
+        ) from None
     except RecursionError:
         raise InvalidInputError(f"the {kind.__name__} is nested too deep") from None
 
 
-def named(table_id: Iterable[str] | None) -> list[str]:
-    """The id that a request is about."""
-    found = list(table_id or ())
-    if not found:
+def require_table_id(table_id: Iterable[str] | None) -> list[str]:
+    """The table id of a request. ``InvalidInputError`` if it is missing."""
+    parts = list(table_id or ())
+    if not parts:
         raise InvalidInputError("the id of a table is missing")
-    return found
+    return parts
 
 
-def one_of(value: str | None, default: str, *allowed: str) -> str:
+def normalise_mode(value: str | None, default: str, *allowed: str) -> str:
     """A mode, however it is written: ``ExistOk``, ``exist_ok``."""
     wanted = (value or default).replace("_", "").lower()
     for mode in allowed:
         if mode.replace("_", "") == wanted:
             return mode
-    raise InvalidInputError(f"the mode '{value}' is none of {', '.join(allowed)}")
+    raise InvalidInputError(f"the mode '{value}' is not one of {', '.join(allowed)}")
 
 
 def _is_too_large(value: Any) -> bool:
-    left = [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, int):
-            if not -INT64_MAX - 1 <= one <= INT64_MAX:
+    values_to_check = [value]
+    while values_to_check:
+        item = values_to_check.pop()
+        if isinstance(item, int):
+            if not -INT64_MAX - 1 <= item <= INT64_MAX:
                 return True
-        elif isinstance(one, Mapping):
-            left += one.values()
-        elif isinstance(one, list | tuple):
-            left += one
+        elif isinstance(item, Mapping):
+            values_to_check += item.values()
+        elif isinstance(item, list | tuple):
+            values_to_check += item
     return False
 
 
-def _told(problems: Iterable[Any]) -> str:
-    said = [_said(one) for one in problems]
-    more = f", and {len(said) - SHOWN_MAX} more" if len(said) > SHOWN_MAX else ""
-    return "; ".join(said[:SHOWN_MAX]) + more
+def _describe_problems(problems: Iterable[Any]) -> str:
+    described = [_describe_problem(problem) for problem in problems]
+    more = f", and {len(described) - SHOWN_MAX} more" if len(described) > SHOWN_MAX else ""
+    return "; ".join(described[:SHOWN_MAX]) + more
 
 
-def _said(problem: Mapping[str, Any]) -> str:
-    """What is wrong with a field."""
+def _describe_problem(problem: Mapping[str, Any]) -> str:
+    """Describe one validation problem of a request's field."""
     kind, place = str(problem["type"]), _place(problem["loc"])
     if kind == "missing":
         return f"'{place}' is missing"

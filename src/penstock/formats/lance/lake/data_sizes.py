@@ -70,18 +70,18 @@ def _message_size(data: bytes, start: int) -> int:
     buffers, is_packed = _field(data, batch, 2), _field(data, batch, 3) is not None
     if buffers is None:
         return 0
-    return sum(_buffer_size(data, one, body, is_packed) for one in _items(data, buffers, _BUFFER_BYTES))
+    return sum(_buffer_size(data, buffer, body, is_packed) for buffer in _items(data, buffers, _BUFFER_BYTES))
 
 
 def _buffer_size(data: bytes, place: int, body: int, is_packed: bool) -> int:
     offset, length = struct.unpack_from("<qq", data, place)
     if not is_packed or not length:
-        return _counted(length)
-    size = _number("<q", data, body + _counted(offset))
-    return _counted(length - 8 if size == _NOT_PACKED else size)
+        return _require_size(length)
+    size = _number("<q", data, body + _require_size(offset))
+    return _require_size(length - 8 if size == _NOT_PACKED else size)
 
 
-def _counted(size: int) -> int:
+def _require_size(size: int) -> int:
     if size < 0:
         raise ValueError(f"a buffer has {size} bytes")
     return size
@@ -96,14 +96,14 @@ def _metadata(data: bytes, start: int) -> tuple[int, int]:
     if size == _CONTINUES:
         start += 4
         size = _number("<i", data, start)
-    return start + 4, _counted(size)
+    return start + 4, _require_size(size)
 
 
 def _number(kind: str, data: bytes, place: int) -> int:
     if place < 0:
         raise ValueError(f"a place {place}")
-    found: int = struct.unpack_from(kind, data, place)[0]
-    return found
+    value: int = struct.unpack_from(kind, data, place)[0]
+    return value
 
 
 def _follow(data: bytes, place: int) -> int:

@@ -26,13 +26,13 @@ _SCALE: Final = 1000
 
 def json_schema(schema: pa.Schema) -> Json:
     """A table's schema."""
-    found: Json = {"fields": [_json_field(field) for field in schema]}
-    return found | _noted(schema.metadata)
+    json_object: Json = {"fields": [_json_field(field) for field in schema]}
+    return json_object | _json_metadata(schema.metadata)
 
 
 def _json_field(field: pa.Field) -> Json:
-    found = {"name": field.name, "nullable": field.nullable, "type": json_type(field.type)}
-    return found | _noted(field.metadata)
+    json_object = {"name": field.name, "nullable": field.nullable, "type": json_type(field.type)}
+    return json_object | _json_metadata(field.metadata)
 
 
 def json_type(kind: pa.DataType) -> Json:
@@ -61,14 +61,14 @@ def json_type(kind: pa.DataType) -> Json:
     return {"type": _PLAIN.get(name, name)}
 
 
-def arrow_type(said: Any) -> pa.DataType:
+def arrow_type(type_spec: Any) -> pa.DataType:
     """The type that a request names; ``InvalidInputError`` if there is none. Times are in microseconds."""
-    said = {"type": said} if isinstance(said, str) else said
+    type_spec = {"type": type_spec} if isinstance(type_spec, str) else type_spec
     try:
-        name, length = said["type"], said.get("length")
+        name, length = type_spec["type"], type_spec.get("length")
         inside = [
-            pa.field(one["name"], arrow_type(one["type"]), one.get("nullable", True))
-            for one in said.get("fields") or ()
+            pa.field(field["name"], arrow_type(field["type"]), field.get("nullable", True))
+            for field in type_spec.get("fields") or ()
         ]
         match name:
             case "struct":
@@ -93,10 +93,10 @@ def arrow_type(said: Any) -> pa.DataType:
                 return pa.large_string()
         return pa.type_for_alias(name)
     except (pa.ArrowException, ValueError, TypeError, LookupError, AttributeError, OverflowError):
-        raise InvalidInputError(f"there is no type {said!r}") from None
+        raise InvalidInputError(f"there is no type {type_spec!r}") from None
 
 
-def _noted(metadata: dict[bytes, bytes] | None) -> Json:
+def _json_metadata(metadata: dict[bytes, bytes] | None) -> Json:
     if not metadata:
         return {}
     return {"metadata": {name.decode(): value.decode(errors="replace") for name, value in metadata.items()}}

@@ -14,7 +14,7 @@ from lance_namespace import LanceNamespace
 
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.lance.lake.data_errors import lance_work
-from penstock.formats.lance.lake.data_requests import named
+from penstock.formats.lance.lake.data_requests import require_table_id
 from penstock.formats.lance.lake.errors import in_lance
 from penstock.formats.lance.names import check_ref_name, own_branch_name
 
@@ -39,37 +39,37 @@ class Work(LanceNamespace):
     cache_max_bytes: int | None = None
     """What Lance may keep of the indexes of a table that is open; as it does by itself if nothing is said."""
 
-    def writable(self) -> str:
+    def require_branch(self) -> str:
         """The branch that is written to; raises where nothing can be."""
         raise NotImplementedError
 
     def require_writable(self) -> None:
         """Refuse work before it has written any file, where it could not be committed."""
         try:
-            self.writable()
+            self.require_branch()
         except PenstockError as problem:
             raise in_lance(problem) from problem
 
     @contextmanager
-    def changed(
+    def open_to_write(
         self, request: TableAbout, branch: str | None = None, version: int | None = None
     ) -> Iterator[LanceDataset]:
-        """A table that is about to be changed, opened likewise."""
+        """Open a table that is about to be changed. Raises where nothing can be written."""
         self.require_writable()
-        with self.opened(request, branch, version) as dataset:
+        with self.open_dataset(request, branch, version) as dataset:
             yield dataset
 
     @contextmanager
-    def opened(
+    def open_dataset(
         self, request: TableAbout, branch: str | None = None, version: int | None = None
     ) -> Iterator[LanceDataset]:
-        """A table's newest version, or a given one, on one of Lance's own branches.
+        """Open a version of a table, the newest by default, on one of Lance's own branches.
 
         What fails while it is open is told as namespaces do.
         """
         import lance
 
-        table = named(request.id)
+        table = require_table_id(request.id)
         on_main = not own_branch_name(branch)
         if not on_main:
             _check_own_branch(str(branch))

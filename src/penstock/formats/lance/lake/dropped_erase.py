@@ -11,7 +11,7 @@ from penstock.formats.lance.lake.sweep import LANCE_DAYS, LanceSweep
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
 from penstock.lake.dropped_erase import DroppedErasure
-from penstock.lake.erase import Holder
+from penstock.lake.erase import TableHolder
 from penstock.storage.locations import normalise
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class DroppedLance(DroppedErasure):
     def why_left(self) -> str:
         return "" if stays(self.place) is Stays.NO else "was deregistered"
 
-    def holders(self, first: int | None) -> Iterator[Holder]:  # noqa: ARG002
+    def holders(self, first: int | None) -> Iterator[TableHolder]:  # noqa: ARG002
         return clones_of(self._lake, self.content.location)
 
     @property

@@ -35,14 +35,14 @@ from penstock.formats.lance.erasure import (
     index_names,
 )
 from penstock.formats.lance.intents import Erase, Placed, Steps, encode_steps
-from penstock.formats.lance.lake.kept import tables_at
 from penstock.formats.lance.lake.leftovers import is_data
-from penstock.formats.lance.lake.named import ManifestNames, spellings
+from penstock.formats.lance.lake.manifest_files import ManifestFiles, spellings
 from penstock.formats.lance.lake.removed_rows import RemovedRows, stale_indexes
+from penstock.formats.lance.lake.retained_tables import tables_at
 from penstock.formats.lance.lake.sweep import LANCE_DAYS, LanceSweep
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.names import MAIN, staged_name
-from penstock.formats.lance.rehoming import INDEX_NAME, INDEX_VERSION, Immovable, check_movable, index_id
+from penstock.formats.lance.relocation import INDEX_NAME, INDEX_VERSION, Immovable, check_movable, index_id
 from penstock.formats.lance.state import (
     NAME,
     LanceState,
@@ -56,7 +56,7 @@ from penstock.kernel.conflict import content_of
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
-from penstock.lake.erase import Holder, Leftovers, Settled, dated_states_of, left_of
+from penstock.lake.erase import Leftovers, Settled, TableHolder, dated_states_of, leftovers_of
 from penstock.model.clock import utc
 from penstock.model.commits import CommitMeta
 from penstock.model.content import ManagedTable
@@ -69,7 +69,7 @@ from penstock.storage.places import SCRATCH, Place
 
 if TYPE_CHECKING:
     from penstock.formats.lance.lake.parts import LanceParts
-    from penstock.formats.lance.lake.rewriting import Rewriting
+    from penstock.formats.lance.lake.table_rewrite import TableRewrite
     from penstock.kernel.table_horizons import TableHorizon
     from penstock.lake.embedded import Embedded
 
@@ -100,10 +100,10 @@ class LanceErasure:
         return self._at(self._kernel.references.get(self._branch).head)
 
     def _at(self, commit: ObjectId) -> LanceTable:
-        found = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
-        if not isinstance(found, LanceTable) or not is_managed(found):
-            raise KeyNotFound(f"there is no Lance table '{self._key}' any more", key=str(self._key))
-        return found
+        content = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
+        if not isinstance(content, LanceTable) or not is_managed(content):
+            raise KeyNotFound(f"the Lance table '{self._key}' no longer exists", key=str(self._key))
+        return content
 
     @property
     def _place(self) -> Place:
@@ -131,32 +131,32 @@ class LanceErasure:
         """Whether a branch has versions of the table that the default branch does not have."""
         return isinstance(content, LanceTable) and state_of(content).owner != b""
 
-    def holders(self, first: int | None) -> Iterator[Holder]:
+    def holders(self, first: int | None) -> Iterator[TableHolder]:
         """Lance's own branches and tags of the table, and tables that share files with it."""
         versions = Versions(self._kernel.objects, self._state)
         for name in versions.branches():
             way = "it has versions of its own; delete it (delete_table_branch of the Lance namespace)"
-            yield Holder(f"Lance's own branch '{name}' of the table", False, way)
+            yield TableHolder(f"Lance's own branch '{name}' of the table", False, way)
         for name, tag in versions.tags().items():
             if first is None or tag.version < first:
                 way = (
                     "delete it (delete_table_tag of the Lance namespace); --all-references deletes it as well"
                 )
-                yield Holder(f"Lance's own tag '{name}' of the table", True, way)
+                yield TableHolder(f"Lance's own tag '{name}' of the table", True, way)
         yield from self._sharing()
 
-    def _sharing(self) -> Iterator[Holder]:
+    def _sharing(self) -> Iterator[TableHolder]:
         location = normalise(self.content.location)
         yield from clones_of(self._lake, location)
         sweep = self._sweep(dry_run=True)
         sweep.look()
-        known = sweep.kept.tables.get(location)
-        for base in sorted(known.bases) if known is not None else ():
+        table = sweep.kept.tables.get(location)
+        for base in sorted(table.bases) if table is not None else ():
             way = (
                 "the table has files there, and rows that are deleted here are still in them; erase them "
                 "there as well; --all-references goes on without"
             )
-            yield Holder(f"the table at {base}, which this one is a clone of", True, way)
+            yield TableHolder(f"the table at {base}, which this one is a clone of", True, way)
 
     # -- a moment --------------------------------------------------------------------------------------------
 
@@ -227,10 +227,10 @@ class LanceErasure:
         from penstock.formats.lance.lake.installed import require_lance
 
         require_lance()
-        from penstock.formats.lance.lake.rewriting import Rewriting
+        from penstock.formats.lance.lake.table_rewrite import TableRewrite
         from penstock.lake.lake import Lake
 
-        rewriting = Rewriting(Lake(self._lake, author=self._who), self._key, self._branch)
+        rewriting = TableRewrite(Lake(self._lake, author=self._who), self._key, self._branch)
         self._require_known(rewriting)
         count = self.files_to_rewrite()
         for _ in range(TRIES_MAX):
@@ -245,9 +245,9 @@ class LanceErasure:
                     return count
             except (CommitConflict, VersionTaken):
                 continue
-        raise self._overtaken()
+        raise self._overtaken_error()
 
-    def _require_known(self, rewriting: Rewriting) -> None:
+    def _require_known(self, rewriting: TableRewrite) -> None:
         """``UnsupportedFeature`` for a table in which values may be where nobody looks for them here."""
         manifest, _ = self._newest()
         why = ""
@@ -255,8 +255,8 @@ class LanceErasure:
             check_movable(manifest)
         except Immovable as problem:
             why = f"it {problem}; write its rows to a new table, and drop this one"
-        own = {one.text(INDEX_NAME) or "" for one in manifest.indexes}
-        if others := sorted(one for one in own if one.startswith(SYSTEM) and one != REUSED):
+        own = {index.text(INDEX_NAME) or "" for index in manifest.indexes}
+        if others := sorted(name for name in own if name.startswith(SYSTEM) and name != REUSED):
             why = f"it has an index '{others[0]}' of Lance's own, which may have rows"
         if why:
             raise UnsupportedFeature(f"'{self._key}' cannot be erased: {why}", key=str(self._key))
@@ -270,7 +270,7 @@ class LanceErasure:
             return index_names(manifest)
         return stale_indexes(manifest, self._first, Versions(self._kernel.objects, self._state))
 
-    def _make_indexes(self, rewriting: Rewriting) -> None:
+    def _make_indexes(self, rewriting: TableRewrite) -> None:
         for name in self._indexes_to_make(self._newest()[0]):
             rewriting.make_index(name)
         manifest, _ = self._newest()
@@ -283,7 +283,8 @@ class LanceErasure:
         assert self._sound is not None
         version, made = self._sound
         return all(
-            index_id(one) in made or (one.number(INDEX_VERSION) or 0) >= version for one in manifest.indexes
+            index_id(index) in made or (index.number(INDEX_VERSION) or 0) >= version
+            for index in manifest.indexes
         )
 
     def settle(self, erase: str) -> Settled:
@@ -306,7 +307,7 @@ class LanceErasure:
                 return Settled(first, content=content if is_new and is_clean else None)
             except VersionTaken:
                 continue
-        raise self._overtaken()
+        raise self._overtaken_error()
 
     def _commit_first(self, manifest: Manifest, folder: str, erase: str) -> tuple[LanceTable, bool]:
         content, time_us = self.content, self._kernel.clock()
@@ -338,7 +339,7 @@ class LanceErasure:
         is_new = bool(outcome.commits)
         return self._at(outcome.commits[-1] if is_new else outcome.head), is_new
 
-    def _overtaken(self) -> Unavailable:
+    def _overtaken_error(self) -> Unavailable:
         return Unavailable(
             f"'{self._key}' was changed by others {TRIES_MAX} times while it was written anew; erase it when "
             "less is written to it",
@@ -355,23 +356,26 @@ class LanceErasure:
         """The sizes of files with rows, deletions and indexes that the newest version does not need, nor any
         from the first one on."""
         location = normalise(self.content.location)
-        names, named = ManifestNames(), set[str]()
-        for manifest, folder in self._retained():
+        names, named = ManifestFiles(), set[str]()
+        for manifest, folder in self._retained_manifests():
             named.update(names.of(manifest, normalise(folder)))
         return [
-            one.size
-            for one in self._place.entries()
-            if is_data(one.key) and named.isdisjoint(spellings(f"{location}/{one.key}"))
+            entry.size
+            for entry in self._place.entries()
+            if is_data(entry.key) and named.isdisjoint(spellings(f"{location}/{entry.key}"))
         ]
 
-    def _retained(self) -> Iterator[tuple[Manifest, str]]:
-        """The newest version, or all from the first one on that references have, each with its folder."""
+    def _retained_manifests(self) -> Iterator[tuple[Manifest, str]]:
+        """The manifests that are retained, each with its folder: the newest, or all from the first one that
+        references have."""
         if self._first is None:
             yield self._newest()
             return
         seen: set[ObjectId] = set()
         kinds = (Kind.BRANCH, Kind.TAG, Kind.TRANSACTION)
-        heads = {one.head for kind in kinds for one in self._kernel.references.all(kind)} - {NO_COMMIT}
+        heads = {reference.head for kind in kinds for reference in self._kernel.references.all(kind)} - {
+            NO_COMMIT
+        }
         for head in heads:
             for _, content in tables_at(self._kernel, head):
                 if content.id != self.content.id:
@@ -385,10 +389,10 @@ class LanceErasure:
         """See that every reader of Lance finds the newest version before earlier ones go."""
         content = self.content
         self._parts.promoter.promote(content, monotonic() + PROMOTE_S, self._key)
-        if left := self._parts.promoter.unpromoted(content):
+        if unpromoted := self._parts.promoter.find_unpromoted(content):
             raise Unavailable(
-                f"version {left[0].number} of '{self._key}' is not where every reader of Lance looks yet; "
-                "erase it again"
+                f"version {unpromoted[0].number} of '{self._key}' is not where every reader of Lance looks "
+                "yet; erase it again"
             )
         return 0, 0, ""
 
@@ -403,24 +407,25 @@ class LanceErasure:
         self._place.remove_empty_folders()
         return swept
 
-    def left(self, horizon: TableHorizon) -> Leftovers:
+    def find_leftovers(self, horizon: TableHorizon) -> Leftovers:
         """Files that no retained version names and that are there still."""
         sweep, location = self._sweep(dry_run=True), normalise(self.content.location)
-        found = sweep.unneeded(location)
+        unreferenced_files = sweep.find_unreferenced(location)
         grace_us = self._kernel.graces.of_sweeps(LANCE_DAYS).data_us
-        strangers = tuple(one.key for one in found.kept if _may_have_rows(one.key))
+        strangers = tuple(entry.key for entry in unreferenced_files.kept if _may_have_rows(entry.key))
         needed: tuple[str, ...] = ()
         if horizon.moment_us is not None:
             at = sweep.kept.tables[location].history.get(("", MAIN), {})
-            needed = tuple(self._needed(horizon.first, at.get(horizon.first)))
-        times_us = [one.modified_us for one in found.to_go]
-        left = left_of(times_us, found.pinned_us, grace_us)
-        return left._replace(strangers=strangers, needed=needed)
+            needed = tuple(self._find_needed_files(horizon.first, at.get(horizon.first)))
+        times_us = [entry.modified_us for entry in unreferenced_files.to_go]
+        remaining_leftovers = leftovers_of(times_us, unreferenced_files.pinned_us, grace_us)
+        return remaining_leftovers._replace(strangers=strangers, needed=needed)
 
-    def _needed(self, first: int, known: Version | None) -> Iterator[str]:
-        """Says which files retained versions need that hold rows which were removed before the first one."""
+    def _find_needed_files(self, first: int, known_version: Version | None) -> Iterator[str]:
+        """Describe files with rows removed before the first retained version that retained versions still
+        need."""
         versions = Versions(self._kernel.objects, self._state)
-        version = versions.get(MAIN, first) or known
+        version = versions.get(MAIN, first) or known_version
         if version is None:
             return
         removed, free = self._removed_rows(first, version), self._state.newest + 1
@@ -458,26 +463,26 @@ def _is_default_at(state: LanceState, version: int) -> bool:
 
 def _describe(removed: RemovedRows) -> str:
     counts = ((len(removed.files), "data file", "data files"), (removed.indexes, "index", "indexes"))
-    parts = [f"{count} {one if count == 1 else many}" for count, one, many in counts if count]
+    parts = [f"{count} {singular if count == 1 else many}" for count, singular, many in counts if count]
     if removed.is_deletion:
         parts.append(f"the manifest of version {removed.first}")
     return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
 
 
-def clones_of(lake: Embedded, location: str) -> Iterator[Holder]:
+def clones_of(lake: Embedded, location: str) -> Iterator[TableHolder]:
     """Tables of the lake that have files in the folder of another one."""
     call = SweepTables(dry_run=True, limit=None)
     sweep = LanceSweep(lake.kernel, lake.places, lake.id, lake.warehouse, call)
     sweep.look()
     where = normalise(location)
     for table in sweep.kept.tables.values():
-        is_clone = any(one == where or one.startswith(f"{where}/") for one in table.bases)
+        is_clone = any(base == where or base.startswith(f"{where}/") for base in table.bases)
         if is_clone and table.location != where:
             way = (
                 "it has files of this table; overwrite it with its own rows, and erase it first "
                 f"(penstock erase {table.key} --all-references)"
             )
-            yield Holder(f"the clone '{table.key}'", False, way)
+            yield TableHolder(f"the clone '{table.key}'", False, way)
 
 
 def _may_have_rows(name: str) -> bool:

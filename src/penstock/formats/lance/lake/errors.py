@@ -65,9 +65,9 @@ def in_lance(problem: PenstockError, *, in_batch: bool = False) -> LanceNamespac
 def _text(problem: PenstockError) -> str:
     """What happened, for who asks as Lance's clients do."""
     if isinstance(problem, CommitConflict):
-        for one in problem.conflicts:
-            if one.kind is ConflictKind.NAMESPACE_ABSENT:
-                return f"there is no namespace '{one.key}': create it first (create_namespace)"
+        for conflict in problem.conflicts:
+            if conflict.kind is ConflictKind.NAMESPACE_ABSENT:
+                return f"there is no namespace '{conflict.key}': create it first (create_namespace)"
     return problem.message
 
 
@@ -87,7 +87,7 @@ def _kind(problem: PenstockError) -> type[LanceNamespaceError]:
         for conflict in problem.conflicts:
             if conflict.kind in _CONFLICTS:
                 return _CONFLICTS[conflict.kind]
-    return next(CODES[one] for one in type(problem).__mro__ if one in CODES)
+    return next(CODES[error_type] for error_type in type(problem).__mro__ if error_type in CODES)
 
 
 def operation(
@@ -96,14 +96,14 @@ def operation(
     """An operation of a namespace: it takes a request as a model, or as a dictionary of the same, and raises
     no errors but Lance's."""
 
-    def made(work: Callable[[S, M], R]) -> Callable[[S, Any], R]:
+    def decorate(work: Callable[[S, M], R]) -> Callable[[S, Any], R]:
         @wraps(work)
-        def asked(self: S, request: Any) -> R:
+        def run_operation(self: S, request: Any) -> R:
             try:
                 return work(self, read_request(kind, request))
             except PenstockError as problem:
                 raise in_lance(problem, in_batch=in_batch) from problem
 
-        return asked
+        return run_operation
 
-    return made
+    return decorate

@@ -22,10 +22,10 @@ from penstock.errors import (
     UnsupportedFeature,
     VersionNotFound,
 )
-from penstock.formats.lance.lake.data_errors import Watched, is_full, lance_work, plain
+from penstock.formats.lance.lake.data_errors import Watched, is_full, lance_work, shorten_message
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
-from penstock.storage.room import storage_full
+from penstock.storage.room import storage_full_error
 
 _GONE: Final = re.compile(
     r"\.(manifest|lance)\b[^:]* was not found|not found: \S+\.(manifest|lance)\b", re.IGNORECASE
@@ -43,26 +43,28 @@ _REQUEST: Final = frozenset(
 
 
 @contextmanager
-def told(namespace: LanceNamespace, key: Key) -> Iterator[Watched]:
-    """Work that Lance does on a table, by the namespace that is given here. What fails is one of ours."""
+def own_errors(namespace: LanceNamespace, key: Key) -> Iterator[Watched]:
+    """Run work of Lance on a table through a namespace. Errors of Lance are raised as Penstock errors."""
     try:
         with lance_work(namespace, [*key]) as watched:
             yield watched
     except LanceNamespaceError as problem:
-        raise _ours(problem, key) from None
+        raise _translate_error(problem, key) from None
 
 
-def _ours(problem: LanceNamespaceError, key: Key) -> PenstockError:
+def _translate_error(problem: LanceNamespaceError, key: Key) -> PenstockError:
     cause = problem.__cause__
     if isinstance(cause, PenstockError):
         return cause
     text = str(problem).removeprefix(f"{'.'.join(key)}: ")
     if _GONE.search(str(cause)):
-        return gone(key)
+        return files_missing_error(key)
     if failed := _SOURCE.search(str(cause)):  # whatever words it has: to try again would miss rows
-        return InvalidRequest(f"the rows for '{key}' could not be read: {plain(failed[1])}", table=str(key))
+        return InvalidRequest(
+            f"the rows for '{key}' could not be read: {shorten_message(failed[1])}", table=str(key)
+        )
     if problem.code == ErrorCode.CONCURRENT_MODIFICATION:
-        return conflict(key, text)
+        return conflict_error(key, text)
     if problem.code in _REQUEST:
         return InvalidRequest(f"'{key}': {text}", table=str(key))
     if problem.code in (ErrorCode.TABLE_VERSION_NOT_FOUND, ErrorCode.INVALID_TABLE_STATE):
@@ -71,29 +73,30 @@ def _ours(problem: LanceNamespaceError, key: Key) -> PenstockError:
         return UnsupportedFeature(f"'{key}': {text}", feature="lance")
     if problem.code == ErrorCode.PERMISSION_DENIED:
         return StorageRefused(
-            f"the storage of '{key}' refuses access: {plain(str(cause))}. Trying again does not help before "
-            "its keys and rights are set right",
+            f"the storage of '{key}' refuses access: {shorten_message(str(cause))}. Trying again does not "
+            "help until its keys and permissions are corrected",
             table=str(key),
             part="storage",
         )
     if problem.code == ErrorCode.SERVICE_UNAVAILABLE and is_full(str(cause)):
-        return storage_full(f"the storage of '{key}'", plain(str(cause)), part="storage")
+        return storage_full_error(f"the storage of '{key}'", shorten_message(str(cause)), part="storage")
     if problem.code == ErrorCode.SERVICE_UNAVAILABLE:
-        return Unavailable(f"the storage of '{key}' cannot be used: {plain(str(cause))}", part="storage")
+        return Unavailable(
+            f"the storage of '{key}' cannot be used: {shorten_message(str(cause))}", part="storage"
+        )
     return Unavailable(f"Lance could not do that to '{key}': {text}", part="storage")
 
 
-def gone(key: Key) -> VersionNotFound:
-    """For a version that commits of the lake name, and whose files are not there any more."""
+def files_missing_error(key: Key) -> VersionNotFound:
+    """The error for a version that a commit names and whose files no longer exist."""
     return VersionNotFound(
-        f"files of this version of '{key}' are gone for good: Lance's own cleanup, or somebody else, has "
-        "removed them\n"
-        "  Name a newer commit or version. 'penstock sweep' removes only what no kept commit names.",
+        f"files of this version of '{key}' no longer exist: Lance's own cleanup, or another program, removed "
+        "them\n  Read a newer commit or version. 'penstock sweep' removes only what no kept commit names.",
         table=str(key),
     )
 
 
-def conflict(key: Key, why: str) -> CommitConflict:
-    """For a change that does not go together with what others have changed."""
-    told = f"was changed by another writer, and your rows are incompatible with that change: {why}"
-    return CommitConflict([Conflict(ConflictKind.FORMAT, key, why=told)])
+def conflict_error(key: Key, why: str) -> CommitConflict:
+    """The error for a change that conflicts with another writer's."""
+    reason = f"was changed by another writer, and your rows are incompatible with that change: {why}"
+    return CommitConflict([Conflict(ConflictKind.FORMAT, key, why=reason)])

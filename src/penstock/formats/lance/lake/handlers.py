@@ -23,7 +23,7 @@ from penstock.errors import (
     Unavailable,
     VersionTaken,
 )
-from penstock.formats.lance.chains import Waiting
+from penstock.formats.lance.chains import WaitingVersion
 from penstock.formats.lance.lake import calls
 from penstock.formats.lance.lake.answers import (
     LanceAbout,
@@ -34,17 +34,23 @@ from penstock.formats.lance.lake.answers import (
     LanceVersion,
 )
 from penstock.formats.lance.lake.calls import LanceOperation
-from penstock.formats.lance.lake.done import Doings, TableAt, committed, repeated, table_at
-from penstock.formats.lance.lake.opened import Opened, Opening
-from penstock.formats.lance.lake.placing import Placing
+from penstock.formats.lance.lake.operation_results import (
+    CommittedRequest,
+    TableAt,
+    result_of_commit,
+    result_of_outcome,
+    table_at,
+)
 from penstock.formats.lance.lake.requests import changes_of, message_of
+from penstock.formats.lance.lake.table_opener import OpenedTable, TableOpener
+from penstock.formats.lance.lake.table_placement import TablePlacement
 from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import MANIFEST, STAGING, own_branch_name
 from penstock.formats.lance.state import Version, is_managed
 from penstock.kernel.batch import Outcome
-from penstock.lake.asked import asked
 from penstock.lake.call import Call
-from penstock.lake.handling import commit_meta, first
+from penstock.lake.handler_parts import commit_meta, first
+from penstock.lake.request_digest import request_digest
 from penstock.model.clock import utc
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
@@ -66,7 +72,7 @@ class LanceAnswers:
 
     def __init__(self, lake: Embedded, parts: LanceParts) -> None:
         self._lake, self._kernel, self._parts = lake, lake.kernel, parts
-        self._opening = Opening(lake, parts)
+        self._opening = TableOpener(lake, parts)
         self.ways: dict[type[Call[Any]], Callable[[Any], Any]] = {
             calls.CommitLance: self._commit,
             calls.GetLanceTable: self._about,
@@ -85,21 +91,21 @@ class LanceAnswers:
     def _status(self, call: calls.GetLanceStatus) -> LanceStatus:
         opened = self._opening.table(self._lake.or_default(None), call.key)
         newest, alarm = opened.versions.newest(), ""
-        left: tuple[Waiting, ...] = ()
+        unpromoted: tuple[WaitingVersion, ...] = ()
         try:
             alarm = self._parts.folder_alarm(opened.key, opened.content)
-            left = self._parts.promoter.unpromoted(opened.content)
+            unpromoted = self._parts.promoter.find_unpromoted(opened.content)
         except PenstockError as problem:
             alarm = alarm or problem.message
-        behind = self._parts.promoter.status(opened.content) if left and not alarm else None
+        behind = self._parts.promoter.status(opened.content) if unpromoted and not alarm else None
         if behind is not None and behind.problem is not None:
             alarm = behind.problem.message
-        oldest_us = min((one.version.time_us for one in left), default=None)
+        oldest_us = min((waiting.version.time_us for waiting in unpromoted), default=None)
         return LanceStatus(
             key=opened.key,
             location=opened.content.location,
             version=None if newest is None else newest[0],
-            backlog=len(left),
+            backlog=len(unpromoted),
             oldest_s=None if oldest_us is None else max(0.0, (self._kernel.clock() - oldest_us) / 1e6),
             alarm=alarm,
         )
@@ -108,25 +114,25 @@ class LanceAnswers:
         opened = self._opening.table(call.at, call.key, call.via, to_write=call.to_write)
         branch = self._own_branch(opened, call.branch)
         if call.version is not None:
-            found = opened.versions.get(branch, call.version)
-            if found is None:
+            version = opened.versions.get(branch, call.version)
+            if version is None:
                 self._opening.require_version(opened, call.version)
-            return () if found is None else (self._version(opened, branch, call.version, found),)
+            return () if version is None else (self._version(opened, branch, call.version, version),)
         listed = first(opened.versions.all(branch, call.below), call.limit)
-        return tuple(self._version(opened, branch, number, one) for number, one in listed)
+        return tuple(self._version(opened, branch, number, version) for number, version in listed)
 
-    def _version(self, opened: Opened, branch: str, number: int, version: Version) -> LanceVersion:
+    def _version(self, opened: OpenedTable, branch: str, number: int, version: Version) -> LanceVersion:
         placed = self._opening.place(opened, branch, number, version)
         return LanceVersion(
             version=number,
             manifest=f"{opened.content.location}/{placed.name}",
             size=placed.size,
             created=utc(version.time_us) if version.time_us else None,
-            operation=_made_by(version),
+            operation=_operation_name(version),
             metadata=version.metadata,
         )
 
-    def _own_branch(self, opened: Opened, name: str) -> str:
+    def _own_branch(self, opened: OpenedTable, name: str) -> str:
         branch = own_branch_name(name)
         if branch and opened.versions.branch(branch) is None:
             raise OwnRefNotFound(f"'{opened.key}' has no branch '{branch}'", branch=branch)
@@ -143,18 +149,18 @@ class LanceAnswers:
     def _promote(self, call: calls.PromoteLance) -> LanceAbout:
         opened = self._opening.table(self._lake.or_default(call.branch), call.key)
         if opened.branch is None or opened.branch.startswith(PREFIX):
-            raise InvalidRequest(f"'{call.branch}' is no branch, so that nothing is promoted there")
+            raise InvalidRequest(f"'{call.branch}' is not a branch, so nothing can be promoted there")
         if opened.state.is_private:
-            raise InvalidRequest(f"'{call.key}' is private: its versions are only told of by the lake")
+            raise InvalidRequest(f"'{call.key}' is private: its versions exist in the lake only")
         self._opening.promote(opened.branch, call.key)
         self._check_promoted(opened)
         return _about(opened)
 
-    def _check_promoted(self, opened: Opened) -> None:
+    def _check_promoted(self, opened: OpenedTable) -> None:
         """``Unavailable`` if not all of a table's versions are where every reader of Lance looks, or whatever
         else an administrator has to mend first."""
-        left = self._parts.promoter.unpromoted(opened.content)
-        if not left:
+        unpromoted = self._parts.promoter.find_unpromoted(opened.content)
+        if not unpromoted:
             return
         behind = self._parts.promoter.status(opened.content)
         problem = None if behind is None else behind.problem
@@ -162,7 +168,8 @@ class LanceAnswers:
             raise problem
         why = "try again" if problem is None else problem.message
         raise Unavailable(
-            f"version {left[0].number} of '{opened.key}' is not where every reader of Lance looks: {why}"
+            f"version {unpromoted[0].number} of '{opened.key}' is not where every reader of Lance looks: "
+            f"{why}"
         )
 
     # -- writing -------------------------------------------------------------------------------------------
@@ -172,27 +179,33 @@ class LanceAnswers:
             raise InvalidRequest("a commit to Lance tables needs at least one operation")
         for _ in range(TRIES_MAX):
             asked_for = [
-                (number, one) for number, one in enumerate(call.operations) if self._is_to_do(call, one)
+                (number, operation)
+                for number, operation in enumerate(call.operations)
+                if self._is_to_do(call, operation)
             ]
             if not asked_for:
                 return self._nothing_to_do(call)
             try:
                 return self._try(call, asked_for)
             except TableExists as problem:
-                one = call.operations[int(problem.details.get("operation", 0))]
-                if not isinstance(one, calls.DeclareLance) or not one.exist_ok or self._is_to_do(call, one):
+                operation = call.operations[int(problem.details.get("operation", 0))]
+                if (
+                    not isinstance(operation, calls.DeclareLance)
+                    or not operation.exist_ok
+                    or self._is_to_do(call, operation)
+                ):
                     raise
         raise CommitConflict([], "a table came and went while it was to be declared; try again")
 
-    def _is_to_do(self, call: calls.CommitLance, one: LanceOperation) -> bool:
+    def _is_to_do(self, call: calls.CommitLance, operation: LanceOperation) -> bool:
         """Whether there is anything to do: not for a table that may be there, and is."""
-        if not isinstance(one, calls.DeclareLance) or not one.exist_ok:
+        if not isinstance(operation, calls.DeclareLance) or not operation.exist_ok:
             return True
-        return not is_managed(self._head_content(call.branch, one.key))
+        return not is_managed(self._head_content(call.branch, operation.key))
 
     def _nothing_to_do(self, call: calls.CommitLance) -> LanceCommitted:
-        doings = self._doings(call)
-        return committed(doings, None, self._lake.commit_of(call.branch))
+        doings = self._committed_request(call)
+        return result_of_commit(doings, None, self._lake.commit_of(call.branch))
 
     def _try(self, call: calls.CommitLance, asked_for: list[tuple[int, LanceOperation]]) -> LanceCommitted:
         with ExitStack() as reserved:
@@ -204,7 +217,7 @@ class LanceAnswers:
         branch = self._lake.or_default(call.branch)
         location_of = partial(self._location_of, branch, self._lake.commit_of(branch))
         reserve, key = reserved.enter_context, call.idempotency_key
-        placing = Placing(self._lake, self._parts, branch, location_of, reserve, key)
+        placing = TablePlacement(self._lake, self._parts, branch, location_of, reserve, key)
         try:
             changes = changes_of(asked_for, placing.new_place, location_of)
             placing.note_deregistered(asked_for)
@@ -215,53 +228,58 @@ class LanceAnswers:
                 commit_meta(call.said, call.who, message_of(call.operations)),
                 create_namespaces=call.create,
                 key=call.idempotency_key,
-                asked=partial(asked, call),
+                asked=partial(request_digest, call),
             )
         except (RequestError, ConflictError) as refused:
             placing.take_back()
             if isinstance(refused, VersionTaken):
-                self._show_winners(branch, {one.key for _, one in asked_for})
+                self._show_winners(branch, {operation.key for _, operation in asked_for})
             elif isinstance(refused, CommitConflict):
                 _tell_operation(refused, asked_for)
             raise
         placing.keep_owned()
-        return self._landed(call, branch, outcome)
+        return self._answer_after_promotion(call, branch, outcome)
 
-    def _landed(self, call: calls.CommitLance, branch: str, outcome: Outcome) -> LanceCommitted:
-        """Give the promoter a moment, so that whoever looks into a folder next sees what was committed."""
+    def _answer_after_promotion(
+        self, call: calls.CommitLance, branch: str, outcome: Outcome
+    ) -> LanceCommitted:
+        """The answer to a commit, after a short wait for the promoter, so that readers of the folder see the
+        version."""
         if outcome.commits:
             commit, wait_s = outcome.commits[-1], self._kernel.settings.promote_wait_s
-            tables = {one.key: table_at(self._lake, commit, one.key) for one in call.operations}
+            tables = {
+                operation.key: table_at(self._lake, commit, operation.key) for operation in call.operations
+            }
             self._remove_staged(call, tables)
             if wait_s > 0 and not branch.startswith(PREFIX):
-                found = (one.content.id for one in tables.values() if one is not None)
-                self._parts.promoter.wait({one for one in found if one is not None}, wait_s)
-            return repeated(self._doings(call)._replace(tables=tables), outcome)
-        return repeated(self._doings(call), outcome)
+                ids = (table.content.id for table in tables.values() if table is not None)
+                self._parts.promoter.wait({identity for identity in ids if identity is not None}, wait_s)
+            return result_of_outcome(self._committed_request(call)._replace(tables=tables), outcome)
+        return result_of_outcome(self._committed_request(call), outcome)
 
     def _remove_staged(self, call: calls.CommitLance, tables: Mapping[Key, TableAt | None]) -> None:
         """Remove what clients staged of versions that the lake keeps under another name, as it does in
         transactions. The promoter removes the others. What is left is swept."""
-        found: dict[str, list[str]] = {}
-        for one in call.operations:
-            table = tables[one.key]
-            if not isinstance(one, calls.CreateLanceVersion) or table is None:
+        staged_files: dict[str, list[str]] = {}
+        for operation in call.operations:
+            table = tables[operation.key]
+            if not isinstance(operation, calls.CreateLanceVersion) or table is None:
                 continue
             version, location = (
-                table.versions.get(own_branch_name(one.branch), one.version),
+                table.versions.get(own_branch_name(operation.branch), operation.version),
                 table.content.location,
             )
-            name = one.manifest.removeprefix(f"{location}/")
+            name = operation.manifest.removeprefix(f"{location}/")
             if version is not None and STAGING in version.staged and f"{MANIFEST}-" in name:
-                found.setdefault(location, []).append(name)
-        for location, names in found.items():
+                staged_files.setdefault(location, []).append(name)
+        for location, names in staged_files.items():
             try:
                 self._parts.places.at(location).delete(names)
             except PenstockError as problem:
                 logger.info("what was staged at %s is left for the sweep: %s", location, problem)
 
-    def _doings(self, call: calls.CommitLance) -> Doings:
-        return Doings(self._lake, self._opening, call)
+    def _committed_request(self, call: calls.CommitLance) -> CommittedRequest:
+        return CommittedRequest(self._lake, self._opening, call)
 
     def _show_winners(self, branch: str, keys: set[Key]) -> None:
         """Lance's clients look into the folder for what was faster than they, before they try again."""
@@ -280,7 +298,7 @@ class LanceAnswers:
             raise TableNotFound(f"there is no Lance table '{key}' at '{branch}'", table=str(key)) from None
 
 
-def _about(opened: Opened) -> LanceAbout:
+def _about(opened: OpenedTable) -> LanceAbout:
     newest = opened.versions.newest()
     assert opened.content.id is not None
     return LanceAbout(
@@ -294,45 +312,45 @@ def _about(opened: Opened) -> LanceAbout:
     )
 
 
-def _own_branches(opened: Opened, after: str) -> Iterator[LanceBranch]:
-    for name, one in opened.versions.branches().items():
+def _own_branches(opened: OpenedTable, after: str) -> Iterator[LanceBranch]:
+    for name, branch in opened.versions.branches().items():
         if name > after:
-            begun = opened.versions.get(name, one.version)
+            begun = opened.versions.get(name, branch.version)
             yield LanceBranch(
                 name=name,
-                parent=one.parent,
-                version=one.version,
-                created=utc(one.created_us) if one.created_us else None,
+                parent=branch.parent,
+                version=branch.version,
+                created=utc(branch.created_us) if branch.created_us else None,
                 manifest_size=0 if begun is None else begun.size,
-                metadata=one.metadata,
+                metadata=branch.metadata,
             )
 
 
-def _made_by(version: Version) -> str:
-    """What made a version. Nobody has looked into those that were there before the lake."""
+def _operation_name(version: Version) -> str:
+    """The operation that made a version; empty for versions from before the table was registered."""
     is_imported = not version.staged and version.operation is ManifestOperation.OTHER
     return "imported" if is_imported else version.operation.value
 
 
-def _own_tags(opened: Opened, after: str) -> Iterator[LanceTag]:
-    for name, one in opened.versions.tags().items():
+def _own_tags(opened: OpenedTable, after: str) -> Iterator[LanceTag]:
+    for name, tag in opened.versions.tags().items():
         if name > after:
-            tagged = opened.versions.get(one.branch, one.version)
+            tagged = opened.versions.get(tag.branch, tag.version)
             yield LanceTag(
                 name=name,
-                branch=one.branch,
-                version=one.version,
+                branch=tag.branch,
+                version=tag.version,
                 manifest_size=0 if tagged is None else tagged.size,
-                created=utc(one.created_us) if one.created_us else None,
-                updated=utc(one.updated_us) if one.updated_us else None,
-                metadata=one.metadata,
+                created=utc(tag.created_us) if tag.created_us else None,
+                updated=utc(tag.updated_us) if tag.updated_us else None,
+                metadata=tag.metadata,
             )
 
 
 def _tell_operation(conflict: CommitConflict, asked_for: list[tuple[int, LanceOperation]]) -> None:
     """Name the operation that a conflict is about: the first one at its key, or below it."""
-    for one in conflict.conflicts:
+    for key_conflict in conflict.conflicts:
         for number, operation in asked_for:
-            if operation.key[: len(one.key)] == one.key:
+            if operation.key[: len(key_conflict.key)] == key_conflict.key:
                 conflict.details.setdefault("operation", number)
                 return

@@ -19,4 +19,4 @@ def is_installed() -> bool:
 def require_lance() -> None:
     """``InvalidRequest`` if Lance's packages are not installed."""
     if not is_installed():
-        raise InvalidRequest(f"Lance tables need Lance: {INSTALL}", extra="lance")
+        raise InvalidRequest(f"Lance tables need the library pylance: {INSTALL}", extra="lance")

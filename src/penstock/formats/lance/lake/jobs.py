@@ -19,7 +19,7 @@ import msgspec
 from penstock.errors import IdempotencyKeyReused, OutcomeUnknown, PenstockError, Unavailable, VersionTaken
 from penstock.formats.lance.lake.answers import LanceCommitted
 from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, GetLanceTable, LanceOperation
-from penstock.formats.lance.lake.failures import conflict, told
+from penstock.formats.lance.lake.failures import conflict_error, own_errors
 from penstock.formats.lance.lake.namespace import PenstockNamespace
 from penstock.lake.answers import Landing
 from penstock.lake.call import Said
@@ -50,8 +50,8 @@ class LanceJob(msgspec.Struct, frozen=True, kw_only=True):
     """The only version that it may be made on top of; any one if nothing is said."""
 
 
-class Committed(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of it."""
+class CommittedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a job."""
 
     version: int
     commit: Commit | None
@@ -59,22 +59,22 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
     """The commit's id."""
 
 
-def landed(lake: Lake, id: str, key: Key, branch: str) -> Landing | None:  # noqa: A002
-    """What the job with an id came to on a branch; ``None`` if it was not done.
+def find_landing(lake: Lake, id: str, key: Key, branch: str) -> Landing | None:  # noqa: A002
+    """The result of the job with an id on a branch; ``None`` if it has not landed.
 
     ``IdempotencyKeyReused`` if the id is that of something else, which did not change the table.
     """
-    found = lake.do(GetOutcome(key=id, branch=branch))
-    if found is None or not found.commits:
+    landing = lake.do(GetOutcome(key=id, branch=branch))
+    if landing is None or not landing.commits:
         return None
-    require_changed(lake, id, key, branch, found.head)
-    return found
+    require_changed(lake, id, key, branch, landing.head)
+    return landing
 
 
 def require_changed(lake: Lake, id: str, key: Key, branch: str, commit: str) -> None:  # noqa: A002
     """``IdempotencyKeyReused`` if the commit that was made under an id did not change a table."""
     changes = GetChanges(revision=commit, via=branch)
-    if all(one.key != key for one in lake.pages(changes, None, lambda last: {"after": last.key})):
+    if all(page.key != key for page in lake.pages(changes, None, lambda last: {"after": last.key})):
         raise IdempotencyKeyReused(
             f"'{id}' is the id of something else that was done on '{branch}', and '{key}' was not written: "
             "give this job another",
@@ -120,12 +120,12 @@ def attempts(lake: Lake, name: str) -> list[TransactionInfo]:
     They are listed, and not asked for one after the other: an attempt that failed is forgotten days before
     one that landed after it.
     """
-    found, after = list[TransactionInfo](), attempt_id(name, 0)
+    transactions, after = list[TransactionInfo](), attempt_id(name, 0)
     while True:
         page = lake.do(ListTransactions(all=True, after=after, limit=ATTEMPTS_AT_ONCE))
-        found += (one for one in page if one.id.startswith(name))
+        transactions += (transaction for transaction in page if transaction.id.startswith(name))
         if not page or not page[-1].id.startswith(name):
-            return found
+            return transactions
         after = page[-1].id
 
 
@@ -145,7 +145,7 @@ class JobNamespace(PenstockNamespace):
         self._problem: PenstockError | None = None
         self._answer: LanceCommitted | None = None
 
-    def run(self, work: Callable[[LanceNamespace], Any]) -> Committed:
+    def run(self, work: Callable[[LanceNamespace], Any]) -> CommittedJob:
         """Have Lance do the job by the namespace that it is given, and return what was committed.
 
         ``CommitConflict`` if that does not go together with what others committed meanwhile,
@@ -155,24 +155,24 @@ class JobNamespace(PenstockNamespace):
         """
         job = self._job
         try:
-            with told(self, job.key) as client:
+            with own_errors(self, job.key) as client:
                 made = work(client)
         except PenstockError as problem:
             landing = self._landing()
             if landing is None:
-                raise self._refused(problem) from None
+                raise self._refusal(problem) from None
             about = self.do(GetLanceTable(key=job.key, at=landing.head, via=job.branch))
-            return Committed(version=about.version or 0, commit=landing.commit, head=landing.head)
+            return CommittedJob(version=about.version or 0, commit=landing.commit, head=landing.head)
         if self._answer is not None:
-            return Committed(version=made.version, commit=self._answer.commit, head=self._answer.head)
+            return CommittedJob(version=made.version, commit=self._answer.commit, head=self._answer.head)
         landing = self._landing()
         if landing is None:
             raise OutcomeUnknown(
-                f"Lance says that '{job.key}' was written as version {made.version}, but did not ask the "
-                "lake, which knows nothing of it: this version of Lance may write past the lake",
+                f"Lance says that '{job.key}' was written as version {made.version}, but the lake did not "
+                "receive that version: this version of Lance may bypass the lake",
                 key=job.id,
             )
-        return Committed(version=made.version, commit=landing.commit, head=landing.head)
+        return CommittedJob(version=made.version, commit=landing.commit, head=landing.head)
 
     def change(
         self,
@@ -184,7 +184,7 @@ class JobNamespace(PenstockNamespace):
             raise self._problem  # Lance tries again whatever it was
         job = self._job
         call = CommitLance(
-            branch=self.writable(),
+            branch=self.require_branch(),
             operations=tuple(operations),
             create=False,
             said=job.said,
@@ -201,9 +201,15 @@ class JobNamespace(PenstockNamespace):
         return self._answer
 
     def _check_place(self, operations: Sequence[LanceOperation]) -> None:
-        for one in operations:
-            if isinstance(one, CreateLanceVersion) and self._job.follows not in (None, one.version - 1):
-                raise VersionTaken(f"'{one.key}' is at version {one.version - 1} by now", table=str(one.key))
+        for operation in operations:
+            if isinstance(operation, CreateLanceVersion) and self._job.follows not in (
+                None,
+                operation.version - 1,
+            ):
+                raise VersionTaken(
+                    f"'{operation.key}' is already at version {operation.version - 1}",
+                    table=str(operation.key),
+                )
 
     def _landing(self) -> Landing | None:
         """What became of what was sent. ``OutcomeUnknown`` if the lake cannot be asked."""
@@ -213,19 +219,21 @@ class JobNamespace(PenstockNamespace):
             return None
         job = self._job
         try:
-            return landed(self.lake, job.id, job.key, job.branch)
+            return find_landing(self.lake, job.id, job.key, job.branch)
         except IdempotencyKeyReused:
             raise
         except PenstockError as problem:
             raise OutcomeUnknown(
-                f"whether '{job.key}' was written is not known: {problem.message}\n"
-                f"  The same write again with {job.id_name}='{job.id}' tells, and does nothing twice.",
+                f"it is not known whether '{job.key}' was written: {problem.message}\n  Writing again with "
+                f"{job.id_name}='{job.id}' is safe: it is applied once, and returns the outcome.",
                 key=job.id,
             ) from None
 
-    def _refused(self, problem: PenstockError) -> PenstockError:
-        """What to tell of a commit that was not made."""
-        known = self._problem
-        if known is not None and not isinstance(known, VersionTaken):
-            return known
-        return conflict(self._job.key, problem.message) if isinstance(problem, VersionTaken) else problem
+    def _refusal(self, problem: PenstockError) -> PenstockError:
+        """The error to raise for a commit that was refused."""
+        penstock_error = self._problem
+        if penstock_error is not None and not isinstance(penstock_error, VersionTaken):
+            return penstock_error
+        return (
+            conflict_error(self._job.key, problem.message) if isinstance(problem, VersionTaken) else problem
+        )

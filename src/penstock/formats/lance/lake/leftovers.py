@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Container
 from typing import Final, NamedTuple
 
-from penstock.formats.lance.lake.kept import KnownTable
+from penstock.formats.lance.lake.retained_tables import RetainedTable
 from penstock.formats.lance.names import MANIFEST, STAGING, TRANSACTIONS, VERSION_MAX, VERSIONS
 from penstock.storage.buckets import BucketEntry
 from penstock.storage.fates import Fate
@@ -36,7 +36,7 @@ class FoundFile(NamedTuple):
 class LanceNeeds(NamedTuple):
     """By what files are judged."""
 
-    table: KnownTable
+    table: RetainedTable
     names: Callable[[str], bool]
     """Whether a file is named, by its whole path or URL."""
     foreign: Container[str]
@@ -52,7 +52,7 @@ def manifest_at(key: str) -> FoundFile | None:
     number = name.removesuffix(MANIFEST)
     if not slash or not name.endswith(MANIFEST) or not number.isdecimal() or not number.isascii():
         return None
-    chain = found.group() if (found := LINE.match(folder)) else ""
+    chain = match.group() if (match := LINE.match(folder)) else ""
     own = folder.removeprefix(chain)
     branch = _BRANCH.fullmatch(own)
     if own and branch is None:
@@ -100,7 +100,7 @@ def _of_version(key: str, chain: str, needs: LanceNeeds) -> Fate:
     folder, _, name = key.rpartition(VERSIONS)
     if name == HINT:
         return Fate.KEPT if needs.table.holds(folder) or folder in needs.foreign else Fate.SCRATCH
-    found = manifest_at(key)
-    if found is not None and needs.table.is_copy(chain, found.branch, found.number):
+    manifest = manifest_at(key)
+    if manifest is not None and needs.table.is_copy(chain, manifest.branch, manifest.number):
         return Fate.KEPT
     return Fate.DATA if name.endswith(MANIFEST) else Fate.SCRATCH

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.formats.lance.lake.installed import require_lance
 
 if TYPE_CHECKING:
-    from penstock.formats.lance.lake.exporting import Exported
-    from penstock.formats.lance.lake.importing import Imported
     from penstock.formats.lance.lake.namespace import PenstockNamespace
+    from penstock.formats.lance.lake.namespace_export import Exported
+    from penstock.formats.lance.lake.namespace_import import Imported
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
     from penstock.model.keys import Key
@@ -38,7 +38,7 @@ def import_tables(
 ) -> Imported:
     """See ``Lake.import_lance``."""
     require_lance()
-    from penstock.formats.lance.lake.importing import import_lance
+    from penstock.formats.lance.lake.namespace_import import import_lance
 
     return import_lance(lake, str(root), namespace, dry_run=dry_run, **said)
 
@@ -46,6 +46,6 @@ def import_tables(
 def export_tables(lake: Lake, root: str | Path, ref: str | None, *, dry_run: bool) -> Exported:
     """See ``Lake.export_lance``."""
     require_lance()
-    from penstock.formats.lance.lake.exporting import export_lance
+    from penstock.formats.lance.lake.namespace_export import export_lance
 
     return export_lance(lake, str(root), ref, dry_run=dry_run)

@@ -17,5 +17,5 @@ class MissingLanceFiles(MissingFiles):
         self._kernel, self._places = kernel, places
 
     def find_rest(self) -> Iterator[MissingFile]:
-        for one in LanceReadability(self._kernel, self._places, with_files=True).unreadable():
-            yield MissingFile(str(one.key), one.reference, None, one.why)
+        for unreadable in LanceReadability(self._kernel, self._places, with_files=True).unreadable():
+            yield MissingFile(str(unreadable.key), unreadable.reference, None, unreadable.why)

@@ -36,7 +36,7 @@ class PenstockNamespace(BatchOperations, DataOperations):
         author: str | None = None,
     ) -> None:
         """A namespace of a lake; or, as ``lance_namespace.connect`` makes one, of the lake at an address."""
-        from penstock.lake.opening import open_lake
+        from penstock.lake.opener import open_lake
 
         opened = open_lake(lake, token=token, author=author) if isinstance(lake, str) else lake
         super().__init__(opened, ref, via=via, is_read_only=is_read_only in (True, "true"))
@@ -47,5 +47,5 @@ class PenstockNamespace(BatchOperations, DataOperations):
     def namespace_id(self) -> str:
         return f"PenstockNamespace {{ lake: {self.lake.url}, ref: {self.branch or self.at['at']} }}"
 
-    def detailed(self, key: Key, branch: str, version: int | None) -> dict[str, Any]:
-        return self.looked_into(list(key), branch, version)
+    def describe_details(self, key: Key, branch: str, version: int | None) -> dict[str, Any]:
+        return self.describe_schema(list(key), branch, version)

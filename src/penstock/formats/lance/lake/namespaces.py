@@ -23,9 +23,9 @@ from lance_namespace.errors import (
 from lance_namespace_urllib3_client.models.namespace_exists_response import NamespaceExistsResponse
 
 from penstock.errors import CommitConflict, InvalidRequest
-from penstock.formats.lance.lake.asking import Asking, key_of
 from penstock.formats.lance.lake.errors import operation
-from penstock.formats.lance.lake.paths import checked_token, namespace_key, page_size
+from penstock.formats.lance.lake.namespace_base import NamespaceBase, key_of
+from penstock.formats.lance.lake.paths import namespace_key, page_size, require_token
 from penstock.formats.lance.state import is_managed
 from penstock.lake.answers import Difference
 from penstock.lake.calls import GetChanges, GetOutcome, ListEntries
@@ -42,30 +42,36 @@ LAST_NAME = "\U0010ffff"
 """No name comes after it but those that begin with it."""
 
 
-class NamespaceOperations(Asking):
+class NamespaceOperations(NamespaceBase):
     """Creating, describing, listing and dropping namespaces."""
 
     @operation(CreateNamespaceRequest)
     def create_namespace(self, request: CreateNamespaceRequest) -> CreateNamespaceResponse:
-        mode = word(request.mode, "create", ("create", "existok", "overwrite"), "mode")
+        mode = parse_choice(request.mode, "create", ("create", "existok", "overwrite"), "mode")
         key, properties = namespace_key(request.id), dict(request.properties or {})
         self.lake.begin_write()
-        if (done := self.done_before(key, request.context)) and isinstance(done.after, Namespace):
-            return CreateNamespaceResponse(properties=done.after.properties)
+        if (earlier_change := self.find_earlier_change(key, request.context)) and isinstance(
+            earlier_change.after, Namespace
+        ):
+            return CreateNamespaceResponse(properties=earlier_change.after.properties)
         for _ in range(TRIES_MAX):
             snapshot = self.snapshot()
-            there = self._namespace(snapshot, key)
-            if there is not None and mode == "existok":
-                return CreateNamespaceResponse(properties=there.properties)
-            if there is not None and (mode == "create" or key is None):
-                raise NamespaceAlreadyExistsError(f"there is a namespace {shown(key)} already")
+            namespace = self._namespace(snapshot, key)
+            if namespace is not None and mode == "existok":
+                return CreateNamespaceResponse(properties=namespace.properties)
+            if namespace is not None and (mode == "create" or key is None):
+                raise NamespaceAlreadyExistsError(f"the namespace {namespace_name(key)} already exists")
             assert key is not None
             self._check_parent(snapshot, key)
-            if there is not None and next(below(snapshot, key), None) is not None:
-                raise NamespaceNotEmptyError(f"namespace {shown(key)} has something in it, and so it stays")
+            if namespace is not None and next(below(snapshot, key), None) is not None:
+                raise NamespaceNotEmptyError(
+                    f"namespace {namespace_name(key)} is not empty, so it cannot be dropped"
+                )
             if self._put_over(snapshot, key, Namespace(properties=properties), request.context):
                 return CreateNamespaceResponse(properties=properties)
-        raise CommitConflict([], f"namespace {shown(key)} was changed by others all the time; try again")
+        raise CommitConflict(
+            [], f"namespace {namespace_name(key)} was changed by other writers too often; try again"
+        )
 
     def _put_over(
         self, snapshot: Snapshot, key: Key, content: Namespace, context: dict[str, str] | None
@@ -74,18 +80,18 @@ class NamespaceOperations(Asking):
         try:
             self.put([Put(key, content)], snapshot.id, f"create namespace {key}", context)
         except CommitConflict as conflict:
-            if any(one.kind is not ConflictKind.KEY_EXISTS for one in conflict.conflicts):
+            if any(conflict.kind is not ConflictKind.KEY_EXISTS for conflict in conflict.conflicts):
                 raise
             return False
         return True
 
     @operation(DescribeNamespaceRequest)
     def describe_namespace(self, request: DescribeNamespaceRequest) -> DescribeNamespaceResponse:
-        return DescribeNamespaceResponse(properties=self._found(request.id).properties)
+        return DescribeNamespaceResponse(properties=self._require_namespace(request.id).properties)
 
     @operation(NamespaceExistsRequest)
     def namespace_exists(self, request: NamespaceExistsRequest) -> NamespaceExistsResponse:
-        self._found(request.id)
+        self._require_namespace(request.id)
         return NamespaceExistsResponse()
 
     @operation(ListNamespacesRequest)
@@ -93,75 +99,85 @@ class NamespaceOperations(Asking):
         key, snapshot = namespace_key(request.id), self.snapshot()
         self.note_read(key, is_listing=True)
         self._require(snapshot, key)
-        found = (
+        child_names = (
             child[-1]
-            for child, content in self.children(snapshot, key, checked_token(request.page_token))
+            for child, content in self.children(snapshot, key, require_token(request.page_token))
             if isinstance(content, Namespace)
         )
-        names, token = page(found, request.limit)
+        names, token = take_page(child_names, request.limit)
         return ListNamespacesResponse(namespaces=names, page_token=token)
 
     @operation(DropNamespaceRequest)
     def drop_namespace(self, request: DropNamespaceRequest) -> DropNamespaceResponse:
-        mode = word(request.mode, "fail", ("fail", "skip"), "mode")
-        behaviour = word(request.behavior, "restrict", ("restrict", "cascade"), "behavior")
+        mode = parse_choice(request.mode, "fail", ("fail", "skip"), "mode")
+        behaviour = parse_choice(request.behavior, "restrict", ("restrict", "cascade"), "behavior")
         key = namespace_key(request.id)
         if key is None:
-            raise InvalidRequest("the namespace that all others are in cannot be dropped")
-        if (done := self.done_before(key, request.context)) and isinstance(done.before, Namespace):
-            return DropNamespaceResponse(properties=done.before.properties)
+            raise InvalidRequest("the root namespace cannot be dropped")
+        if (earlier_change := self.find_earlier_change(key, request.context)) and isinstance(
+            earlier_change.before, Namespace
+        ):
+            return DropNamespaceResponse(properties=earlier_change.before.properties)
         for _ in range(TRIES_MAX):
             snapshot = self.snapshot()
-            there = self._namespace(snapshot, key)
-            if there is None:
+            namespace = self._namespace(snapshot, key)
+            if namespace is None:
                 if mode == "skip":
                     return DropNamespaceResponse()
-                raise _missing(key)
+                raise _not_found_error(key)
             inside = list(below(snapshot, key))
             if inside and behaviour == "restrict":
-                raise NamespaceNotEmptyError(f"namespace {shown(key)} has {_counted(inside)} in it")
+                raise NamespaceNotEmptyError(
+                    f"namespace {namespace_name(key)} has {_describe_members(inside)} in it"
+                )
             _check_ours(key, inside)
-            keys = [key, *(one for one, _ in inside)]
+            keys = [key, *(key for key, _ in inside)]
             try:
                 self.put(map(Delete, keys), snapshot.id, f"drop namespace {key}", request.context)
             except CommitConflict:
                 continue
-            return DropNamespaceResponse(properties=there.properties)
-        raise CommitConflict([], f"namespace {shown(key)} was changed by others all the time; try again")
+            return DropNamespaceResponse(properties=namespace.properties)
+        raise CommitConflict(
+            [], f"namespace {namespace_name(key)} was changed by other writers too often; try again"
+        )
 
     # -- looking -------------------------------------------------------------------------------------------
 
-    def done_before(self, key: Key | None, context: dict[str, str] | None) -> Difference | None:
+    def find_earlier_change(self, key: Key | None, context: dict[str, str] | None) -> Difference | None:
         """What was done to a key under the idempotency key of a request, if it is sent once more.
 
         A commit rests on what was seen, so that the same one is not asked for twice.
         """
-        known = key_of(context)
-        landing = None if known is None else self.do(GetOutcome(key=known, branch=self.writable()))
+        idempotency_key = key_of(context)
+        landing = (
+            None
+            if idempotency_key is None
+            else self.do(GetOutcome(key=idempotency_key, branch=self.require_branch()))
+        )
         if landing is None or not landing.commits:
             return None
-        changes = GetChanges(revision=landing.head, via=self.writable())
-        found = self.lake.pages(changes, None, lambda last: {"after": last.key})
-        return next((one for one in found if one.key == key), None)
+        changes = GetChanges(revision=landing.head, via=self.require_branch())
+        pages = self.lake.pages(changes, None, lambda last: {"after": last.key})
+        return next((difference for difference in pages if difference.key == key), None)
 
-    def _found(self, parts: list[str] | None) -> Namespace:
+    def _require_namespace(self, parts: list[str] | None) -> Namespace:
         key = namespace_key(parts)
         if key is not None:
             self.note_read(key)
-        found = self._namespace(self.snapshot(), key)
-        if found is None:
-            raise _missing(key)
-        return found
+        namespace = self._namespace(self.snapshot(), key)
+        if namespace is None:
+            raise _not_found_error(key)
+        return namespace
 
     def _namespace(self, snapshot: Snapshot, key: Key | None) -> Namespace | None:
         if key is None:
             return Namespace()
-        found = snapshot.get(key)
-        return found if isinstance(found, Namespace) else None
+        namespace = snapshot.get(key)
+        return namespace if isinstance(namespace, Namespace) else None
 
     def _require(self, snapshot: Snapshot, key: Key | None) -> None:
         if self._namespace(snapshot, key) is None:
-            raise _missing(key)
+            raise _not_found_error(key)
 
     def children(
         self, snapshot: Snapshot, key: Key | None, after: str | None = None
@@ -176,7 +192,7 @@ class NamespaceOperations(Asking):
         while True:
             call = ListEntries(at=snapshot.id, via=snapshot.via, prefix=key, after=last, limit=most)
             entries = self.do(call)
-            yield from ((one.key, one.content) for one in entries if len(one.key) == depth + 1)
+            yield from ((entry.key, entry.content) for entry in entries if len(entry.key) == depth + 1)
             if len(entries) < most:
                 return
             last = entries[-1].key
@@ -186,8 +202,10 @@ class NamespaceOperations(Asking):
     def _check_parent(self, snapshot: Snapshot, key: Key) -> None:
         for parent in key.parents[-1:]:
             self._require(snapshot, parent)
-        if (found := snapshot.get(key)) is not None and not isinstance(found, Namespace):
-            raise NamespaceAlreadyExistsError(f"there is a {found.type} at {shown(key)} already")
+        if (content := snapshot.get(key)) is not None and not isinstance(content, Namespace):
+            raise NamespaceAlreadyExistsError(
+                f"{namespace_name(key)} exists already: it is {content.type_in_words}"
+            )
 
 
 def below(snapshot: Snapshot, key: Key) -> Iterator[tuple[Key, AnyContent]]:
@@ -195,41 +213,41 @@ def below(snapshot: Snapshot, key: Key) -> Iterator[tuple[Key, AnyContent]]:
     return ((child, content) for child, content in snapshot.entries(key) if child != key)
 
 
-def page(names: Iterator[str], limit: int | None) -> tuple[list[str], str | None]:
+def take_page(names: Iterator[str], limit: int | None) -> tuple[list[str], str | None]:
     """Names up to a limit, and where to go on if there are more."""
-    most, found = page_size(limit), list[str]()
+    most, page_names = page_size(limit), list[str]()
     for name in names:
-        if most is not None and len(found) == most:
-            return found, found[-1] if found else None
-        found.append(name)
-    return found, None
+        if most is not None and len(page_names) == most:
+            return page_names, page_names[-1] if page_names else None
+        page_names.append(name)
+    return page_names, None
 
 
-def word(said: str | None, default: str, known: tuple[str, ...], what: str) -> str:
+def parse_choice(text: str | None, default: str, choices: tuple[str, ...], what: str) -> str:
     """One of some words, however it is written; ``InvalidRequest`` if it is none."""
-    found = default if said is None else said.replace("_", "").lower()
-    if found not in known:
-        raise InvalidRequest(f"{said!r} is no {what} that can be asked for: {', '.join(known)}")
-    return found
+    choice = default if text is None else text.replace("_", "").lower()
+    if choice not in choices:
+        raise InvalidRequest(f"unknown {what} {text!r}; it must be one of {', '.join(choices)}")
+    return choice
 
 
-def shown(key: Key | None) -> str:
+def namespace_name(key: Key | None) -> str:
     return "of the lake itself" if key is None else f"'{key}'"
 
 
-def _missing(key: Key | None) -> NamespaceNotFoundError:
-    return NamespaceNotFoundError(f"there is no namespace {shown(key)}")
+def _not_found_error(key: Key | None) -> NamespaceNotFoundError:
+    return NamespaceNotFoundError(f"there is no namespace {namespace_name(key)}")
 
 
-def _counted(inside: list[tuple[Key, AnyContent]]) -> str:
+def _describe_members(inside: list[tuple[Key, AnyContent]]) -> str:
     return f"'{inside[0][0]}'" + (f" and {len(inside) - 1} more" if len(inside) > 1 else "")
 
 
 def _check_ours(key: Key, inside: list[tuple[Key, AnyContent]]) -> None:
     """A namespace that has more in it than Lance's clients can see is not dropped by them."""
-    for one, content in inside:
+    for child, content in inside:
         if not isinstance(content, Namespace) and not is_managed(content):
             raise NamespaceNotEmptyError(
-                f"namespace {shown(key)} also has '{one}' in it, which is a {content.type} and no Lance table"
-                " of the lake: drop that by itself first"
+                f"namespace {namespace_name(key)} contains '{child}', which is {content.type_in_words} and "
+                "not a Lance table of the lake: drop it first"
             )

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from penstock.formats.lance.lake.kept import KeptLance, KnownTable
 from penstock.formats.lance.lake.leftovers import HINT, LanceNeeds, is_data, judge
+from penstock.formats.lance.lake.retained_tables import RetainedTable, RetainedTables
 from penstock.formats.plugin import NeededFolder
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress
@@ -27,24 +27,34 @@ def needed_folders(
 ) -> Iterator[NeededFolder]:
     """The folders of Lance tables, and others that have files of theirs. What stands against knowing what one
     needs is added to ``problems``."""
-    kept = KeptLance(kernel, places, progress)
-    kept.look()
-    for location, table in sorted(kept.tables.items()):
+    retained_tables = RetainedTables(kernel, places, progress)
+    retained_tables.look()
+    for location, table in sorted(retained_tables.tables.items()):
         if table.problem:
             problems.append(f"the Lance table at {location}: {table.problem}")
-        needed = _FolderNeeds(places, kept, location, table)
+        needed = _FolderNeeds(places, retained_tables, location, table)
         yield NeededFolder(location, needed.files, needed.needs, is_data)
-    for location in sorted(kept.bases):
-        if not any(is_under(location, one) for one in (*kept.tables, *kept.bases - {location})):
-            needed = _FolderNeeds(places, kept, location, None)
+    for location in sorted(retained_tables.bases):
+        if not any(
+            is_under(location, other_location)
+            for other_location in (*retained_tables.tables, *retained_tables.bases - {location})
+        ):
+            needed = _FolderNeeds(places, retained_tables, location, None)
             yield NeededFolder(location, needed.files, needed.needs, is_data)
 
 
 class _FolderNeeds:
     """What kept commits need of a folder of Lance: of a table, or of files that tables elsewhere name."""
 
-    def __init__(self, places: Places, kept: KeptLance, location: str, table: KnownTable | None) -> None:
-        self._place, self._kept, self._location, self._table = places.at(location), kept, location, table
+    def __init__(
+        self, places: Places, retained_tables: RetainedTables, location: str, table: RetainedTable | None
+    ) -> None:
+        self._place, self._kept, self._location, self._table = (
+            places.at(location),
+            retained_tables,
+            location,
+            table,
+        )
 
     def files(self) -> Iterator[BucketEntry]:
         return (entry for entry in self._place.entries() if self._is_kept(entry))

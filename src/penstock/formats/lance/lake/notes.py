@@ -2,7 +2,7 @@
 
 Lakes may share a warehouse, as a fork does with its source, and no commit of one tells of the tables that
 another has. So a lake notes that a table is its own before anything is written there (see
-``formats.lance.owning``), and a sweep looks after the tables of its own lake, and after no others.
+``formats.lance.ownership``), and a sweep looks after the tables of its own lake, and after no others.
 
 A table that is deregistered keeps its files, while one that is dropped loses them when no kept commit has it
 any more. What the commit did is not known for as long as the lake lives; so a note says it. It is there
@@ -21,7 +21,7 @@ import msgspec
 
 from penstock.errors import Damaged, OutcomeUnknown, Unavailable
 from penstock.formats.lance.names import LINES, OWNER
-from penstock.formats.lance.owning import LanceOwner
+from penstock.formats.lance.ownership import LanceOwner
 from penstock.model.decoders import json_decoder
 from penstock.storage.places import Place
 
@@ -47,7 +47,7 @@ def owner_of(place: Place) -> str | None:
     try:
         return json_decoder(LanceOwner).decode(data).lake
     except msgspec.MsgspecError as problem:
-        raise Damaged(f"{place.url}/{OWNER} does not say whose the table is: {problem}") from None
+        raise Damaged(f"{place.url}/{OWNER} does not name the owner of the table: {problem}") from None
 
 
 def note_intended(place: Place) -> bool:
@@ -55,7 +55,7 @@ def note_intended(place: Place) -> bool:
     with suppress(OutcomeUnknown):  # what is there tells
         return place.create(STAYS, _INTENDED)
     if stays(place) is Stays.NO:
-        raise Unavailable(f"it could not be noted at {place.url} that its files are to stay; try again")
+        raise Unavailable(f"it could not be recorded at {place.url} that its files must be kept; try again")
     return False
 
 

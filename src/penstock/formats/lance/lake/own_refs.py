@@ -37,7 +37,7 @@ from penstock.formats.lance.lake.calls import (
     PutLanceTag,
 )
 from penstock.formats.lance.lake.errors import operation
-from penstock.formats.lance.lake.paths import checked_token, page_size, table_key
+from penstock.formats.lance.lake.paths import page_size, require_token, table_key
 from penstock.formats.lance.lake.versions import VersionOperations
 from penstock.formats.lance.names import own_branch_name
 from penstock.lake.call import Call
@@ -70,9 +70,9 @@ class OwnRefOperations(VersionOperations):
         key = table_key(request.id)
         self.note_read(key)
         call = ListLanceBranches(key=key, **self.at)
-        found, token = self._listed(call, request)
+        branches, token = self._list_page(call, request)
         return ListTableBranchesResponse(
-            branches={one.name: shown_branch(one) for one in found}, page_token=token
+            branches={branch.name: branch_contents(branch) for branch in branches}, page_token=token
         )
 
     @operation(DeleteTableBranchRequest)
@@ -84,12 +84,12 @@ class OwnRefOperations(VersionOperations):
 
     @operation(CreateTableTagRequest)
     def create_table_tag(self, request: CreateTableTagRequest) -> CreateTableTagResponse:
-        self.change([_tagging(request, is_new=True)], request.context)
+        self.change([_put_tag(request, is_new=True)], request.context)
         return CreateTableTagResponse()
 
     @operation(UpdateTableTagRequest)
     def update_table_tag(self, request: UpdateTableTagRequest) -> UpdateTableTagResponse:
-        self.change([_tagging(request, is_new=False)], request.context)
+        self.change([_put_tag(request, is_new=False)], request.context)
         return UpdateTableTagResponse()
 
     @operation(DeleteTableTagRequest)
@@ -101,32 +101,32 @@ class OwnRefOperations(VersionOperations):
     def get_table_tag_version(self, request: GetTableTagVersionRequest) -> GetTableTagVersionResponse:
         key = table_key(request.id)
         self.note_read(key)
-        branch, version = self.tagged(key, request.tag)
+        branch, version = self.find_tag(key, request.tag)
         return GetTableTagVersionResponse(version=version, branch=branch or None)
 
     @operation(ListTableTagsRequest)
     def list_table_tags(self, request: ListTableTagsRequest) -> ListTableTagsResponse:
         key = table_key(request.id)
         self.note_read(key)
-        found, token = self._listed(ListLanceTags(key=key, **self.at), request)
-        return ListTableTagsResponse(tags={one.name: shown_tag(one) for one in found}, page_token=token)
+        tags, token = self._list_page(ListLanceTags(key=key, **self.at), request)
+        return ListTableTagsResponse(tags={tag.name: tag_contents(tag) for tag in tags}, page_token=token)
 
-    def _listed(self, call: Call[tuple[T, ...]], request: Any) -> tuple[Sequence[T], str | None]:
-        """A page of a list, and where to go on if there are more."""
-        limit, after = page_size(request.limit), checked_token(request.page_token) or ""
+    def _list_page(self, call: Call[tuple[T, ...]], request: Any) -> tuple[Sequence[T], str | None]:
+        """One page of a list, and the token of the next page if there are more."""
+        limit, after = page_size(request.limit), require_token(request.page_token) or ""
         call = msgspec.structs.replace(call, after=after)
-        wanted = None if limit is None else limit + 1
-        found = self.lake.pages(call, wanted, _after)
-        if limit is None or len(found) <= limit:
-            return found, None
-        return found[:limit], found[limit - 1].name if limit else None
+        most = None if limit is None else limit + 1
+        pages = self.lake.pages(call, most, _after)
+        if limit is None or len(pages) <= limit:
+            return pages, None
+        return pages[:limit], pages[limit - 1].name if limit else None
 
 
 def _after(last: LanceBranch | LanceTag) -> dict[str, Any]:
     return {"after": last.name}
 
 
-def _tagging(request: CreateTableTagRequest | UpdateTableTagRequest, *, is_new: bool) -> PutLanceTag:
+def _put_tag(request: CreateTableTagRequest | UpdateTableTagRequest, *, is_new: bool) -> PutLanceTag:
     return PutLanceTag(
         key=table_key(request.id),
         tag_name=request.tag,
@@ -136,15 +136,15 @@ def _tagging(request: CreateTableTagRequest | UpdateTableTagRequest, *, is_new: 
     )
 
 
-def shown_branch(one: LanceBranch) -> BranchContents:
+def branch_contents(branch: LanceBranch) -> BranchContents:
     return BranchContents(
-        parentBranch=one.parent or None,
-        parentVersion=one.version,
-        createAt=0 if one.created is None else int(one.created.timestamp()),
-        manifestSize=one.manifest_size,
-        metadata=dict(one.metadata) or None,
+        parentBranch=branch.parent or None,
+        parentVersion=branch.version,
+        createAt=0 if branch.created is None else int(branch.created.timestamp()),
+        manifestSize=branch.manifest_size,
+        metadata=dict(branch.metadata) or None,
     )
 
 
-def shown_tag(one: LanceTag) -> TagContents:
-    return TagContents(branch=one.branch or None, version=one.version, manifestSize=one.manifest_size)
+def tag_contents(tag: LanceTag) -> TagContents:
+    return TagContents(branch=tag.branch or None, version=tag.version, manifestSize=tag.manifest_size)

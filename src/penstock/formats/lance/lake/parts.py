@@ -13,20 +13,21 @@ from typing import Any, Final
 from uuid import UUID
 
 from penstock.errors import OutOfSync, PenstockError, ReferenceNotFound
-from penstock.formats.lance.changing import shortened
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.folder_check import FolderCheck
 from penstock.formats.lance.format import LanceFormat
 from penstock.formats.lance.intents import Create, Deregister, Placed, Resync, decode_steps
 from penstock.formats.lance.lake.notes import Stays, note_not_intended, note_stays, stays
-from penstock.formats.lance.owning import Ownership
+from penstock.formats.lance.manifest_reader import Manifests
+from penstock.formats.lance.ownership import Ownership
 from penstock.formats.lance.promoter import Promoter
-from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.refs import RefFiles
 from penstock.formats.lance.state import NAME, is_managed, state_of
+from penstock.formats.lance.table_changes import step_names
 from penstock.formats.lance.tasks import PromoteTask
 from penstock.formats.sync import out_of_sync
 from penstock.kernel.conflict import content_of
+from penstock.kernel.description import require_unmoved
 from penstock.kernel.format import Applied, PrepareAgain, Since, Table
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.leases import Leases
@@ -46,7 +47,7 @@ logger = logging.getLogger("penstock")
 
 LET_GO_S: Final = 5.0
 """How long a table that is deregistered may take until all of its versions are where everybody looks."""
-DEREGISTERED: Final = shortened((Placed(0, Deregister()),))
+DEREGISTERED: Final = step_names((Placed(0, Deregister()),))
 """What is kept of a table's change with a commit that deregisters it, and does nothing else to it."""
 
 
@@ -70,7 +71,7 @@ class LanceParts:
             clock=kernel.clock,
             leases=Leases(kernel.store),
         )
-        self.folder_check = FolderCheck(self.promoter, self.find_last)
+        self.folder_check = FolderCheck(self.promoter, self.find_last, partial(require_unmoved, kernel.store))
         self.promoter.after_look = self.folder_check.warn
         self.format = OwnLanceFormat(
             places,
@@ -78,7 +79,7 @@ class LanceParts:
             kernel.clock,
             self.promoter,
             self.ownership,
-            self._gone,
+            self._after_removal,
             self.folder_check,
         )
 
@@ -111,10 +112,10 @@ class LanceParts:
             return None
         if head == NO_COMMIT:
             return None
-        found = content_of(self._kernel.objects, self._kernel.state(head).get(task.key.encode()))
-        if not isinstance(found, LanceTable) or not is_managed(found) or found.id != task.content.id:
+        content = content_of(self._kernel.objects, self._kernel.state(head).get(task.key.encode()))
+        if not isinstance(content, LanceTable) or not is_managed(content) or content.id != task.content.id:
             return None
-        return found
+        return content
 
     def _has_table(self, task: PromoteTask) -> bool:
         """Whether the branch of a task, or the default one, has its table under any key."""
@@ -127,8 +128,8 @@ class LanceParts:
     def find_last(self, identity: UUID) -> LanceTable | None:
         """A table as the default branch has it, or had it when it was dropped."""
         head = self._kernel.references.get(self._kernel.formats.default_branch).head
-        found = None if head == NO_COMMIT else last_content(partial(self._look, head), identity)
-        return found if isinstance(found, LanceTable) and is_managed(found) else None
+        content = None if head == NO_COMMIT else last_content(partial(self._look, head), identity)
+        return content if isinstance(content, LanceTable) and is_managed(content) else None
 
     def folder_alarm(self, key: Key, content: LanceTable) -> str:
         """What is wrong with the folder of a table of the default branch, by what is there now; nothing if it
@@ -140,9 +141,11 @@ class LanceParts:
 
     def tables(self) -> Iterator[tuple[Key, LanceTable]]:
         """The Lance tables of the default branch."""
-        yield from self._all(self._kernel.references.get(self._kernel.formats.default_branch).head)
+        yield from self._tables_in_ledger(
+            self._kernel.references.get(self._kernel.formats.default_branch).head
+        )
 
-    def _gone(self, key: Key, commit: ObjectId) -> None:
+    def _after_removal(self, key: Key, commit: ObjectId) -> None:
         """A commit took a table from a branch, which settles what is noted of its files. If it was
         deregistered, and no branch has it, others may.
 
@@ -150,32 +153,36 @@ class LanceParts:
         before that, or cannot have them there, leaves the table to the lake, which can register it again.
         """
         before = self._kernel.history.commit(commit).parent
-        was = None if before == NO_COMMIT else self._look(before, key.encode())
-        if not isinstance(was, LanceTable) or not is_managed(was) or not self.ownership.owns(was):
+        old_content = None if before == NO_COMMIT else self._look(before, key.encode())
+        if (
+            not isinstance(old_content, LanceTable)
+            or not is_managed(old_content)
+            or not self.ownership.owns(old_content)
+        ):
             return
-        place, is_had = self.places.at(was.location), self.is_had(was.location)
-        if self._has_deregistered(commit, was):
+        place, is_had = self.places.at(old_content.location), self.is_had(old_content.location)
+        if self._has_deregistered(commit, old_content):
             note_stays(place)
         elif not is_had:
             note_not_intended(place)
         if is_had or stays(place) is not Stays.YES:
             return
-        if self.promoter.promote(was, monotonic() + LET_GO_S):
-            self.ownership.release(was)
+        if self.promoter.promote(old_content, monotonic() + LET_GO_S):
+            self.ownership.release(old_content)
 
     def _has_deregistered(self, commit: ObjectId, table: LanceTable) -> bool:
         """Whether a commit deregistered a table, or brought another one that did."""
         landed = self._kernel.history.commit(commit)
         brought = (
             each
-            for one in landed.further_parents
-            for _, each in self._kernel.history.only_in(one, landed.parent)
+            for parent in landed.further_parents
+            for _, each in self._kernel.history.only_in(parent, landed.parent)
         )
         for each in (landed, *brought):
             for intent in self._kernel.objects.intents(each):
                 if (intent.format, intent.data) == (NAME, DEREGISTERED):
-                    was = None if each.parent == NO_COMMIT else self._look(each.parent, intent.key)
-                    if was is not None and was.id == table.id:
+                    before = None if each.parent == NO_COMMIT else self._look(each.parent, intent.key)
+                    if before is not None and before.id == table.id:
                         return True
         return False
 
@@ -183,8 +190,8 @@ class LanceParts:
         """Whether any branch has a table at a place."""
         for reference in self._kernel.references.all(Kind.BRANCH):
             look = partial(self._look, reference.head)
-            found = None if reference.head == NO_COMMIT else holder(look, location)
-            if found is not None and find_table(look, found) is not None:
+            identity = None if reference.head == NO_COMMIT else holder(look, location)
+            if identity is not None and find_table(look, identity) is not None:
                 return True
         return False
 
@@ -196,21 +203,21 @@ class LanceParts:
             if self.promoter.is_closing:
                 return
             is_default = branch == self._kernel.formats.default_branch
-            self.promoter.told(key, content, is_default=is_default, branch=branch)
+            self.promoter.table_committed(key, content, is_default=is_default, branch=branch)
 
     def _tables(self) -> Iterator[tuple[str, Key, LanceTable]]:
         """The tables of the default branch, and those of other branches that differ from them."""
         default = self._kernel.formats.default_branch
         head = self._kernel.references.get(default).head
-        yield from ((default, *one) for one in self._all(head))
+        yield from ((default, *table) for table in self._tables_in_ledger(head))
         for reference in self._kernel.references.all(Kind.BRANCH):
             if reference.name == default or reference.name.startswith(PREFIX) or reference.head == head:
                 continue
-            for key, content in self._changed(head, reference.head):
+            for key, content in self._changed_tables(head, reference.head):
                 if state_of(content).owner:
                     yield reference.name, key, content
 
-    def _all(self, commit: ObjectId) -> Iterator[tuple[Key, LanceTable]]:
+    def _tables_in_ledger(self, commit: ObjectId) -> Iterator[tuple[Key, LanceTable]]:
         """The Lance tables of a commit, from the ledger: other keys are not looked at."""
         if commit == NO_COMMIT:
             return
@@ -225,11 +232,12 @@ class LanceParts:
             if key is not None and isinstance(content, LanceTable) and is_managed(content):
                 yield key, content
 
-    def _changed(self, before: ObjectId, after: ObjectId) -> Iterator[tuple[Key, LanceTable]]:
-        """The Lance tables that one commit has otherwise than another. What both share is not looked at."""
-        for one in differences(self._kernel, before, after, None, None):
-            if isinstance(one.after, LanceTable) and is_managed(one.after):
-                yield one.key, one.after
+    def _changed_tables(self, before: ObjectId, after: ObjectId) -> Iterator[tuple[Key, LanceTable]]:
+        """The managed Lance tables that differ between two commits. Shared parts of the trees are not
+        read."""
+        for difference in differences(self._kernel, before, after, None, None):
+            if isinstance(difference.after, LanceTable) and is_managed(difference.after):
+                yield difference.key, difference.after
 
 
 class OwnLanceFormat(LanceFormat):
@@ -252,9 +260,9 @@ class OwnLanceFormat(LanceFormat):
     def prepare(self, table: Table, change: Change) -> Any:
         if isinstance(table.content, LanceTable) and is_managed(table.content):
             self._ownership.check(table.content, is_here=True)
-            steps = [one.step for one in decode_steps(change.intent).steps]
-            if not any(isinstance(one, Deregister | Resync) for one in steps):
-                written = {one.path for one in steps if isinstance(one, Create)}
+            steps = [step.step for step in decode_steps(change.intent).steps]
+            if not any(isinstance(step, Deregister | Resync) for step in steps):
+                written = {step.path for step in steps if isinstance(step, Create)}
                 self._folder_check.require_in_sync(
                     table.key, table.content, is_default=table.is_default, written=written
                 )
@@ -274,23 +282,23 @@ class OwnLanceFormat(LanceFormat):
         source: AnyContent | None,
         intents: Sequence[bytes] | None,
     ) -> Applied:
-        return self._checked(table, super().merge(table, base, source, intents))
+        return self._check_applied(table, super().merge(table, base, source, intents))
 
-    def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
-        return self._checked(table, super().restore(table, wanted))
+    def restore(self, table: Table, after: AnyContent | None) -> Applied:
+        return self._check_applied(table, super().restore(table, after))
 
     def revert(
-        self, table: Table, was: AnyContent | None, wanted: AnyContent | None, since: Since
+        self, table: Table, before: AnyContent | None, after: AnyContent | None, since: Since
     ) -> Applied | None:
-        reverted = super().revert(table, was, wanted, since)
-        return None if reverted is None else self._checked(table, reverted)
+        reverted = super().revert(table, before, after, since)
+        return None if reverted is None else self._check_applied(table, reverted)
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
         super().admit(table, content)
         if content is None:
             self._check_folder(table, is_drop=True)
 
-    def _checked(self, table: Table, applied: Applied) -> Applied:
+    def _check_applied(self, table: Table, applied: Applied) -> Applied:
         if applied.content != table.content:
             self._check_folder(table, is_drop=applied.content is None)
         return applied
@@ -323,11 +331,11 @@ class OwnLanceFormat(LanceFormat):
             logger.info("'%s' goes without a look at its folder: %s", table.key, problem)
         table.notes[note] = True
 
-    def landed(
+    def after_commit(
         self, key: Key, content: AnyContent | None, commit: ObjectId, *, branch: str, is_default: bool
     ) -> None:
         if isinstance(content, LanceTable) and is_managed(content):
-            self._own.told(key, content, is_default=is_default, branch=branch)
+            self._own.table_committed(key, content, is_default=is_default, branch=branch)
         elif not branch.startswith(PREFIX):
             self._own.forget_dropped()
             self._gone(key, commit)

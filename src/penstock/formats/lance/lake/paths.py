@@ -12,15 +12,15 @@ from penstock.model.keys import Key
 TOKEN_MAX_CHARS: Final = 4000
 
 
-def whole(location: str, path: str) -> str:
+def whole_path(location: str, path: str) -> str:
     """The whole path or URL of a file near a location, which Lance names from the root of its storage."""
     if "://" in path:
         return path
     scheme, host = _root(location)
-    found = f"{scheme}://{host}/{path.lstrip('/')}" if scheme else f"/{path.lstrip('/')}"
-    if not found.startswith(f"{location}/") and (plain := unquote(found)).startswith(f"{location}/"):
+    whole = f"{scheme}://{host}/{path.lstrip('/')}" if scheme else f"/{path.lstrip('/')}"
+    if not whole.startswith(f"{location}/") and (plain := unquote(whole)).startswith(f"{location}/"):
         return plain  # Lance writes some characters as a URL has them
-    return found
+    return whole
 
 
 def is_whole(place: str) -> bool:
@@ -28,7 +28,7 @@ def is_whole(place: str) -> bool:
     return "://" in place or place.startswith("/")
 
 
-def from_root(place: str) -> str:
+def path_from_root(place: str) -> str:
     """A whole path or URL as Lance names it: from the root of its storage, with no slash before it."""
     scheme, host = _root(place)
     return place.removeprefix(f"{scheme}://{host}").lstrip("/") if scheme else place.lstrip("/")
@@ -44,7 +44,7 @@ def _root(place: str) -> tuple[str, str]:
 def table_key(parts: Sequence[str] | None) -> Key:
     """The key of a table; ``InvalidRequest`` if none is named, ``InvalidKey`` for parts that make none."""
     if not parts:
-        raise InvalidRequest("the request has to name a table: its id is empty")
+        raise InvalidRequest("the id of the table is missing")
     return Key(*parts)
 
 
@@ -59,8 +59,8 @@ def page_size(limit: int | None) -> int | None:
     return None if limit is None or limit < 0 else limit
 
 
-def checked_token(token: str | None) -> str | None:
+def require_token(token: str | None) -> str | None:
     """Where a list goes on; nothing from the beginning."""
     if token is not None and len(token) > TOKEN_MAX_CHARS:
-        raise InvalidRequest("this is no page token of this lake")
+        raise InvalidRequest("this is not a page token of this lake")
     return token or None

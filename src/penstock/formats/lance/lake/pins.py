@@ -1,7 +1,7 @@
 """Pins: the tags by which Lance's own clean-up knows what the lake needs, as a sweep leaves them.
 
-A version is pinned before its successor is seen (``formats.lance.pinning``). The sweep removes a pin when no
-kept commit is at its version, and pins what earlier versions of Penstock have not pinned.
+A version is pinned before its successor is seen (``formats.lance.version_pins``). The sweep removes a pin
+when no kept commit is at its version, and pins what earlier versions of Penstock have not pinned.
 
 A table's history may be long, so that only its newest versions stay pinned one by one, with the oldest one,
 and with all that a branch, a tag or a transaction is at. One tag at an old version is enough for Lance's
@@ -16,13 +16,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from penstock.formats.lance.lake.kept import KeptLance, KnownTable
 from penstock.formats.lance.lake.leftovers import manifest_at
-from penstock.formats.lance.lake.named import Unclear
+from penstock.formats.lance.lake.manifest_files import Unclear
+from penstock.formats.lance.lake.retained_tables import RetainedTable, RetainedTables
 from penstock.formats.lance.names import PINS, REFS_OF_TAGS, VERSIONS, folder_of
-from penstock.formats.lance.pinning import is_pin, pin, pinned_version
-from penstock.formats.lance.sides import Numbered
+from penstock.formats.lance.sides import NumberedVersion
 from penstock.formats.lance.state import Version
+from penstock.formats.lance.version_pins import is_pin, pin, pinned_version
 from penstock.model.decoders import json_decoder
 from penstock.storage.buckets import BucketEntry
 from penstock.storage.places import Place
@@ -43,8 +43,8 @@ class _Pin(NamedTuple):
 class Pins:
     """The pins of a table."""
 
-    def __init__(self, kept: KeptLance, table: KnownTable, place: Place) -> None:
-        self._kept, self._table, self._place = kept, table, place
+    def __init__(self, retained_tables: RetainedTables, table: RetainedTable, place: Place) -> None:
+        self._kept, self._table, self._place = retained_tables, table, place
 
     def sweep(self, after_us: int, before_us: int) -> None:
         """Remove pins that were made between two times and are not needed, and make those that are missing.
@@ -52,57 +52,67 @@ class Pins:
         The younger ones may be for versions that are about to be committed, the older ones for a fork's.
         """
         for chain in sorted(self._table.lines | {chain for chain, _ in self._table.numbers}):
-            pins = list(self._there(chain))
+            pins = list(self._list_pins(chain))
             own = {branch for where, branch in self._table.history if where == chain}
-            for branch in sorted(own | {one.branch for one in pins}):
-                known = {one.number: one.entry for one in pins if one.branch == branch}
-                old = {at for at, one in known.items() if after_us < one.modified_us < before_us}
-                self._remove(chain, branch, known, old)
-                self._add(chain, branch, known)
+            for branch in sorted(own | {held_pin.branch for held_pin in pins}):
+                entries = {held_pin.number: held_pin.entry for held_pin in pins if held_pin.branch == branch}
+                old = {at for at, entry in entries.items() if after_us < entry.modified_us < before_us}
+                self._remove(chain, branch, entries, old)
+                self._add(chain, branch, entries)
 
-    def _there(self, chain: str) -> Iterator[_Pin]:
+    def _list_pins(self, chain: str) -> Iterator[_Pin]:
         folder = f"{chain}{REFS_OF_TAGS}"
-        entries = [one for one in self._place.list(folder) if one.key.startswith(f"{folder}{PINS}")]
-        for entry, data in zip(entries, self._place.read([one.key for one in entries]), strict=True):
+        entries = [entry for entry in self._place.list(folder) if entry.key.startswith(f"{folder}{PINS}")]
+        for entry, data in zip(entries, self._place.read([entry.key for entry in entries]), strict=True):
             try:
-                said = json_decoder(dict[str, Any]).decode(data or b"")
+                tag_fields = json_decoder(dict[str, Any]).decode(data or b"")
             except msgspec.MsgspecError:
                 continue  # nobody knows whose it is
-            version = pinned_version(said)
-            if version is not None and is_pin(entry.key.removeprefix(folder).removesuffix(_SUFFIX), said):
+            version = pinned_version(tag_fields)
+            if version is not None and is_pin(
+                entry.key.removeprefix(folder).removesuffix(_SUFFIX), tag_fields
+            ):
                 yield _Pin(entry, *version)
 
     def _remove(self, chain: str, branch: str, pins: Mapping[int, BucketEntry], old: set[int]) -> None:
         """Remove those that are not needed; what was committed meanwhile is looked at before."""
-        if not old - self._needed(chain, branch).keys():
+        if not old - self._versions_to_pin(chain, branch).keys():
             return
         self._kept.look()
-        needed = {*self._needed(chain, branch)}
-        needed |= self._lending(chain, branch, needed, sorted(old - needed, reverse=True))
+        needed = {*self._versions_to_pin(chain, branch)}
+        needed |= self._versions_with_shared_files(chain, branch, needed, sorted(old - needed, reverse=True))
         self._place.delete([pins[number].key for number in sorted(old - needed)])
 
-    def _needed(self, chain: str, branch: str) -> dict[int, Version]:
-        """The versions of one of Lance's own branches that commits need to be pinned."""
+    def _versions_to_pin(self, chain: str, branch: str) -> dict[int, Version]:
+        """The versions of one of Lance's own branches that must be pinned."""
         history = self._table.history.get((chain, branch), {})
         numbers = sorted(history)
         chosen = {*numbers[-PINNED_MAX:], *numbers[:1]}
         return {number: history[number] for number in chosen} | self._table.heads.get((chain, branch), {})
 
-    def _lending(self, chain: str, branch: str, pinned: set[int], others: Sequence[int]) -> set[int]:
+    def _versions_with_shared_files(
+        self, chain: str, branch: str, pinned: set[int], others: Sequence[int]
+    ) -> set[int]:
         """Which of other versions have files that another chain reads, and that those which are pinned, and
         the newest one, have not."""
         folder = folder_of(chain, branch)
-        names = {number: key for key, number in self._listed(folder)}
+        names = {number: key for key, number in self._list_manifests(folder)}
         stays = [*(number for number in names if number in pinned or number == max(names))]
         judged = [number for number in others if number in names]  # a tag at what is gone keeps nothing
-        found = [*zip(keys := [*stays, *judged], self._place.read([names[one] for one in keys]), strict=True)]
+        manifests = [
+            *zip(keys := [*stays, *judged], self._place.read([names[key] for key in keys]), strict=True)
+        ]
         where = f"{self._table.location}/{folder}".rstrip("/")
         try:
-            lent = self._kept.lent(where, [data or b"" for _, data in found if data is not None])
+            lent = self._kept.files_of_other_chains(
+                where, [data or b"" for _, data in manifests if data is not None]
+            )
         except Unclear:
             return {*judged}
         had, needed = set[bytes](), set[int]()
-        for (number, _), files in zip((one for one in found if one[1] is not None), lent, strict=True):
+        for (number, _), files in zip(
+            (manifest for manifest in manifests if manifest[1] is not None), lent, strict=True
+        ):
             if number not in stays and files - had:
                 needed.add(number)
             if number in stays or number in needed:
@@ -111,14 +121,18 @@ class Pins:
 
     def _add(self, chain: str, branch: str, pins: Iterable[int]) -> None:
         """Pin what is needed and is not the newest one."""
-        needed = self._needed(chain, branch)
+        needed = self._versions_to_pin(chain, branch)
         missing = needed.keys() - {*pins}
-        there = {number for _, number in self._listed(folder_of(chain, branch))} if missing else set[int]()
-        for number in sorted(missing & (there - {max(there, default=0)})):
-            pin(self._place, Numbered(number, needed[number]), branch, needed[number].time_us)
+        existing = (
+            {number for _, number in self._list_manifests(folder_of(chain, branch))}
+            if missing
+            else set[int]()
+        )
+        for number in sorted(missing & (existing - {max(existing, default=0)})):
+            pin(self._place, NumberedVersion(number, needed[number]), branch, needed[number].time_us)
 
-    def _listed(self, folder: str) -> Iterator[tuple[str, int]]:
+    def _list_manifests(self, folder: str) -> Iterator[tuple[str, int]]:
         """The manifests in a chain's folder, and their numbers."""
         for entry in self._place.list(f"{folder}{VERSIONS}"):
-            if (found := manifest_at(entry.key)) is not None:
-                yield entry.key, found.number
+            if (manifest := manifest_at(entry.key)) is not None:
+                yield entry.key, manifest.number

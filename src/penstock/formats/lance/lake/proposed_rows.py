@@ -23,9 +23,9 @@ from lance_namespace import (
 )
 from lance_namespace_urllib3_client.models.table_version import TableVersion
 
-from penstock.formats.lance.lake.paths import from_root
+from penstock.formats.lance.lake.paths import path_from_root
+from penstock.formats.lance.manifest_reader import is_of
 from penstock.formats.lance.names import MAIN, staged_name
-from penstock.formats.lance.reading import is_of
 from penstock.formats.lance.state import Version, Versions, folder_at, state_of
 from penstock.formats.rows.arrow_types import pa
 from penstock.storage.places import Place
@@ -61,8 +61,8 @@ class LanceRows:
         """The rows as a ``pyarrow.RecordBatchReader``; none of a table that has no version yet."""
         if self._opened is None:
             self._opened = open_rows(self._key, self.version)
-        found = self._opened()
-        return pa.RecordBatchReader.from_batches(found.schema, self._batches(found))
+        dataset = self._opened()
+        return pa.RecordBatchReader.from_batches(dataset.schema, self._batches(dataset))
 
     @cached_property
     def version(self) -> ProposedVersion | None:
@@ -79,11 +79,11 @@ class LanceRows:
             place.create(name, data)
             finalize(self, _remove, place, name)
         return ProposedVersion(
-            folder_at(place.url, version.chain), number, from_root(f"{place.url}/{name}"), size
+            folder_at(place.url, version.chain), number, path_from_root(f"{place.url}/{name}"), size
         )
 
-    def _batches(self, found: Any) -> Iterator[Any]:
-        yield from found  # and this object stays as long as somebody reads
+    def _batches(self, reader: Any) -> Iterator[Any]:
+        yield from reader  # and this object stays as long as somebody reads
 
 
 def open_rows(key: Key, version: ProposedVersion | None) -> Callable[[], Any]:

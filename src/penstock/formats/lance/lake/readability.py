@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 from penstock.errors import Damaged, PenstockError, ReferenceNotFound, TransactionNotFound, TransactionOver
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.lake.kept import tables_at
 from penstock.formats.lance.lake.leftovers import is_data
-from penstock.formats.lance.lake.named import INDICES, ManifestNames, Unclear, spellings
+from penstock.formats.lance.lake.manifest_files import INDICES, ManifestFiles, Unclear, spellings
+from penstock.formats.lance.lake.retained_tables import tables_at
+from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.names import MAIN, TRANSACTIONS, folder_of
-from penstock.formats.lance.reading import Manifests
 from penstock.formats.lance.state import Version, Versions, state_of
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.table_horizons import TableHorizons
@@ -81,7 +81,7 @@ class LanceReadability:
     def unreadable(self) -> Iterator[Unreadable]:
         """The tables that cannot be read. What could not be looked at is logged: it may be there."""
         try:
-            references = [one for kind in KINDS for one in self._kernel.references.all(kind)]
+            references = [reference for kind in KINDS for reference in self._kernel.references.all(kind)]
         except PenstockError as problem:
             logger.warning("no Lance tables were looked at: %s", problem)
             return
@@ -103,10 +103,10 @@ class LanceReadability:
             self.tables.add(location)
             if newest is None:
                 continue
-            known = location, newest[1].id(newest[0])
-            if known not in self._known:
-                self._known[known] = self._problem(content, *newest)
-            why, is_index = self._known[known]
+            cache_key = location, newest[1].id(newest[0])
+            if cache_key not in self._known:
+                self._known[cache_key] = self._problem(content, *newest)
+            why, is_index = self._known[cache_key]
             if why and self._is_there(reference):
                 yield Unreadable(reference.kind, reference.name, key, location, why, is_index)
 
@@ -128,21 +128,21 @@ class LanceReadability:
         location = normalise(content.location)
         folder = f"{location}/{folder_of(version.chain, MAIN)}".rstrip("/")
         try:
-            named = [one for one in ManifestNames().of(manifest, folder) if one.startswith(f"{location}/")]
+            named = [file for file in ManifestFiles().of(manifest, folder) if file.startswith(f"{location}/")]
         except Unclear:
             return "", False
-        there = self._files(location)
-        gone = [one for one in named if f"/{TRANSACTIONS}" not in one and name_hash(one) not in there]
-        told = ", ".join(one.removeprefix(f"{location}/") for one in sorted(gone)[:NAMES_MAX])
+        files = self._files(location)
+        gone = [file for file in named if f"/{TRANSACTIONS}" not in file and name_hash(file) not in files]
+        shown_files = ", ".join(file.removeprefix(f"{location}/") for file in sorted(gone)[:NAMES_MAX])
         more = f" and {len(gone) - NAMES_MAX} more" if len(gone) > NAMES_MAX else ""
-        why = f"files of version {number} are gone ({told}{more})" if gone else ""
-        return why, all(f"/{INDICES}" in one for one in gone)
+        why = f"files of version {number} are gone ({shown_files}{more})" if gone else ""
+        return why, all(f"/{INDICES}" in file for file in gone)
 
     def _files(self, location: str) -> set[bytes]:
         """The files with rows, deletions and indexes of a table, by hashes of the names that manifests have
         for them."""
         if location not in self._there:
-            keys = (one.key for one in self._places.at(location).entries() if is_data(one.key))
+            keys = (entry.key for entry in self._places.at(location).entries() if is_data(entry.key))
             names = (name for key in keys for name in spellings(f"{location}/{key}"))
             self._there[location] = set(map(name_hash, names))
         return self._there[location]

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from penstock.formats.lance.erasure import SYSTEM, has_old_columns
-from penstock.formats.lance.lake.named import fragments_with_files
+from penstock.formats.lance.lake.manifest_files import fragments_with_files
 from penstock.formats.lance.manifests import Manifest, ManifestOperation
 from penstock.formats.lance.names import MAIN
-from penstock.formats.lance.rehoming import DELETION_FILE, INDEX_NAME, INDEX_VERSION, index_id
+from penstock.formats.lance.relocation import DELETION_FILE, INDEX_NAME, INDEX_VERSION, index_id
 from penstock.formats.lance.state import Versions
 from penstock.formats.lance.wire import Message
 
@@ -63,11 +63,11 @@ class RemovedRows(NamedTuple):
     @staticmethod
     def of(manifest: Manifest, folder: str) -> RemovedRows:
         """What a version holds that lies at the folder of a chain."""
-        found = set[str]()
+        indexes = set[str]()
         for fragment, files in fragments_with_files(manifest, folder):
             if fragment.all(DELETION_FILE) or has_old_columns(manifest, fragment):
-                found |= files
-        return RemovedRows(manifest, frozenset(found), manifest.version)
+                indexes |= files
+        return RemovedRows(manifest, frozenset(indexes), manifest.version)
 
     def is_in(self, manifest: Manifest, folder: str) -> bool:
         """Whether another version needs one of these files, or such an index."""
@@ -92,30 +92,36 @@ class RemovedRows(NamedTuple):
         The version by which an erase begins says of an index from before that it is made of the first one, if
         no row was removed in between (``formats.lance.erasure``).
         """
-        early = [one for one in early_indexes(manifest, self.first) if index_id(one) in self.restated]
-        made_of = min((self.made_of, *(one.number(INDEX_VERSION) or 0 for one in early)))
-        late = {index_id(one) for one in manifest.indexes if (one.number(INDEX_VERSION) or 0) >= self.first}
+        early = [
+            early_index
+            for early_index in early_indexes(manifest, self.first)
+            if index_id(early_index) in self.restated
+        ]
+        made_of = min((self.made_of, *(message.number(INDEX_VERSION) or 0 for message in early)))
+        late = {
+            index_id(index) for index in manifest.indexes if (index.number(INDEX_VERSION) or 0) >= self.first
+        }
         return self._replace(made_of=made_of, restated=self.restated | late)
 
 
 def early_indexes(manifest: Manifest, first: int) -> Iterator[Message]:
     """The indexes of a version, but Lance's own, that were made of versions before the first, or renewed from
     such: Lance lets them say of what the first of them was made."""
-    for one in manifest.indexes:
-        is_own = (one.text(INDEX_NAME) or "").startswith(SYSTEM)
-        if not is_own and (one.number(INDEX_VERSION) or 0) < first:
-            yield one
+    for index in manifest.indexes:
+        is_own = (index.text(INDEX_NAME) or "").startswith(SYSTEM)
+        if not is_own and (index.number(INDEX_VERSION) or 0) < first:
+            yield index
 
 
 def stale_indexes(manifest: Manifest, first: int, versions: Versions) -> list[str]:
     """The names of the indexes of a version that may have values of rows which were removed up to the first
     version; ``versions`` are those of the table."""
-    found = {
-        one.text(INDEX_NAME) or ""
-        for one in early_indexes(manifest, first)
-        if not _is_nothing_removed(versions, one.number(INDEX_VERSION) or 0, first)
+    names = {
+        early_index.text(INDEX_NAME) or ""
+        for early_index in early_indexes(manifest, first)
+        if not _is_nothing_removed(versions, early_index.number(INDEX_VERSION) or 0, first)
     }
-    return sorted(found)
+    return sorted(names)
 
 
 def _is_nothing_removed(versions: Versions, made_of: int, first: int) -> bool:

@@ -47,19 +47,21 @@ def changes_of(
     ``InvalidRequest`` for operations that contradict each other.
     """
     if len(operations) > OPERATIONS_MAX:
-        raise InvalidRequest(f"a commit to Lance tables has at most {OPERATIONS_MAX} operations")
+        raise InvalidRequest(f"a commit to Lance tables can have at most {OPERATIONS_MAX} operations")
     by_key: dict[Key, list[tuple[int, LanceOperation]]] = {}
-    for number, one in operations:
-        by_key.setdefault(one.key, []).append((number, one))
+    for number, operation in operations:
+        by_key.setdefault(operation.key, []).append((number, operation))
     changes = []
     for key, ones in by_key.items():
         check_together(ones)
         steps = _Steps(key, new_place, location_of)
-        placed = tuple(Placed(number, of_operation(number, steps.step, number, one)) for number, one in ones)
+        placed = tuple(
+            Placed(number, of_operation(number, steps.step, number, operation)) for number, operation in ones
+        )
         try:
             changes.append(Change(key, NAME, encode_steps(Steps(placed))))
         except (OverflowError, UnicodeEncodeError) as problem:
-            raise InvalidRequest(f"a commit to '{key}' cannot be asked for: {problem}") from None
+            raise InvalidRequest(f"invalid commit to '{key}': {problem}") from None
     return changes
 
 
@@ -74,13 +76,13 @@ def of_operation(number: int, work: Callable[P, R], *given: P.args, **named: P.k
 
 def message_of(operations: Sequence[LanceOperation]) -> str:
     """What a commit says of itself, if its writer says nothing."""
-    said: dict[str, list[str]] = {}
-    for one in operations:
-        keys = said.setdefault(_VERBS.get(type(one), "change"), [])
-        if str(one.key) not in keys:
-            keys.append(str(one.key))
-    told = "; ".join(f"{verb} {', '.join(keys)}" for verb, keys in said.items())
-    return told if len(told) <= MESSAGE_MAX_CHARS else f"{told[:MESSAGE_MAX_CHARS]}…"
+    keys_by_verb: dict[str, list[str]] = {}
+    for operation in operations:
+        keys = keys_by_verb.setdefault(_VERBS.get(type(operation), "change"), [])
+        if str(operation.key) not in keys:
+            keys.append(str(operation.key))
+    text = "; ".join(f"{verb} {', '.join(keys)}" for verb, keys in keys_by_verb.items())
+    return text if len(text) <= MESSAGE_MAX_CHARS else f"{text[:MESSAGE_MAX_CHARS]}…"
 
 
 class _Steps:
@@ -90,81 +92,81 @@ class _Steps:
         self._key, self._new_place, self._location_of = key, new_place, location_of
         self._location: str | None = None
 
-    def step(self, number: int, one: LanceOperation) -> intents.Step:
-        match one:
+    def step(self, number: int, operation: LanceOperation) -> intents.Step:
+        match operation:
             case calls.DeclareLance():
-                identity = one.id or uuid4()
-                self._location = self._new_place(identity, one)
+                identity = operation.id or uuid4()
+                self._location = self._new_place(identity, operation)
                 return intents.Declare(
                     id=identity,
                     location=self._location,
-                    is_private=one.is_private,
-                    properties=one.properties,
+                    is_private=operation.is_private,
+                    properties=operation.properties,
                 )
             case calls.RegisterLance():
                 identity = uuid4()
-                self._location = self._new_place(identity, one)
+                self._location = self._new_place(identity, operation)
                 return intents.Register(
                     id=identity,
                     location=self._location,
-                    replaces=one.replaces,
-                    is_private=one.is_private,
-                    properties=one.properties,
+                    replaces=operation.replaces,
+                    is_private=operation.is_private,
+                    properties=operation.properties,
                 )
             case calls.CreateLanceVersion():
-                return self._create(number, one)
+                return self._create(number, operation)
             case _:
-                return _plain(one)
+                return _plain(operation)
 
-    def _create(self, number: int, one: calls.CreateLanceVersion) -> intents.Create:
+    def _create(self, number: int, operation: calls.CreateLanceVersion) -> intents.Create:
         if self._location is None:
             self._location = self._location_of(self._key)
         folder = f"{self._location}/"
-        if not one.manifest.startswith(folder):
+        if not operation.manifest.startswith(folder):
             raise InvalidManifest(
-                f"{one.manifest} is not inside the folder of '{self._key}', which is {self._location}",
+                f"{operation.manifest} is not inside the folder of '{self._key}', which is {self._location}",
                 operation=number,
                 table=str(self._key),
             )
-        if not 1 <= one.version <= VERSION_MAX:
-            raise InvalidRequest(f"'{self._key}' can have no version {one.version}", operation=number)
+        if not 1 <= operation.version <= VERSION_MAX:
+            raise InvalidRequest(f"'{self._key}' cannot have a version {operation.version}", operation=number)
         return intents.Create(
-            branch=own_branch_name(one.branch),
-            version=one.version,
-            path=one.manifest.removeprefix(folder),
-            size=one.size,
-            is_v1=one.is_v1,
-            e_tag=one.e_tag,
-            metadata=one.metadata,
+            branch=own_branch_name(operation.branch),
+            version=operation.version,
+            path=operation.manifest.removeprefix(folder),
+            size=operation.size,
+            is_v1=operation.is_v1,
+            e_tag=operation.e_tag,
+            metadata=operation.metadata,
         )
 
 
-def _plain(one: LanceOperation) -> intents.Step:
+def _plain(operation: LanceOperation) -> intents.Step:
     """A step that says the same as its operation."""
-    match one:
+    match operation:
         case calls.DeleteLanceVersions():
-            return intents.Delete(branch=own_branch_name(one.branch), ranges=one.ranges)
+            return intents.Delete(branch=own_branch_name(operation.branch), ranges=operation.ranges)
         case calls.AlterLance():
-            return intents.Alter(properties=one.properties)
+            return intents.Alter(properties=operation.properties)
         case calls.PutLanceTag():
             return intents.PutTag(
-                name=one.tag_name,
-                branch=own_branch_name(one.branch),
-                version=one.version,
-                is_new=one.is_new,
-                metadata=one.metadata,
+                name=operation.tag_name,
+                branch=own_branch_name(operation.branch),
+                version=operation.version,
+                is_new=operation.is_new,
+                metadata=operation.metadata,
             )
         case calls.DropLanceTag():
-            return intents.DropTag(name=one.tag_name)
+            return intents.DropTag(name=operation.tag_name)
         case calls.PutLanceBranch():
             return intents.PutBranch(
-                name=one.branch,
-                parent=own_branch_name(one.parent),
-                version=one.version,
-                metadata=one.metadata,
+                name=operation.branch,
+                parent=own_branch_name(operation.parent),
+                version=operation.version,
+                metadata=operation.metadata,
             )
         case calls.DropLanceBranch():
-            return intents.DropBranch(name=one.branch)
+            return intents.DropBranch(name=operation.branch)
         case _:
             return intents.Deregister()
 
@@ -176,33 +178,40 @@ def check_together(ones: Sequence[tuple[int, LanceOperation]]) -> None:
     """``InvalidRequest`` for operations on one table of which one would undo or repeat another."""
     named: dict[tuple[str, str | int], int] = {}
     created: dict[str, dict[int, int]] = {}
-    for place, (number, one) in enumerate(ones):
-        if isinstance(one, calls.DeclareLance | calls.RegisterLance) and place > 0:
-            raise _contradicts(one.key, number, ones[0][0], "a new table is the first of its operations")
-        if isinstance(one, calls.DeregisterLance) and len(ones) > 1:
+    for place, (number, operation) in enumerate(ones):
+        if isinstance(operation, calls.DeclareLance | calls.RegisterLance) and place > 0:
+            raise _contradicts(
+                operation.key, number, ones[0][0], "a new table is the first of its operations"
+            )
+        if isinstance(operation, calls.DeregisterLance) and len(ones) > 1:
             other = ones[0][0] if place else ones[1][0]
-            raise _contradicts(one.key, number, other, "a table that goes is not changed too")
-        if isinstance(one, calls.CreateLanceVersion):
-            versions = created.setdefault(own_branch_name(one.branch), {})
-            if (other_one := versions.setdefault(one.version, number)) != number:
-                raise _contradicts(one.key, number, other_one, f"both create version {one.version}")
-        for name in _names(one):
+            raise _contradicts(operation.key, number, other, "a table that goes is not changed too")
+        if isinstance(operation, calls.CreateLanceVersion):
+            versions = created.setdefault(own_branch_name(operation.branch), {})
+            if (other_one := versions.setdefault(operation.version, number)) != number:
+                raise _contradicts(
+                    operation.key, number, other_one, f"both create version {operation.version}"
+                )
+        for name in _names(operation):
             if (other_one := named.setdefault(name, number)) != number:
-                raise _contradicts(one.key, number, other_one, f"both are about {name[0]} '{name[1]}'")
-    for number, one in ones:
-        if isinstance(one, calls.DeleteLanceVersions):
-            for version, other_one in created.get(own_branch_name(one.branch), {}).items():
-                if any(start <= version and (end < 0 or version < end) for start, end in one.ranges):
+                raise _contradicts(operation.key, number, other_one, f"both are about {name[0]} '{name[1]}'")
+    for number, operation in ones:
+        if isinstance(operation, calls.DeleteLanceVersions):
+            for version, other_one in created.get(own_branch_name(operation.branch), {}).items():
+                if any(start <= version and (end < 0 or version < end) for start, end in operation.ranges):
                     raise _contradicts(
-                        one.key, number, other_one, f"one creates version {version}, the other deletes it"
+                        operation.key,
+                        number,
+                        other_one,
+                        f"one creates version {version}, the other deletes it",
                     )
 
 
-def _names(one: LanceOperation) -> list[tuple[str, str | int]]:
-    if isinstance(one, calls.PutLanceTag | calls.DropLanceTag):
-        return [("tag", one.tag_name)]
-    if isinstance(one, calls.PutLanceBranch | calls.DropLanceBranch):
-        return [("branch", one.branch)]
+def _names(operation: LanceOperation) -> list[tuple[str, str | int]]:
+    if isinstance(operation, calls.PutLanceTag | calls.DropLanceTag):
+        return [("tag", operation.tag_name)]
+    if isinstance(operation, calls.PutLanceBranch | calls.DropLanceBranch):
+        return [("branch", operation.branch)]
     return []
 
 

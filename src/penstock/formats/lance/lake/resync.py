@@ -13,8 +13,8 @@ from penstock.formats.lance import intents
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.parts import LanceParts
 from penstock.formats.lance.names import MAIN, OWNER
-from penstock.formats.lance.owning import read_owner
-from penstock.formats.lance.registering import versions_at
+from penstock.formats.lance.ownership import read_owner
+from penstock.formats.lance.registration import versions_at
 from penstock.formats.lance.state import NAME, is_managed
 from penstock.formats.sync import own_versions_left
 from penstock.kernel.table_horizons import find_horizon
@@ -38,22 +38,22 @@ class LanceSync:
         self._lake, self._parts, self._call = lake, parts, call
 
     def tables(self) -> Iterator[tuple[Key, str]]:
-        return ((key, one.location) for key, one in self._parts.tables())
+        return ((key, content.location) for key, content in self._parts.tables())
 
     def resync(self, key: Key) -> ResyncedTable | None:
         for _ in range(TRIES_MAX):
             head = self._head()
             content = self._lake.content_at(head, key)
             if not isinstance(content, LanceTable) or not is_managed(content):
-                raise KeyNotFound(f"there is no Lance table '{key}' any more", key=str(key))
+                raise KeyNotFound(f"the Lance table '{key}' no longer exists", key=str(key))
             try:
                 return self._take_over(key, content, head, is_dropped=False)
             except VersionTaken:
                 continue
-        raise InvalidRequest(f"'{key}' was changed by others all the time; try again", key=str(key))
+        raise InvalidRequest(f"'{key}' was changed by other writers too often; try again", key=str(key))
 
-    def bring_back(self, key: Key, was: LanceTable) -> ResyncedTable | None:
-        return self._take_over(key, was, self._head(), is_dropped=True)
+    def bring_back(self, key: Key, before: LanceTable) -> ResyncedTable | None:
+        return self._take_over(key, before, self._head(), is_dropped=True)
 
     def _take_over(
         self, key: Key, content: LanceTable, head: ObjectId, *, is_dropped: bool
@@ -65,19 +65,21 @@ class LanceSync:
         if state.is_in_sync:
             return None
         newest = max(0, *versions_at(self._lake.places.at(content.location), MAIN))
-        found = ResyncedTable(key=key, location=content.location, known=state.known, version=newest)
-        known = 0 if is_dropped else state.known
-        step = intents.Resync(id=content.id, location=content.location, known=known)
+        resynced_table = ResyncedTable(key=key, location=content.location, known=state.known, version=newest)
+        known_version = 0 if is_dropped else state.known
+        step = intents.Resync(id=content.id, location=content.location, known=known_version)
         if state.other >= 0:
             if not self._call.leave_own:
                 raise own_versions_left(key, content.location, state.other, state.known, head.hex())
-            found = msgspec.structs.replace(found, own=(state.other, state.known), commit=head.hex())
+            resynced_table = msgspec.structs.replace(
+                resynced_table, own=(state.other, state.known), commit=head.hex()
+            )
             step = msgspec.structs.replace(step, id=uuid4(), replaced=content.id)
         if not self._call.dry_run:
             self._commit(key, step)
             if step.replaced is not None:
                 self._parts.promoter.forget(step.replaced)
-        return found
+        return resynced_table
 
     def take_unknown(self, place: Place, free_key: Callable[[str | None], Key]) -> ResyncedTable | None:
         (data,) = place.read([OWNER])

@@ -18,12 +18,12 @@ from penstock.errors import (
     VersionNotFound,
 )
 from penstock.formats.lance.lake.calls import GetLanceTable, ListLanceVersions
-from penstock.formats.lance.lake.failures import told
-from penstock.formats.lance.lake.jobs import Committed, JobNamespace, LanceJob, landed
+from penstock.formats.lance.lake.failures import own_errors
+from penstock.formats.lance.lake.jobs import CommittedJob, JobNamespace, LanceJob, find_landing
 from penstock.formats.rows.arrow_types import pa
 from penstock.lake.answers import Ratified, RatifiedTable
 from penstock.lake.calls import Said
-from penstock.lake.row_input import are_had_once, rows_of
+from penstock.lake.row_input import is_stream, rows_of
 from penstock.model.commits import Commit
 from penstock.model.transactions import is_transaction
 
@@ -38,13 +38,13 @@ def to_lance(table: Table, **options: Any) -> Any:
     """A table as Lance's own dataset, at the version that it has now, or that the options name."""
     table.lake.do(GetLanceTable(key=table.key, at=table.ref, via=table.via))  # or it is said what it is
     if isinstance(version := options.get("version"), int):
-        newest(table, version)
+        require_version(table, version)
     namespace = table.lake.lance(table.ref, via=table.via)
     if not table.is_noted:
-        namespace = namespace.unnoted
+        namespace = namespace.outside_read_set
     import lance
 
-    with told(namespace, table.key):
+    with own_errors(namespace, table.key):
         # What is done with it later is between Lance and the namespace itself.
         return lance.dataset(namespace_client=namespace, table_id=[*table.key], **options)
 
@@ -52,15 +52,15 @@ def to_lance(table: Table, **options: Any) -> Any:
 def to_arrow(table: Table, columns: Sequence[str] | None, where: str | None) -> Any:
     """The rows as a ``pyarrow.Table``. ``where`` is a condition as Lance reads it."""
     dataset = to_lance(table)
-    with told(table.lake.lance(table.ref, via=table.via), table.key):
+    with own_errors(table.lake.lance(table.ref, via=table.via), table.key):
         return dataset.to_table(columns=None if columns is None else list(columns), filter=where)
 
 
-def newest(table: Table, wanted: int | None = None) -> int:
-    """The version that a table has here, or one that is wanted; ``VersionNotFound``."""
+def require_version(table: Table, wanted: int | None = None) -> int:
+    """The newest version of a table, or the requested one. ``VersionNotFound`` if it does not exist."""
     call = ListLanceVersions(key=table.key, at=table.ref, via=table.via, version=wanted, limit=1)
-    for found in table.lake.do(call):
-        return found.version
+    for version in table.lake.do(call):
+        return version.version
     if wanted is None:
         raise VersionNotFound(f"'{table.key}' has no version yet, and so no columns", table=str(table.key))
     raise VersionNotFound(f"'{table.key}' has no version {wanted}", table=str(table.key), version=wanted)
@@ -72,9 +72,12 @@ def newest(table: Table, wanted: int | None = None) -> int:
 def write(table: Table, data: Any, mode: str, said: Said, idempotency_key: str | None) -> Ratified:
     """Append rows, or put them in the place of all that there are, as one version and one commit."""
     if table.via is not None:
-        raise InvalidRequest(f"{table!r} is at a commit, which stays as it is; write to a branch")
-    if idempotency_key is not None and (done := done_before(table, idempotency_key)) is not None:
-        return done
+        raise InvalidRequest(f"{table!r} is at a commit, which cannot change; write to a branch")
+    if (
+        idempotency_key is not None
+        and (earlier_write := find_earlier_write(table, idempotency_key)) is not None
+    ):
+        return earlier_write
     table.lake.begin_write(makes_lake=False)
     job = LanceJob(
         key=table.key,
@@ -84,16 +87,16 @@ def write(table: Table, data: Any, mode: str, said: Said, idempotency_key: str |
         said=said,
     )
     try:
-        committed = _committed(table, data, mode, job)
+        committed = _write_and_commit(table, data, mode, job)
     except IdempotencyKeyReused:
         # Under that key the same may have been written by somebody else at the same time.
-        if (done := done_before(table, job.id)) is None:
+        if (earlier_write := find_earlier_write(table, job.id)) is None:
             raise
-        return done
-    return ratified(table, committed.head, committed.commit, committed.version)
+        return earlier_write
+    return ratified_version(table, committed.head, committed.commit, committed.version)
 
 
-def _committed(table: Table, data: Any, mode: str, job: LanceJob) -> Committed:
+def _write_and_commit(table: Table, data: Any, mode: str, job: LanceJob) -> CommittedJob:
     """Have Lance write rows and commit them; in a transaction once more if its target moved meanwhile.
 
     Lance finds the target's new versions in the folder that both share, and wants to come after them. Opened
@@ -104,14 +107,14 @@ def _committed(table: Table, data: Any, mode: str, job: LanceJob) -> Committed:
     def write(client: Any) -> Any:
         return lance.write_dataset(source.rows, namespace_client=client, table_id=[*table.key], mode=mode)
 
-    tries = TRIES_MAX if is_transaction(table.ref) and not are_had_once(data) else 1
-    for left in reversed(range(tries)):
+    tries = TRIES_MAX if is_transaction(table.ref) and not is_stream(data) else 1
+    for tries_left in reversed(range(tries)):
         source = Source(data)
         try:
-            with source.told():
+            with source.source_errors_raised():
                 return JobNamespace(table.lake, job).run(write)
         except CommitConflict:
-            if not left:
+            if not tries_left:
                 raise
     raise AssertionError("the last try returns or raises")
 
@@ -133,8 +136,8 @@ class Source:
             raise
 
     @contextmanager
-    def told(self) -> Iterator[None]:
-        """What is written from it. If its source failed, that is raised, and nothing was written."""
+    def source_errors_raised(self) -> Iterator[None]:
+        """A block that writes these rows. If the source of the rows failed, its error is raised."""
         try:
             yield
         except PenstockError:
@@ -149,28 +152,30 @@ def _arrow_rows(data: Any) -> Any:
     """Rows as Lance takes them; ``InvalidRequest`` for what are none, or have a column twice."""
     rows = rows_of(data)
     names = rows.schema.names
-    twice = sorted({one for one in names if names.count(one) > 1})
+    twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidRequest(f"the rows have more than one column {', '.join(map(repr, twice))}")
     return rows
 
 
-def done_before(table: Table, idempotency_key: str) -> Ratified | None:
-    """What the same came to before: its files have new names each time."""
-    landing = landed(table.lake, idempotency_key, table.key, table.ref)
+def find_earlier_write(table: Table, idempotency_key: str) -> Ratified | None:
+    """The result of an earlier write with the same idempotency key: its files have new names each time."""
+    landing = find_landing(table.lake, idempotency_key, table.key, table.ref)
     if landing is None:
         return None
     call = ListLanceVersions(key=table.key, at=landing.head, via=table.ref, limit=1)
-    (found,) = table.lake.do(call)
-    return ratified(table, landing.head, landing.commit, found.version, is_repeated=True)
+    (version,) = table.lake.do(call)
+    return ratified_version(table, landing.head, landing.commit, version.version, is_repeated=True)
 
 
-def ratified(
+def ratified_version(
     table: Table, head: str, commit: Commit | None, version: int, *, is_repeated: bool = False
 ) -> Ratified:
     call = ListLanceVersions(key=table.key, at=head, via=table.ref, version=version)
-    (found,) = table.lake.do(call)
-    time_ms = 0 if found.created is None else round(found.created.timestamp() * 1000)
-    name = found.manifest.rpartition("/")[2]
-    one = RatifiedTable(key=table.key, version=version, name=name, timestamp_ms=time_ms, repeated=is_repeated)
-    return Ratified(commit=commit or table.lake.show(f"{table.ref}@{head}"), tables=(one,))
+    (found_version,) = table.lake.do(call)
+    time_ms = 0 if found_version.created is None else round(found_version.created.timestamp() * 1000)
+    name = found_version.manifest.rpartition("/")[2]
+    ratified_table = RatifiedTable(
+        key=table.key, version=version, name=name, timestamp_ms=time_ms, repeated=is_repeated
+    )
+    return Ratified(commit=commit or table.lake.show(f"{table.ref}@{head}"), tables=(ratified_table,))

@@ -25,11 +25,11 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from penstock.errors import Damaged, Denied, ManagedElsewhere, PenstockError, Unavailable
-from penstock.formats.lance.lake.kept import KeptLance, KnownTable
 from penstock.formats.lance.lake.leftovers import FoundFile, LanceNeeds, is_data, judge, manifest_at
-from penstock.formats.lance.lake.named import Unclear
+from penstock.formats.lance.lake.manifest_files import Unclear
 from penstock.formats.lance.lake.notes import Stays, owner_of, stays
 from penstock.formats.lance.lake.pins import Pins
+from penstock.formats.lance.lake.retained_tables import RetainedTable, RetainedTables
 from penstock.formats.lance.names import MAIN, OWNER, REFS_OF_BRANCHES, VERSIONS
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, silent
@@ -50,7 +50,7 @@ FILES_MAX: Final = 100_000
 NOT_OWN: Final = "{url} belongs to lake {owner}, and its files are swept there"
 
 
-class Unneeded(NamedTuple):
+class UnreferencedFiles(NamedTuple):
     """Files in the folder of a table that no retained version names."""
 
     to_go: list[BucketEntry]
@@ -80,15 +80,17 @@ class LanceSweep:
             remove_data=call.remove_data, dry_run=call.dry_run, pinned_us=self.pinned_us, progress=progress
         )
         self.before_us = kernel.clock() - kernel.graces.of_sweeps(LANCE_DAYS).data_us
-        self.kept = KeptLance(kernel, places, progress)
+        self.kept = RetainedTables(kernel, places, progress)
         self._is_looked = False
 
     def locations(self) -> list[str]:
         """Where there is something to sweep, as the call chooses it, sorted."""
         self.look()
-        known = {one.location for one in self.kept.tables.values() if self._call.key in (None, one.key)}
-        alone = set() if self._call.key is not None else {*self._alone()}
-        return sorted(one for one in known | alone if one > self._call.after)
+        locations = {
+            table.location for table in self.kept.tables.values() if self._call.key in (None, table.key)
+        }
+        alone = set() if self._call.key is not None else {*self._unreferenced_places()}
+        return sorted(location for location in locations | alone if location > self._call.after)
 
     def run(self, locations: Iterable[str]) -> Iterator[SweptTable]:
         """Sweep some of these places, and say of each what came of it.
@@ -113,20 +115,20 @@ class LanceSweep:
         """Folders of tables that no commit has are among the locations."""
         return iter(())
 
-    def unneeded(self, location: str) -> Unneeded:
-        """What there is in the folder of a table that no retained version names, however young it is."""
+    def find_unreferenced(self, location: str) -> UnreferencedFiles:
+        """The files in a table's folder that no retained version references, whatever their age."""
         self.look()
         table, place = self.kept.tables[location], self._places.at(location)
         foreign = _Foreign(self.kept, table, place)
         foreign.look()
         needs = LanceNeeds(table, self.kept.names, foreign.keys, FOREVER_US)
-        judged = [(judge(one, needs), one) for one in place.entries()]
-        return Unneeded(
-            [one for fate, one in judged if fate.is_to_go],
+        judged = [(judge(entry, needs), entry) for entry in place.entries()]
+        return UnreferencedFiles(
+            [entry for fate, entry in judged if fate.is_to_go],
             [
-                one
-                for fate, one in judged
-                if fate is Fate.KEPT and not self._is_known(location, one.key, foreign)
+                entry
+                for fate, entry in judged
+                if fate is Fate.KEPT and not self._is_known(location, entry.key, foreign)
             ],
             self.pinned_us(),
         )
@@ -140,7 +142,7 @@ class LanceSweep:
             self.kept.look()
             self._is_looked = True
 
-    def is_swept(self, table: KnownTable, place: Place) -> bool:
+    def is_swept(self, table: RetainedTable, place: Place) -> bool:
         """Whether files of a table may go; not of one that was never written to, or was deregistered."""
         if table.problem:
             raise Damaged(table.problem)
@@ -152,8 +154,8 @@ class LanceSweep:
             raise ManagedElsewhere(NOT_OWN.format(url=place.url, owner=owner))
         return True
 
-    def _alone(self) -> Iterator[str]:
-        """Places that the lake gave to Lance tables, and that no kept commit names."""
+    def _unreferenced_places(self) -> Iterator[str]:
+        """Places that the lake assigned to Lance tables and that no retained commit references."""
         if not self._warehouse:
             return
         # A warehouse that cannot be listed is told of by the tables that are in it.
@@ -173,7 +175,7 @@ class LanceSweep:
                 return False
             noted = stays(place)
             return noted is Stays.NO or (
-                noted is Stays.INTENDED and table is not None and not self.kept.was_had(table)
+                noted is Stays.INTENDED and table is not None and not self.kept.has_or_had(table)
             )
         return False
 
@@ -181,7 +183,7 @@ class LanceSweep:
 class _TableFolder:
     """The folder of a table that the lake has, as the engine sweeps it."""
 
-    def __init__(self, sweep: LanceSweep, table: KnownTable, place: Place) -> None:
+    def __init__(self, sweep: LanceSweep, table: RetainedTable, place: Place) -> None:
         self._sweep, self._table, self._place = sweep, table, place
         self._foreign = _Foreign(sweep.kept, table, place)
         self._needs = LanceNeeds(table, sweep.kept.names, self._foreign.keys, sweep.before_us)
@@ -205,7 +207,7 @@ class _TableFolder:
         return judge(candidate.entry, self._needs) if self._is_swept else Fate.KEPT
 
     def remove(self, files: Sequence[Judged]) -> None:
-        self._place.delete(sorted((one.entry.key for one in files), key=_after_manifests))
+        self._place.delete(sorted((file.entry.key for file in files), key=_after_manifests))
 
     def finish(self, tally: SweepTally) -> None:  # noqa: ARG002
         pins = Pins(self._sweep.kept, self._table, self._place)
@@ -229,7 +231,7 @@ class _LoneFolder:
             yield from self._judge_many(listing)
             return
         is_young = any(map(self._is_young, entries))
-        for entry in sorted(entries, key=lambda one: (_after_manifests(one.key), one.key)):
+        for entry in sorted(entries, key=lambda entry: (_after_manifests(entry.key), entry.key)):
             if entry.key != OWNER:
                 yield Judged(entry, Fate.WAITING if is_young else Fate.DATA)
 
@@ -255,7 +257,7 @@ class _LoneFolder:
         return Fate.KEPT if not self._is_alone or is_named else candidate.fate
 
     def remove(self, files: Sequence[Judged]) -> None:
-        self._place.delete([one.entry.key for one in files])
+        self._place.delete([file.entry.key for file in files])
 
     def finish(self, tally: SweepTally) -> None:
         """The note of the owner goes last: what an interrupted sweep leaves is still the lake's."""
@@ -268,8 +270,8 @@ class _LoneFolder:
 class _Foreign:
     """Versions where Lance looks that the lake does not have."""
 
-    def __init__(self, kept: KeptLance, table: KnownTable, place: Place) -> None:
-        self._kept, self._table, self._place = kept, table, place
+    def __init__(self, retained_tables: RetainedTables, table: RetainedTable, place: Place) -> None:
+        self._kept, self._table, self._place = retained_tables, table, place
         self.keys: set[str] = set()
         """Their manifests, and the folders of their chains."""
 
@@ -278,7 +280,7 @@ class _Foreign:
         folders = [
             f"{chain}{folder}" for chain in sorted(self._table.lines) for folder in (VERSIONS, "tree/")
         ]
-        listed = [one.key for folder in folders for one in self._place.entries(folder)]
+        listed = [entry.key for folder in folders for entry in self._place.entries(folder)]
         new = [key for key in listed if key not in self.keys and self._is_one(key)]
         for key, data in zip(new, self._place.read(new), strict=True):
             if data is None:
@@ -291,26 +293,26 @@ class _Foreign:
             self.keys |= {key, folder}
 
     def _is_one(self, key: str) -> bool:
-        found = manifest_at(key)
-        if found is None or self._kept.names(f"{self._table.location}/{key}"):
+        manifest = manifest_at(key)
+        if manifest is None or self._kept.names(f"{self._table.location}/{key}"):
             return False
-        if found.number < self._table.first and not found.chain and not found.branch:
+        if manifest.number < self._table.first and not manifest.chain and not manifest.branch:
             return False  # it is from before the table was erased
-        return (self._table.is_registered and not found.chain) or self._is_newer(found)
+        return (self._table.is_registered and not manifest.chain) or self._is_newer(manifest)
 
-    def _is_newer(self, found: FoundFile) -> bool:
+    def _is_newer(self, manifest_file: FoundFile) -> bool:
         """Whether a version is newer than any that the lake has there. An older one was deleted."""
-        own = self._table.numbers_of(found.branch, found.chain)
+        own = self._table.numbers_of(manifest_file.branch, manifest_file.chain)
         if own:
-            return found.number > max(own)
+            return manifest_file.number > max(own)
         # In a line that has no version of the lake, what is no copy of what its branch is at was put there
         # past the lake; of the copies, the branch needs all files itself.
-        return found.branch == MAIN or self._is_own_branch(found)
+        return manifest_file.branch == MAIN or self._is_own_branch(manifest_file)
 
-    def _is_own_branch(self, found: FoundFile) -> bool:
+    def _is_own_branch(self, manifest_file: FoundFile) -> bool:
         """Whether Lance knows of a branch that the lake does not have."""
-        names = {quote(found.branch, safe=""), found.branch}
-        files = [f"{found.chain}{REFS_OF_BRANCHES}{name}.json" for name in sorted(names)]
+        names = {quote(manifest_file.branch, safe=""), manifest_file.branch}
+        files = [f"{manifest_file.chain}{REFS_OF_BRANCHES}{name}.json" for name in sorted(names)]
         return any(size is not None for size in self._place.sizes(files))
 
 

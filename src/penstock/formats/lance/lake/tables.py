@@ -34,8 +34,8 @@ from penstock.formats.lance.lake.calls import (
     RegisterLance,
 )
 from penstock.formats.lance.lake.errors import operation
-from penstock.formats.lance.lake.namespaces import TRIES_MAX, NamespaceOperations, page, word
-from penstock.formats.lance.lake.paths import checked_token, is_whole, namespace_key, table_key
+from penstock.formats.lance.lake.namespaces import TRIES_MAX, NamespaceOperations, parse_choice, take_page
+from penstock.formats.lance.lake.paths import is_whole, namespace_key, require_token, table_key
 from penstock.formats.lance.names import own_branch_name
 from penstock.formats.lance.state import is_managed, state_of
 from penstock.lake.views import Snapshot
@@ -64,16 +64,16 @@ class TableOperations(NamespaceOperations):
         self._require(snapshot, key)
         found = (
             child[-1]
-            for child, content in self.children(snapshot, key, checked_token(request.page_token))
+            for child, content in self.children(snapshot, key, require_token(request.page_token))
             if _is_listed(content, request.include_declared)
         )
-        names, token = page(found, request.limit)
+        names, token = take_page(found, request.limit)
         return ListTablesResponse(tables=names, page_token=token)
 
     @operation(ListTablesRequest)
     def list_all_tables(self, request: ListTablesRequest) -> ListTablesResponse:
         """Tables of all namespaces, each as one text; where to go on is a key as the lake writes it."""
-        snapshot, token = self.snapshot(), checked_token(request.page_token)
+        snapshot, token = self.snapshot(), require_token(request.page_token)
         after = None if token is None else Key.parse(token)
         self.note_read(None, is_listing=True)
         found = (
@@ -81,7 +81,7 @@ class TableOperations(NamespaceOperations):
             for key, content in snapshot.entries(after=after)
             if _is_listed(content, request.include_declared)
         )
-        names, token = page(found, request.limit)
+        names, token = take_page(found, request.limit)
         listed = [self.delimiter.join(Key.parse(name)) for name in names]
         return ListTablesResponse(tables=listed, page_token=token)
 
@@ -93,7 +93,7 @@ class TableOperations(NamespaceOperations):
         if request.version is None:
             self.note_read(key)
         about = self.about(key)
-        branch, number = self._chosen(key, request)
+        branch, number = self._chosen_version(key, request)
         answer: dict[str, Any] = {
             "table": key[-1],
             "namespace": list(key[:-1]),
@@ -109,19 +109,21 @@ class TableOperations(NamespaceOperations):
         elif about.version is not None:
             answer["version"] = about.version
         if request.load_detailed_metadata and about.version is not None:
-            answer |= self.detailed(key, branch, answer.get("version"))
+            answer |= self.describe_details(key, branch, answer.get("version"))
         return DescribeTableResponse.model_validate(answer)
 
-    def detailed(self, key: Key, branch: str, version: int | None) -> dict[str, Any]:  # noqa: ARG002
-        """What only a look into the table tells, as a description has it: its schema, for example."""
+    def describe_details(self, key: Key, branch: str, version: int | None) -> dict[str, Any]:  # noqa: ARG002
+        """Further fields of a table's description that are read from the table itself, such as its schema."""
         return {}
 
-    def _chosen(self, key: Key, request: DescribeTableRequest) -> tuple[str, int | None]:
+    def _chosen_version(self, key: Key, request: DescribeTableRequest) -> tuple[str, int | None]:
         """Lance's own branch, and the version, that a request is about."""
         if request.tag is not None:
             if request.version is not None or request.branch is not None:
-                raise InvalidRequest("a tag names a version and its branch: neither is given beside it")
-            return self.tagged(key, request.tag)
+                raise InvalidRequest(
+                    "a tag already names a version and its branch: give no version or branch with it"
+                )
+            return self.find_tag(key, request.tag)
         branch = own_branch_name(request.branch)
         if branch:
             self.require_own_branch(key, branch)
@@ -146,9 +148,9 @@ class TableOperations(NamespaceOperations):
 
     @operation(DeclareTableRequest)
     def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
-        return declared(self._done(self.declaring(request), request.context))
+        return declare_response(self._change_table(self.declare_operation(request), request.context))
 
-    def declaring(self, request: DeclareTableRequest) -> DeclareLance:
+    def declare_operation(self, request: DeclareTableRequest) -> DeclareLance:
         """A request to declare a table, as the lake is asked."""
         properties, is_private = _properties(request.properties)
         location = None if request.location is None else self.whole_location(request.location)
@@ -158,10 +160,10 @@ class TableOperations(NamespaceOperations):
 
     @operation(RegisterTableRequest)
     def register_table(self, request: RegisterTableRequest) -> RegisterTableResponse:
-        mode = word(request.mode, "create", ("create", "overwrite"), "mode")
+        mode = parse_choice(request.mode, "create", ("create", "overwrite"), "mode")
         properties, is_private = _properties(request.properties)
         key = table_key(request.id)
-        one = RegisterLance(
+        operation = RegisterLance(
             key=key,
             location=self.whole_location(request.location),
             replaces=mode == "overwrite",
@@ -169,13 +171,13 @@ class TableOperations(NamespaceOperations):
             properties=properties,
         )
         try:
-            done = self._done(one, request.context)
+            result = self._change_table(operation, request.context)
         except TableNotFound as problem:
-            if mode == "create" and (there := self.snapshot().get(key)) is not None:
-                raise TableExists(f"there is a {there.type} at '{key}' already") from problem
+            if mode == "create" and (content := self.snapshot().get(key)) is not None:
+                raise TableExists(f"'{key}' already exists: it is {content.type_in_words}") from problem
             raise
-        location = done.folder if is_whole(request.location) else request.location
-        return RegisterTableResponse(location=location, properties=done.properties)
+        location = result.folder if is_whole(request.location) else request.location
+        return RegisterTableResponse(location=location, properties=result.properties)
 
     def whole_location(self, location: str) -> str:
         """The whole path or URL of a place. Below the lake's warehouse it may be named as Lance names places
@@ -188,26 +190,32 @@ class TableOperations(NamespaceOperations):
             raise InvalidRequest("the location is empty")
         if not self.lake.warehouse:
             raise InvalidRequest(
-                f"the lake has no warehouse that {location!r} could be below; name a whole path or URL"
+                f"the lake has no warehouse, so the location {location!r} must be a full path or URL"
             )
         return f"{self.lake.warehouse.rstrip('/')}/{location.strip('/')}"
 
-    def _done(self, one: LanceOperation, context: dict[str, str] | None) -> LanceDone:
-        return self.change([one], context).done[0]
+    def _change_table(self, operation: LanceOperation, context: dict[str, str] | None) -> LanceDone:
+        return self.change([operation], context).done[0]
 
     # -- going ---------------------------------------------------------------------------------------------
 
     @operation(DeregisterTableRequest)
     def deregister_table(self, request: DeregisterTableRequest) -> DeregisterTableResponse:
-        return deregistered(request, self._done(DeregisterLance(key=table_key(request.id)), request.context))
+        return deregister_response(
+            request, self._change_table(DeregisterLance(key=table_key(request.id)), request.context)
+        )
 
     @operation(DropTableRequest)
     def drop_table(self, request: DropTableRequest) -> DropTableResponse:
         """The table goes from the branch. Its files go when no commit that is kept has it."""
         key = table_key(request.id)
-        if (done := self.done_before(key, request.context)) and isinstance(done.before, LanceTable):
-            properties = dict(state_of(done.before).properties)
-            return DropTableResponse(id=list(key), location=done.before.location, properties=properties)
+        if (earlier_change := self.find_earlier_change(key, request.context)) and isinstance(
+            earlier_change.before, LanceTable
+        ):
+            properties = dict(state_of(earlier_change.before).properties)
+            return DropTableResponse(
+                id=list(key), location=earlier_change.before.location, properties=properties
+            )
         for _ in range(TRIES_MAX):
             snapshot = self.snapshot()
             content = self._content(snapshot, key)
@@ -218,7 +226,7 @@ class TableOperations(NamespaceOperations):
             return DropTableResponse(
                 id=list(key), location=content.location, properties=dict(state_of(content).properties)
             )
-        raise CommitConflict([], f"'{key}' was changed by others all the time; try again")
+        raise CommitConflict([], f"'{key}' was changed by other writers too often; try again")
 
     @operation(RenameTableRequest)
     def rename_table(self, request: RenameTableRequest) -> RenameTableResponse:
@@ -227,30 +235,32 @@ class TableOperations(NamespaceOperations):
         parts = key[:-1] if request.new_namespace_id is None else tuple(request.new_namespace_id)
         becomes = Key(*parts, request.new_table_name)
         if becomes == key:
-            raise InvalidRequest(f"'{key}' has that name already")
+            raise InvalidRequest(f"'{key}' already has that name")
         for _ in range(TRIES_MAX):
             snapshot = self.snapshot()
             content = self._content(snapshot, key)
             self._require(snapshot, namespace_key(list(parts)))
-            if (there := snapshot.get(becomes)) is not None:
-                raise TableExists(f"there is a {there.type} at '{becomes}' already")
+            if (target_content := snapshot.get(becomes)) is not None:
+                raise TableExists(f"'{becomes}' already exists: it is {target_content.type_in_words}")
             try:
                 operations: list[Operation] = [Delete(key), Put(becomes, content)]
                 self.put(operations, snapshot.id, f"rename {key} to {becomes}", request.context)
             except CommitConflict:
                 continue
             return RenameTableResponse()
-        raise CommitConflict([], f"'{key}' was changed by others all the time; try again")
+        raise CommitConflict([], f"'{key}' was changed by other writers too often; try again")
 
 
-def declared(done: LanceDone) -> DeclareTableResponse:
+def declare_response(result: LanceDone) -> DeclareTableResponse:
     return DeclareTableResponse(
-        location=done.folder, properties=dict(done.properties), managed_versioning=True
+        location=result.folder, properties=dict(result.properties), managed_versioning=True
     )
 
 
-def deregistered(request: DeregisterTableRequest, done: LanceDone) -> DeregisterTableResponse:
-    return DeregisterTableResponse(id=request.id, location=done.location, properties=dict(done.properties))
+def deregister_response(request: DeregisterTableRequest, result: LanceDone) -> DeregisterTableResponse:
+    return DeregisterTableResponse(
+        id=request.id, location=result.location, properties=dict(result.properties)
+    )
 
 
 def uri_of(folder: str) -> str:
@@ -265,7 +275,7 @@ def _properties(said: dict[str, str] | None) -> tuple[dict[str, str], bool]:
     properties = dict(said or {})
     value = properties.get(PRIVATE, "false").lower()
     if value not in ("true", "false"):
-        raise InvalidRequest(f"{PRIVATE} is true or false, and not {value!r}")
+        raise InvalidRequest(f"{PRIVATE} must be true or false, got {value!r}")
     return properties, value == "true"
 
 

@@ -32,7 +32,7 @@ from penstock.errors import (
 from penstock.formats.lance.lake.answers import LanceAbout, LanceVersion
 from penstock.formats.lance.lake.calls import CreateLanceVersion, DeleteLanceVersions
 from penstock.formats.lance.lake.errors import in_lance, operation
-from penstock.formats.lance.lake.paths import checked_token, from_root, page_size, table_key, whole
+from penstock.formats.lance.lake.paths import page_size, path_from_root, require_token, table_key, whole_path
 from penstock.formats.lance.lake.requests import of_operation
 from penstock.formats.lance.lake.tables import TableOperations
 from penstock.formats.lance.manifests import Manifest
@@ -65,8 +65,8 @@ class VersionOperations(TableOperations):
 
     @operation(CreateTableVersionRequest)
     def _create_version(self, request: CreateTableVersionRequest) -> CreateTableVersionResponse:
-        (done,) = self.change([self.creating(request)], request.context).done
-        return created(done.version, request.version)
+        (result,) = self.change([self.creating(request)], request.context).done
+        return create_response(result.version, request.version)
 
     def creating(
         self, request: Any, locations: dict[Key, str] | None = None, now: Snapshot | None = None
@@ -78,12 +78,12 @@ class VersionOperations(TableOperations):
             location = self._content(now or self.snapshot(), key).location
         scheme = (request.naming_scheme or "V2").upper()
         if scheme not in ("V1", "V2"):
-            raise InvalidRequest(f"{request.naming_scheme!r} is no way to name manifests: V1, V2")
+            raise InvalidRequest(f"unknown naming scheme {request.naming_scheme!r}; it must be V1 or V2")
         return CreateLanceVersion(
             key=key,
             branch=own_branch_name(request.branch),
             version=request.version,
-            manifest=whole(location, request.manifest_path),
+            manifest=whole_path(location, request.manifest_path),
             size=request.manifest_size,
             is_v1=scheme == "V1",
             e_tag=request.e_tag or "",
@@ -93,9 +93,9 @@ class VersionOperations(TableOperations):
     def _create_detached(self, request: dict[str, Any], version: int) -> dict[str, Any]:
         """Nothing is taken from its place but what was staged as exactly this version: any other manifest may
         be one that the lake has."""
-        self.writable()
-        key, about, name = self._detached(request, version)
-        path = whole(about.location, str(request.get("manifest_path")))
+        self.require_branch()
+        key, about, name = self._find_detached(request, version)
+        path = whole_path(about.location, str(request.get("manifest_path")))
         below = path.removeprefix(f"{about.location}/")
         if not below.startswith(name) or not _STAGED.fullmatch(below.removeprefix(name)):
             raise InvalidManifest(
@@ -111,12 +111,12 @@ class VersionOperations(TableOperations):
         if not is_new and [*place.read([name])] != [data]:
             raise VersionTaken(f"'{key}' has another version {version % 2**64}, or none", table=str(key))
         place.delete([below])
-        found = {
+        response = {
             "version": version,
-            "manifest_path": from_root(f"{about.location}/{name}"),
+            "manifest_path": path_from_root(f"{about.location}/{name}"),
             "manifest_size": len(data),
         }
-        return AnsweredVersion(version=found)
+        return AnsweredVersion(version=response)
 
     def describe_table_version(self, request: Any) -> Any:
         version = _plain(request).get("version")
@@ -131,22 +131,23 @@ class VersionOperations(TableOperations):
     def _describe_version(self, request: DescribeTableVersionRequest) -> DescribeTableVersionResponse:
         key = table_key(request.id)
         self.note_read(key)  # also that there is no such version
-        found = self.version(key, request.branch, request.version)
-        return DescribeTableVersionResponse(version=shown_version(found))
+        version = self.version(key, request.branch, request.version)
+        return DescribeTableVersionResponse(version=shown_version(version))
 
     def _describe_detached(self, request: dict[str, Any], version: int) -> dict[str, Any]:
-        key, about, name = self._detached(request, version)
+        key, about, name = self._find_detached(request, version)
         size = self.lake.places.at(about.location).size(name)
         if size is None:
             raise VersionNotFound(f"'{key}' has no version {version}", table=str(key))
-        path = from_root(f"{about.location}/{name}")
+        path = path_from_root(f"{about.location}/{name}")
         return AnsweredVersion(version={"version": version, "manifest_path": path, "manifest_size": size})
 
-    def _detached(self, request: dict[str, Any], version: int) -> tuple[Key, LanceAbout, str]:
-        """A table, and where a version of it is that belongs to no chain, below its folder."""
+    def _find_detached(self, request: dict[str, Any], version: int) -> tuple[Key, LanceAbout, str]:
+        """Find a detached version, which belongs to no chain: the key, the table, and the path of the
+        manifest."""
         key, branch = table_key(request.get("id")), own_branch_name(request.get("branch"))
         if version % 2**64 <= VERSION_MAX:
-            raise InvalidRequest(f"'{key}' can have no version {version}")
+            raise InvalidRequest(f"'{key}' cannot have a version {version}")
         about = self.about(key)
         if branch:
             self.require_own_branch(key, branch)
@@ -156,20 +157,22 @@ class VersionOperations(TableOperations):
     @operation(ListTableVersionsRequest)
     def list_table_versions(self, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
         """Newest first, whether that is asked for or not."""
-        limit, token = page_size(request.limit), checked_token(request.page_token)
+        limit, token = page_size(request.limit), require_token(request.page_token)
         self.note_read(table_key(request.id))
         most = (self.lake.page_max or PAGE_MAX) - 1  # one more is asked for, to know whether it is
-        wanted = most if limit is None else min(limit, most)
-        found = self.versions(
+        page_limit = most if limit is None else min(limit, most)
+        versions = self.versions(
             table_key(request.id),
             request.branch,
             below=None if token is None else _number(token),
-            limit=wanted + 1 if wanted > 1 else 1,
+            limit=page_limit + 1 if page_limit > 1 else 1,
         )
-        is_more = len(found) > wanted or (wanted == 1 and len(found) == 1 and found[0].version > 1)
-        listed = found[:wanted]
+        is_more = len(versions) > page_limit or (
+            page_limit == 1 and len(versions) == 1 and versions[0].version > 1
+        )
+        listed = versions[:page_limit]
         return ListTableVersionsResponse(
-            versions=[shown_version(one) for one in listed],
+            versions=[shown_version(version) for version in listed],
             page_token=str(listed[-1].version) if is_more and listed else None,
         )
 
@@ -179,12 +182,15 @@ class VersionOperations(TableOperations):
     ) -> BatchCreateTableVersionsResponse:
         """Versions of any number of tables, all of them or none."""
         if not request.entries:
-            raise InvalidRequest("a batch has at least one entry")
-        operations = [of_operation(number, self.creating, one) for number, one in enumerate(request.entries)]
+            raise InvalidRequest("a batch needs at least one entry")
+        operations = [
+            of_operation(number, self.creating, create_table_version_entry)
+            for number, create_table_version_entry in enumerate(request.entries)
+        ]
         committed = self.change(operations, request.context)
         versions = [
-            shown_version(made(one.version, asked.version))
-            for asked, one in zip(request.entries, committed.done, strict=True)
+            shown_version(require_created(result.version, create_table_version_entry.version))
+            for create_table_version_entry, result in zip(request.entries, committed.done, strict=True)
         ]
         return BatchCreateTableVersionsResponse(
             versions=versions, transaction_id=None if committed.commit is None else committed.commit.id
@@ -194,8 +200,8 @@ class VersionOperations(TableOperations):
     def batch_delete_table_versions(
         self, request: BatchDeleteTableVersionsRequest
     ) -> BatchDeleteTableVersionsResponse:
-        (done,) = self.change([deleting(request)], request.context).done
-        return BatchDeleteTableVersionsResponse(deleted_count=done.deleted)
+        (result,) = self.change([deleting(request)], request.context).done
+        return BatchDeleteTableVersionsResponse(deleted_count=result.deleted)
 
 
 class AnsweredVersion(dict[str, Any]):
@@ -207,35 +213,37 @@ class AnsweredVersion(dict[str, Any]):
 
 def deleting(request: BatchDeleteTableVersionsRequest) -> DeleteLanceVersions:
     """A request to delete versions, as the lake is asked."""
-    ranges: Sequence[tuple[int, int]] = [(one.start_version, one.end_version) for one in request.ranges]
+    ranges: Sequence[tuple[int, int]] = [
+        (version_range.start_version, version_range.end_version) for version_range in request.ranges
+    ]
     if not ranges:
-        raise InvalidRequest("a request to delete versions names at least one range of them")
+        raise InvalidRequest("a request to delete versions needs at least one range")
     for start, end in ranges:
         if not 0 <= start <= VERSION_MAX or not (end == -1 or start < end <= VERSION_MAX):
-            raise InvalidRequest(f"there are no versions from {start} up to, but without, {end}")
+            raise InvalidRequest(f"invalid range of versions: from {start} up to, but not including, {end}")
     return DeleteLanceVersions(
         key=table_key(request.id), branch=own_branch_name(request.branch), ranges=tuple(ranges)
     )
 
 
-def created(found: LanceVersion | None, version: int) -> CreateTableVersionResponse:
-    return CreateTableVersionResponse(version=shown_version(made(found, version)))
+def create_response(found_version: LanceVersion | None, version: int) -> CreateTableVersionResponse:
+    return CreateTableVersionResponse(version=shown_version(require_created(found_version, version)))
 
 
-def made(found: LanceVersion | None, version: int) -> LanceVersion:
-    if found is None:
+def require_created(found_version: LanceVersion | None, version: int) -> LanceVersion:
+    if found_version is None:
         raise VersionNotFound(f"version {version} was created, and is gone already")
-    return found
+    return found_version
 
 
-def shown_version(one: LanceVersion) -> TableVersion:
+def shown_version(version: LanceVersion) -> TableVersion:
     """A version in Lance's words."""
     return TableVersion(
-        version=one.version,
-        manifest_path=from_root(one.manifest),
-        manifest_size=one.size,
-        timestamp_millis=None if one.created is None else round(one.created.timestamp() * 1000),
-        metadata=dict(one.metadata) or None,
+        version=version.version,
+        manifest_path=path_from_root(version.manifest),
+        manifest_size=version.size,
+        timestamp_millis=None if version.created is None else round(version.created.timestamp() * 1000),
+        metadata=dict(version.metadata) or None,
     )
 
 
@@ -246,14 +254,14 @@ def _check_detached(key: Key, path: str, data: bytes | None, version: int) -> No
     try:
         says = Manifest.read(data).version
     except Malformed as problem:
-        raise InvalidManifest(f"{path} is no manifest: {problem}") from None
+        raise InvalidManifest(f"{path} is not a manifest: {problem}") from None
     if says != version % 2**64:
         raise InvalidManifest(f"{path} says that it is version {says} of '{key}'")
 
 
 def _number(token: str) -> int:
     if not token.isascii() or not token.isdecimal() or int(token) > VERSION_MAX:
-        raise InvalidRequest(f"{token!r} is no page token of this lake")
+        raise InvalidRequest(f"{token!r} is not a page token of this lake")
     return int(token)
 
 

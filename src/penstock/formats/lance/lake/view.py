@@ -6,30 +6,29 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InvalidRequest, NotManaged, VersionNotFound
+from penstock.formats import registry
 from penstock.formats.lance.lake.calls import GetLanceTable
 from penstock.formats.lance.lake.installed import require_lance
 from penstock.formats.lance.names import USAGE
 from penstock.formats.lance.state import is_managed
 from penstock.lake.answers import Ratified
-from penstock.lake.table_writing import (
+from penstock.lake.row_changes import RowStatements
+from penstock.lake.table_writer import (
     RowWrite,
     check_format,
     find_content,
     has_nothing_to_write,
-    no_rows_written,
+    no_rows_written_error,
 )
 
 if TYPE_CHECKING:
     from penstock.formats.lance.lake.answers import LanceAbout
     from penstock.lake.call import Said
-    from penstock.lake.table import Table
+    from penstock.lake.upkeep import OptimizedTable, OptimizeProgress
 
 
-class LanceView:
+class LanceView(RowStatements):
     """A Lance table whose versions the lake decides; ``NotManaged`` for any other."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
 
     def _about(self) -> LanceAbout:
         table = self._table
@@ -42,10 +41,10 @@ class LanceView:
     @property
     def version(self) -> int:
         """``VersionNotFound`` if it has none yet."""
-        found = self._about().version
-        if found is None:
+        version = self._about().version
+        if version is None:
             raise VersionNotFound(f"'{self._table.key}' has no version yet", table=str(self._table.key))
-        return found
+        return version
 
     def to_arrow(self, columns: Sequence[str] | None, where: str | None) -> Any:
         require_lance()
@@ -68,6 +67,26 @@ class LanceView:
             raise NotManaged(f"'{self._table.key}' is {USAGE}", key=str(self._table.key))
         return self._write(data, "overwrite", said, idempotency_key)
 
+    def load_statement(self, name: str) -> Any:
+        return _load(name)
+
+    def optimize(
+        self,
+        target_file_bytes: int | None,
+        where: str | None,
+        zorder_by: Sequence[str],
+        said: Said,  # noqa: ARG002 - Lance makes several commits of it, and words them itself
+        progress: OptimizeProgress,
+    ) -> OptimizedTable:
+        if target_file_bytes is not None or where is not None or zorder_by:
+            raise NotManaged(
+                f"'{self._table.key}' is a Lance table: it is compacted as a whole, by Lance's own sizes; "
+                "leave out target_file_bytes, where and zorder_by",
+                key=str(self._table.key),
+            )
+        optimized: OptimizedTable = _load("optimize_files")(self._table, progress)
+        return optimized
+
     def _write(self, data: Any, mode: str, said: Said, idempotency_key: str | None) -> Ratified:
         require_lance()
         from penstock.formats.lance.lake.rows import write
@@ -77,18 +96,24 @@ class LanceView:
     def write(self, rows: RowWrite) -> Ratified | None:
         table = self._table
         if rows.there is not None and not is_managed(rows.there):
-            raise no_rows_written(table.key, rows.there)
+            raise no_rows_written_error(table.key, rows.there)
         check_format(table.key, "lance", rows.format)
         if rows.partition_by:
             raise InvalidRequest("Lance tables have no partitions: leave out 'partition_by'")
         require_lance()
-        from penstock.formats.lance.lake.creation import create, created_before
+        from penstock.formats.lance.lake.creation import create, find_earlier_creation
 
-        if (known := created_before(table, rows.idempotency_key)) is not None:
-            return known
-        there = find_content(table)
-        if there is None:
+        if (earlier_creation := find_earlier_creation(table, rows.idempotency_key)) is not None:
+            return earlier_creation
+        content = find_content(table)
+        if content is None:
             return create(table, rows.data, rows.said, rows.idempotency_key)
-        if has_nothing_to_write(table, there, rows.mode):
+        if has_nothing_to_write(table, content, rows.mode):
             return None
         return self._write(rows.data, rows.mode.value, rows.said, rows.idempotency_key)
+
+
+def _load(member: str) -> Any:
+    """What changes rows, where it is used: with it comes Lance, which takes a while and much memory."""
+    require_lance()
+    return registry.load(f"penstock.formats.lance.lake.row_statements:{member}")

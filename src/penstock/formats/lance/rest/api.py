@@ -10,8 +10,8 @@ from typing import Final
 
 from penstock.formats.lance.rest.codec import CODEC, ROWS, Model
 from penstock.formats.lance.rest.errors import ErrorResponse, say
-from penstock.formats.lance.rest.handling import LOOKS_INTO, handler
 from penstock.formats.lance.rest.operations import FILE, OPERATIONS, STREAM, RestOperation
+from penstock.formats.lance.rest.request_handler import LOOKS_INTO, handler
 from penstock.server.routes import Api, Route
 from penstock.wire.requests import KEY_HEADER
 

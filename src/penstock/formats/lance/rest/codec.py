@@ -74,22 +74,22 @@ class LanceCodec:
         return _encoder.encode(plain(value))
 
     def schema(self, types: Sequence[Any], /) -> tuple[Sequence[Json], Json]:
-        models = {one.name for one in types if isinstance(one, Model)}
-        shapes = [one for one in types if not isinstance(one, Model | RowsBody)]
+        models = {kind.name for kind in types if isinstance(kind, Model)}
+        shapes = [kind for kind in types if not isinstance(kind, Model | RowsBody)]
         of_shapes, components = msgspec.json.schema_components(
             shapes, ref_template="#/components/schemas/{name}"
         )
         of_models, more = _model_schemas(models)
         of_shapes_left = iter(of_shapes)
-        found: list[Json] = []
-        for one in types:
-            if isinstance(one, Model):
-                found.append(of_models[one.name])
-            elif isinstance(one, RowsBody):
-                found.append({"type": "string", "contentMediaType": "application/vnd.apache.arrow.stream"})
+        schemas: list[Json] = []
+        for kind in types:
+            if isinstance(kind, Model):
+                schemas.append(of_models[kind.name])
+            elif isinstance(kind, RowsBody):
+                schemas.append({"type": "string", "contentMediaType": "application/vnd.apache.arrow.stream"})
             else:
-                found.append(next(of_shapes_left))
-        return found, {**components, **more}
+                schemas.append(next(of_shapes_left))
+        return schemas, {**components, **more}
 
 
 CODEC: Final = LanceCodec()
@@ -100,13 +100,13 @@ def read_object(data: bytes) -> Json:
     try:
         return _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
-        raise InvalidRequest(f"the request's body is no JSON object: {problem}") from None
+        raise InvalidRequest(f"the request's body is not a JSON object: {problem}") from None
 
 
 def model(name: str) -> type[BaseModel]:
     """One of Lance's models; ``UnsupportedFeature`` if Lance is not installed."""
-    found: type[BaseModel] = getattr(_models(), name)
-    return found
+    model_type: type[BaseModel] = getattr(_models(), name)
+    return model_type
 
 
 @cache

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock import errors
 from penstock.errors import PenstockError, RequestError
-from penstock.server.routes import Answer
+from penstock.server.routes import HttpAnswer
 
 if TYPE_CHECKING:
     from lance_namespace import LanceNamespaceError
@@ -71,17 +71,19 @@ class LanceRefusal(RequestError):
         super().__init__(str(error), lance_code=int(error.code), cause=_cause(error))
 
 
-def say(error: PenstockError, headers: Mapping[str, str]) -> Answer:
+def say(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
     """An error as the answer to a request."""
     if isinstance(error, LanceRefusal):
         code, detail = error.details["lance_code"], error.details["cause"]
         status = STATUSES[code] if 0 <= code < len(STATUSES) else 500
     else:
-        status, code = next(_OF_SERVER[one] for one in type(error).__mro__ if one in _OF_SERVER)
+        status, code = next(
+            _OF_SERVER[error_type] for error_type in type(error).__mro__ if error_type in _OF_SERVER
+        )
         detail = error.code
     instance = headers.get("x-request-id", "")
     body = ErrorResponse(error=error.message, code=code, detail=detail, instance=instance)
-    return Answer(status=status, body=_encoder.encode(body))
+    return HttpAnswer(status=status, body=_encoder.encode(body))
 
 
 def _cause(error: LanceNamespaceError) -> str:

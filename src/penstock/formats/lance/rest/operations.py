@@ -70,7 +70,7 @@ def _write(name: str, path: str, summary: str, request: str, **more: Any) -> Res
 
 
 def _on_rows(*operations: RestOperation) -> tuple[RestOperation, ...]:
-    return tuple(msgspec.structs.replace(one, works_on_rows=True) for one in operations)
+    return tuple(msgspec.structs.replace(operation, works_on_rows=True) for operation in operations)
 
 
 _VERSIONS: Final = (
@@ -313,4 +313,4 @@ OPERATIONS: Final = (
 )  # fmt: skip
 """All of them; what clients ask most often comes first."""
 
-BY_NAME: Final = {one.name: one for one in OPERATIONS}
+BY_NAME: Final = {rest_operation.name: rest_operation for rest_operation in OPERATIONS}

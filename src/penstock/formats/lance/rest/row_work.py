@@ -15,14 +15,14 @@ from lance_namespace import InvalidInputError
 from penstock.formats.lance.lake.data_arrow import check_unpacked_size
 from penstock.formats.lance.lake.namespace import PenstockNamespace
 from penstock.formats.lance.rest.codec import read_object
-from penstock.formats.lance.rest.handling import (
+from penstock.formats.lance.rest.operations import BY_NAME
+from penstock.formats.lance.rest.request_handler import (
     LanceRequest,
     answer_of,
     in_words_of_lance,
     lance_namespace,
     lance_request,
 )
-from penstock.formats.lance.rest.operations import BY_NAME
 from penstock.lake.lake import Lake
 from penstock.lake.task_calls import TaskCatalogue
 from penstock.model.decoders import json_decoder

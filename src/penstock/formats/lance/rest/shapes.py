@@ -19,10 +19,10 @@ class LanceQuery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     delimiter: Annotated[str, Meta(min_length=1, max_length=16)] = DELIMITER
     """Between the parts of the id in the path. The id that is only this is the outermost namespace's."""
 
-    def given(self) -> dict[str, Any]:
-        """What a request says of itself here."""
-        found = msgspec.structs.asdict(self)
-        return {name: value for name, value in found.items() if name != "delimiter" and value is not None}
+    def to_request_fields(self) -> dict[str, Any]:
+        """The fields of the request that the query string sets."""
+        fields = msgspec.structs.asdict(self)
+        return {name: value for name, value in fields.items() if name != "delimiter" and value is not None}
 
 
 class PageQuery(LanceQuery, frozen=True, kw_only=True):
@@ -68,14 +68,16 @@ class LanceCreateQuery(LanceQuery, frozen=True, kw_only=True):
     storage_options: str | None = None
     """As a JSON object."""
 
-    def given(self) -> dict[str, Any]:
-        found = super().given()
-        for name in {"properties", "storage_options"} & found.keys():
+    def to_request_fields(self) -> dict[str, Any]:
+        request_fields = super().to_request_fields()
+        for name in {"properties", "storage_options"} & request_fields.keys():
             try:
-                found[name] = json_decoder(dict[str, str]).decode(found[name])
+                request_fields[name] = json_decoder(dict[str, str]).decode(request_fields[name])
             except msgspec.MsgspecError as problem:
-                raise InvalidRequest(f"'{name}' is no JSON object of texts: {problem}", field=name) from None
-        return found
+                raise InvalidRequest(
+                    f"'{name}' is not a JSON object of texts: {problem}", field=name
+                ) from None
+        return request_fields
 
 
 class InsertQuery(BranchQuery, frozen=True, kw_only=True):
@@ -96,7 +98,7 @@ class MergeQuery(BranchQuery, frozen=True, kw_only=True):
     timeout: str | None = None
     use_index: bool | None = None
 
-    def given(self) -> dict[str, Any]:
-        found = super().given()
-        on = found.pop("on")
-        return {**found, "on": list(on)} if on else found
+    def to_request_fields(self) -> dict[str, Any]:
+        request_fields = super().to_request_fields()
+        on = request_fields.pop("on")
+        return {**request_fields, "on": list(on)} if on else request_fields

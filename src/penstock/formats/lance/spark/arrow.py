@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def mapped(rows: DataFrame, task: Callable[[Any], Any], schema: StructType | str) -> DataFrame:
-    """The rows that a function of ``tasks`` makes of Arrow's batches of rows."""
+def map_in_arrow(rows: DataFrame, task: Callable[[Any], Any], schema: StructType | str) -> DataFrame:
+    """Apply a function of ``tasks`` to Arrow batches of a DataFrame's rows."""
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(tasks)  # type: ignore[no-untyped-call]

@@ -43,13 +43,13 @@ def lance_condition(where: str | None, schema: StructType, table: Any, time_zone
     """
     if where is None:
         return None
-    known = from_spark_schema(schema)
-    if not means_the_same(where, known, time_zone):
+    spark_schema = from_spark_schema(schema)
+    if not means_the_same(where, spark_schema, time_zone):
         return None
-    found = parse_predicate(where, known)
-    if not all(len(one.fields) == 1 and one.kind in _ALIKE for one in columns_of(found)):
+    predicate = parse_predicate(where, spark_schema)
+    if not all(len(column.fields) == 1 and column.kind in _ALIKE for column in columns_of(predicate)):
         return None
-    return _text(found, {one.name: one.type for one in table})
+    return _text(predicate, {field.name: field.type for field in table})
 
 
 def _text(predicate: Predicate, types: Mapping[str, Any]) -> str | None:
@@ -66,11 +66,11 @@ def _text(predicate: Predicate, types: Mapping[str, Any]) -> str | None:
             inner = _text(predicate.inner, types)
             return None if inner is None else f"(NOT {inner})"
         case And() | Or():
-            parts = [_text(one, types) for one in predicate.parts]
-            told = [one for one in parts if one is not None]
-            if not told or len(told) < len(parts):
+            parts = [_text(part, types) for part in predicate.parts]
+            texts = [part for part in parts if part is not None]
+            if not texts or len(texts) < len(parts):
                 return None
-            return f"({(' AND ' if isinstance(predicate, And) else ' OR ').join(told)})"
+            return f"({(' AND ' if isinstance(predicate, And) else ' OR ').join(texts)})"
         case _:
             return None
 
@@ -85,7 +85,7 @@ def _can_be(predicate: ComparedValues | OneOf, types: Mapping[str, Any]) -> bool
     # Lance reads a sign and then a number, and has none as large as 2 ** 63.
     least = 0 if bits[1] else max(-end, 1 - 2**63)
     values = predicate.values if isinstance(predicate, OneOf) else (predicate.value,)
-    return all(isinstance(one, int) and least <= one < end for one in values)
+    return all(isinstance(value, int) and least <= value < end for value in values)
 
 
 def _name(column: Column) -> str:

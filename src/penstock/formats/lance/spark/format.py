@@ -28,12 +28,12 @@ class LanceSpark(SparkFormat):
     def write(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
         order = order_of(request)
         require_lance()
-        from penstock.formats.lance.spark import writing
+        from penstock.formats.lance.spark import writer
 
-        return writing.write(df, request.lake, request.key, request.branch, order)
+        return writer.write(df, request.lake, request.key, request.branch, order)
 
     def read(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
         require_lance()
-        from penstock.formats.lance.spark import reading
+        from penstock.formats.lance.spark import reader
 
-        return reading.rows(spark, table, request)
+        return reader.rows(spark, table, request)

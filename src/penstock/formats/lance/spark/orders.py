@@ -52,7 +52,9 @@ def order_of(request: WriteRequest) -> LanceOrder:
     say."""
     overwrite_schema = request.extra.get("overwrite_schema", False)
     if overwrite_schema and request.mode is not SaveMode.OVERWRITE:
-        raise InvalidRequest(f"'overwrite_schema' goes with mode='overwrite', not with '{request.mode}'")
+        raise InvalidRequest(
+            f"'overwrite_schema' can only be used with mode='overwrite', not with '{request.mode}'"
+        )
     check_properties(request.properties)
     is_named = request.extra.get("job_id") is not None or request.idempotency_key is not None
     return LanceOrder(
@@ -71,8 +73,8 @@ def order_of(request: WriteRequest) -> LanceOrder:
 
 def check_storage_version(order: LanceOrder) -> None:
     """``InvalidRequest`` for a version of the format of data files that Lance has not, by its own word."""
-    wanted = order.options.get(STORAGE_VERSION)
-    if wanted is None:
+    version = order.options.get(STORAGE_VERSION)
+    if version is None:
         return
     import lance
 
@@ -80,20 +82,20 @@ def check_storage_version(order: LanceOrder) -> None:
 
     none = pa.table({"id": pa.array([], pa.int64())})
     try:
-        lance.write_dataset(none, "memory://", data_storage_version=wanted)
+        lance.write_dataset(none, "memory://", data_storage_version=version)
     except (OSError, ValueError):
         raise InvalidRequest(
-            f"the option '{STORAGE_VERSION}' is {wanted!r}, which is none that Lance {lance.__version__} has"
+            f"the option '{STORAGE_VERSION}' is {version!r}, which is none that Lance {lance.__version__} has"
         ) from None
 
 
 def _vectors_of(options: Mapping[str, str]) -> dict[str, int]:
     """Columns of vectors, as options name them; ``InvalidRequest`` for lengths that cannot be."""
-    found = {}
+    vectors = {}
     for name, value in options.items():
         if name.startswith(VECTOR):
-            found[name.removeprefix(VECTOR)] = _number(name, value)
-    return found
+            vectors[name.removeprefix(VECTOR)] = _number(name, value)
+    return vectors
 
 
 def _writer_options(options: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
@@ -104,8 +106,10 @@ def _writer_options(options: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
         elif name == STORAGE_VERSION:
             yield name, value
         elif not name.startswith(VECTOR):
-            known = ", ".join((*_NUMBERS, STORAGE_VERSION, f"{VECTOR}<column>"))
-            raise InvalidRequest(f"'{name}' is no option of a write to a Lance table; there are {known}")
+            known_options = ", ".join((*_NUMBERS, STORAGE_VERSION, f"{VECTOR}<column>"))
+            raise InvalidRequest(
+                f"'{name}' is not an option of a write to a Lance table; there are {known_options}"
+            )
 
 
 def _number(name: str, value: str) -> int:
@@ -117,10 +121,10 @@ def _number(name: str, value: str) -> int:
 # -- what is told ------------------------------------------------------------------------------------------
 
 
-def said(spark: SparkSession, key: Key, order: LanceOrder, done: LanceOutput) -> Said:
-    """What the commit says of itself, so that the history tells what ran."""
-    told: dict[str, tuple[str, ...]] = {name: (value,) for name, value in order.properties.items()}
-    told |= {
+def commit_properties(spark: SparkSession, key: Key, order: LanceOrder, done: LanceOutput) -> Said:
+    """Message and properties of the job's commit: job id, mode, format, counts."""
+    properties: dict[str, tuple[str, ...]] = {name: (value,) for name, value in order.properties.items()}
+    properties |= {
         "penstock.job": (order.job,),
         "mode": (order.mode.value,),
         "format": (LANCE,),
@@ -133,17 +137,17 @@ def said(spark: SparkSession, key: Key, order: LanceOrder, done: LanceOutput) ->
         ("spark.application.name", application.name),
     ):
         if value:
-            told[name] = (value,)
+            properties[name] = (value,)
     verb = "overwrite" if order.mode is SaveMode.OVERWRITE else "append"
     rows = f"{done.rows:,} row{'' if done.rows == 1 else 's'}"
     made_up = f"{verb} {key} with {rows}" if verb == "overwrite" else f"append {rows} to {key}"
     return Said(
         message=order.message if order.message is not None else made_up,
         authors=None if order.author is None else tuple(filter(None, (order.author,))),
-        properties=told,
+        properties=properties,
     )
 
 
-def told_to_lance(order: LanceOrder) -> dict[str, str]:
+def transaction_properties(order: LanceOrder) -> dict[str, str]:
     """What the table's own history tells of a version: who made it, as which job."""
     return {"penstock.job": order.job, "penstock.writer": f"penstock.spark {order.mode}"}

@@ -15,15 +15,14 @@ import msgspec
 
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.lance.spark import tasks
-from penstock.formats.lance.spark.arrow import mapped
+from penstock.formats.lance.spark.arrow import map_in_arrow
 from penstock.formats.lance.spark.schemas import Fit
 from penstock.lake.job_files import remove_files
 from penstock.model.decoders import json_decoder
 from penstock.spark import jar
-from penstock.spark.failures import MARK
 from penstock.spark.refusals import raise_refusals
 from penstock.spark.schemas import quote_name
-from penstock.wire.errors import encode_error
+from penstock.wire.errors import ERROR_MARK, encode_error
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -77,8 +76,8 @@ def run(df: DataFrame, target: FragmentTarget) -> LanceOutput:
     )
     rows = df.select(*_columns(target.fit))
     with heard.removed_if_it_fails(target.place), raise_refusals():
-        found = mapped(rows, task, "message string").collect()
-        return _output(json_decoder(_Message).decode(one.message) for one in found)
+        found_rows = map_in_arrow(rows, task, "message string").collect()
+        return _output(json_decoder(_Message).decode(row.message) for row in found_rows)
 
 
 def remove(place: Place, files: Iterable[str]) -> None:
@@ -89,16 +88,18 @@ def remove(place: Place, files: Iterable[str]) -> None:
 
 def _output(messages: Iterable[_Message]) -> LanceOutput:
     by_partition: dict[int, _Message] = {}
-    for one in messages:
-        if by_partition.setdefault(one.partition, one) is not one:
+    for message in messages:
+        if by_partition.setdefault(message.partition, message) is not message:
             raise InvalidRequest(
-                f"Spark told twice of what partition {one.partition} wrote; nothing was committed"
+                f"Spark told twice of what partition {message.partition} wrote; nothing was committed"
             )
-    fragments = tuple(one for _, told in sorted(by_partition.items()) for one in told.fragments)
+    fragments = tuple(
+        fragment for _, message in sorted(by_partition.items()) for fragment in message.fragments
+    )
     return LanceOutput(
         fragments=fragments,
-        rows=sum(one["physical_rows"] for one in fragments),
-        files=tuple(DATA + file["path"] for one in fragments for file in one["files"]),
+        rows=sum(fragment["physical_rows"] for fragment in fragments),
+        files=tuple(DATA + file["path"] for fragment in fragments for file in fragment["files"]),
     )
 
 
@@ -114,7 +115,7 @@ def _columns(fit: Fit) -> list[Column]:
 
 
 def _refusal() -> str:
-    return MARK + encode_error(InvalidRequest("{}"), "").decode()
+    return ERROR_MARK + encode_error(InvalidRequest("{}"), "").decode()
 
 
 class _Heard:
@@ -130,13 +131,13 @@ class _Heard:
             yield
         except BaseException:
             if self._told is not None:
-                remove(place, [DATA + one for one in self._told.value])
+                remove(place, [DATA + name for name in self._told.value])
             raise
 
 
-def _telling(told: Any) -> Any:
+def _telling(collector: Any) -> Any:
     def tell(files: list[str]) -> None:
-        told.add(files)
+        collector.add(files)
 
     return tell
 

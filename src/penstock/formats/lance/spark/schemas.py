@@ -39,32 +39,32 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 
 def arrow_of(schema: StructType) -> Any:
     """A schema of Spark's as Arrow has it; ``InvalidRequest`` lists columns of types that Lance has not."""
-    problems = [f"'{one.name}' is of the type {one.dataType.simpleString()}" for one in schema
-                if not _is_known(one.dataType)]  # fmt: skip
+    problems = [f"'{field.name}' is of the type {field.dataType.simpleString()}" for field in schema
+                if not _is_known(field.dataType)]  # fmt: skip
     if problems:
-        raise _refused("no Lance table has columns of these types", problems)
+        raise _refusal_error("no Lance table has columns of these types", problems)
     from pyspark.sql.pandas.types import to_arrow_type
 
     # Spark 4.1 takes no zone: its times are in UTC unless it is told otherwise.
     zone: dict[str, Any] = {"timezone": ZONE} if "timezone" in signature(to_arrow_type).parameters else {}
-    return pa.schema([pa.field(one.name, to_arrow_type(one.dataType, **zone)) for one in schema])
+    return pa.schema([pa.field(field.name, to_arrow_type(field.dataType, **zone)) for field in schema])
 
 
-def new_schema(given: Any, vectors: Mapping[str, int]) -> Any:
+def new_schema(schema: Any, vectors: Mapping[str, int]) -> Any:
     """The schema of a new table for rows of a schema. All columns may be null, as Spark has it.
 
     ``vectors`` names columns of arrays that are vectors, with how many numbers they have.
     """
-    if not given.names:
+    if not schema.names:
         raise InvalidRequest(_NO_COLUMNS)
-    _check_names(given.names, str.lower)
-    absent = sorted(set(vectors) - set(given.names))
+    _check_names(schema.names, str.lower)
+    absent = sorted(set(vectors) - set(schema.names))
     if absent:
-        there = ", ".join(given.names)
+        names = ", ".join(schema.names)
         raise InvalidRequest(
-            f"there is no column {', '.join(map(repr, absent))} of vectors; there are {there}"
+            f"there is no column {', '.join(map(repr, absent))} of vectors; there are {names}"
         )
-    return pa.schema([_new(one, vectors.get(one.name)) for one in given])
+    return pa.schema([_new(field, vectors.get(field.name)) for field in schema])
 
 
 def fit(key: Key, given: Any, table: Any, *, case_sensitive: bool) -> Fit:
@@ -74,18 +74,18 @@ def fit(key: Key, given: Any, table: Any, *, case_sensitive: bool) -> Fit:
     """
     folded = str if case_sensitive else str.lower
     _check_names(given.names, folded)
-    there = {folded(one): one for one in given.names}
+    names = {folded(name): name for name in given.names}
     problems, columns = [], list[str | None]()
-    for wanted in table:
-        name = there.pop(folded(wanted.name), None)
+    for field in table:
+        name = names.pop(folded(field.name), None)
         columns.append(name)
-        if name is None and not wanted.nullable:
-            problems.append(f"'{wanted.name}' is missing, and is never null in the table")
-        elif name is not None and not _fits(given.field(name).type, wanted.type):
-            problems.append(f"'{name}' is {given.field(name).type}, and {wanted.type} in the table")
-    problems += [f"'{name}' is no column of the table" for name in there.values()]
+        if name is None and not field.nullable:
+            problems.append(f"'{field.name}' is missing, and is never null in the table")
+        elif name is not None and not _fits(given.field(name).type, field.type):
+            problems.append(f"'{name}' is {given.field(name).type}, and {field.type} in the table")
+    problems += [f"'{name}' is no column of the table" for name in names.values()]
     if problems:
-        raise _refused(f"the rows do not fit '{key}'", problems)
+        raise _refusal_error(f"the rows do not fit '{key}'", problems)
     return Fit(schema=table, columns=tuple(columns))
 
 
@@ -95,16 +95,16 @@ def readable(table: Any) -> Any:
     Types that only Arrow has become the next larger one of Spark's.
     """
     problems, fields = [], []
-    for one in table:
-        kind = _readable(one.type)
-        if not one.name or "`" in one.name:
-            problems.append(f"{one.name!r} is a name by which Lance finds no column")
+    for field in table:
+        kind = _readable(field.type)
+        if not field.name or "`" in field.name:
+            problems.append(f"{field.name!r} is a name by which Lance finds no column")
         elif kind is None:
-            problems.append(f"'{one.name}' is of the type {one.type}")
+            problems.append(f"'{field.name}' is of the type {field.type}")
         else:
-            fields.append(pa.field(one.name, kind, one.nullable))
+            fields.append(pa.field(field.name, kind, field.nullable))
     if problems:
-        raise _refused("Spark cannot read these columns; leave them out by 'columns'", problems)
+        raise _refusal_error("Spark cannot read these columns; leave them out by 'columns'", problems)
     return pa.schema(fields)
 
 
@@ -113,13 +113,13 @@ def readable(table: Any) -> Any:
 
 def _check_names(names: Sequence[str], folded: Callable[[str], str]) -> None:
     """``InvalidRequest`` for columns that Lance could not have, or not find, under their names."""
-    all_folded = [folded(one) for one in names]
-    alike = sorted({one for one in names if all_folded.count(folded(one)) > 1})
+    all_folded = [folded(name) for name in names]
+    alike = sorted({name for name in names if all_folded.count(folded(name)) > 1})
     if alike:
-        raise _refused("columns are there twice, or differ in case alone", map(repr, alike))
-    impossible = [one for one in names if not one or "." in one or "`" in one or one in _RESERVED]
+        raise _refusal_error("columns are there twice, or differ in case alone", map(repr, alike))
+    impossible = [name for name in names if not name or "." in name or "`" in name or name in _RESERVED]
     if impossible:
-        raise _refused("no column of a Lance table is called so; rename them", map(repr, impossible))
+        raise _refusal_error("no column of a Lance table is called so; rename them", map(repr, impossible))
 
 
 # -- types -------------------------------------------------------------------------------------------------
@@ -134,14 +134,14 @@ def _is_known(kind: DataType) -> bool:
         case t.MapType():
             return _is_known(kind.keyType) and _is_known(kind.valueType)
         case t.StructType():
-            return all(_is_known(one.dataType) for one in kind)
+            return all(_is_known(field.dataType) for field in kind)
     plain = (t.NumericType, t.StringType, t.BinaryType, t.BooleanType, t.DateType, t.TimestampType)
     return isinstance(kind, (*plain, t.TimestampNTZType, t.DayTimeIntervalType))
 
 
 def _new(field: Any, length: int | None) -> Any:
     if length is None:
-        return pa.field(field.name, _loosened(field.type))
+        return pa.field(field.name, _with_nullable_values(field.type))
     if not pa.types.is_list(field.type) or not pa.types.is_floating(field.type.value_type):
         raise InvalidRequest(
             f"'{field.name}' cannot be a column of vectors: it is {field.type}, and no array of real numbers"
@@ -149,44 +149,45 @@ def _new(field: Any, length: int | None) -> Any:
     return pa.field(field.name, pa.list_(field.type.value_type, length))
 
 
-def _loosened(kind: Any) -> Any:
+def _with_nullable_values(kind: Any) -> Any:
     """A type whose values may be null at every depth."""
     if pa.types.is_list(kind):
-        return pa.list_(pa.field("item", _loosened(kind.value_type)))
+        return pa.list_(pa.field("item", _with_nullable_values(kind.value_type)))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(one.name, _loosened(one.type)) for one in kind])
+        return pa.struct([pa.field(field.name, _with_nullable_values(field.type)) for field in kind])
     if pa.types.is_map(kind):
-        return pa.map_(_loosened(kind.key_type), _loosened(kind.item_type))
+        return pa.map_(_with_nullable_values(kind.key_type), _with_nullable_values(kind.item_type))
     return kind
 
 
-def _fits(given: Any, wanted: Any) -> bool:
+def _fits(given: Any, table_kind: Any) -> bool:
     """Whether every value of a type, or every one that is not too long, can be one of the other."""
     of = pa.types
-    if given == wanted or of.is_null(given):
+    if given == table_kind or of.is_null(given):
         return True
-    if _is_list(given) and _is_list(wanted):
-        return _fits(given.value_type, wanted.value_type)
-    if of.is_struct(given) and of.is_struct(wanted):
-        return [one.name for one in given] == [one.name for one in wanted] and all(
-            _fits(one.type, other.type) for one, other in zip(given, wanted, strict=True)
+    if _is_list(given) and _is_list(table_kind):
+        return _fits(given.value_type, table_kind.value_type)
+    if of.is_struct(given) and of.is_struct(table_kind):
+        return [field.name for field in given] == [field.name for field in table_kind] and all(
+            _fits(field.type, other.type) for field, other in zip(given, table_kind, strict=True)
         )
-    if of.is_map(given) and of.is_map(wanted):
-        return _fits(given.key_type, wanted.key_type) and _fits(given.item_type, wanted.item_type)
-    if of.is_signed_integer(given) and of.is_signed_integer(wanted):
-        return bool(given.bit_width <= wanted.bit_width)
-    if of.is_floating(given) and of.is_floating(wanted):
+    if of.is_map(given) and of.is_map(table_kind):
+        return _fits(given.key_type, table_kind.key_type) and _fits(given.item_type, table_kind.item_type)
+    if of.is_signed_integer(given) and of.is_signed_integer(table_kind):
+        return bool(given.bit_width <= table_kind.bit_width)
+    if of.is_floating(given) and of.is_floating(table_kind):
         # Numbers of 16 bits are for vectors, and Spark has none: they are rounded.
-        return bool(given.bit_width <= wanted.bit_width or of.is_float16(wanted))
-    if of.is_decimal(given) and of.is_decimal(wanted):
-        return bool(given.scale == wanted.scale and given.precision <= wanted.precision)
-    if of.is_timestamp(given) and of.is_timestamp(wanted):
-        return (given.tz is None) == (wanted.tz is None)
-    if of.is_dictionary(wanted):
-        return _fits(given, wanted.value_type)
+        return bool(given.bit_width <= table_kind.bit_width or of.is_float16(table_kind))
+    if of.is_decimal(given) and of.is_decimal(table_kind):
+        return bool(given.scale == table_kind.scale and given.precision <= table_kind.precision)
+    if of.is_timestamp(given) and of.is_timestamp(table_kind):
+        return (given.tz is None) == (table_kind.tz is None)
+    if of.is_dictionary(table_kind):
+        return _fits(given, table_kind.value_type)
     kinds = ((of.is_string, of.is_large_string), (of.is_binary, of.is_large_binary, of.is_fixed_size_binary))
     return any(
-        any(is_kind(given) for is_kind in kind) and any(is_kind(wanted) for is_kind in kind) for kind in kinds
+        any(is_kind(given) for is_kind in kind) and any(is_kind(table_kind) for is_kind in kind)
+        for kind in kinds
     )
 
 
@@ -223,10 +224,10 @@ def _readable(kind: Any) -> Any:
         inside = _readable(kind.value_type)
         return None if inside is None else pa.list_(pa.field("element", inside, kind.value_field.nullable))
     if of.is_struct(kind):
-        fields = [(one, _readable(one.type)) for one in kind]
+        fields = [(field, _readable(field.type)) for field in kind]
         if any(inside is None for _, inside in fields):
             return None
-        return pa.struct([pa.field(one.name, inside, one.nullable) for one, inside in fields])
+        return pa.struct([pa.field(field.name, inside, field.nullable) for field, inside in fields])
     if of.is_map(kind):
         key, item = _readable(kind.key_type), _readable(kind.item_type)
         return None if key is None or item is None else pa.map_(key, item)
@@ -241,6 +242,6 @@ def _readable(kind: Any) -> Any:
     return kind if any(is_kind(kind) for is_kind in (*plain, of.is_date32, of.is_null)) else None
 
 
-def _refused(what: str, problems: Iterable[str]) -> InvalidRequest:
-    found = list(problems)
-    return InvalidRequest(f"{what}: {'; '.join(found)}", problems=found)
+def _refusal_error(what: str, problems: Iterable[str]) -> InvalidRequest:
+    found_problems = list(problems)
+    return InvalidRequest(f"{what}: {'; '.join(found_problems)}", problems=found_problems)

@@ -43,7 +43,7 @@ def writing(
         if first is None:
             return
 
-        def fitted() -> Batches:
+        def fit_batches() -> Batches:
             batch = first
             try:
                 while batch is not None:
@@ -54,9 +54,9 @@ def writing(
                 raise
 
         target = pickle.loads(dataset) if isinstance(dataset, bytes) else dataset
-        rows = pa.RecordBatchReader.from_batches(schema, fitted())
+        rows = pa.RecordBatchReader.from_batches(schema, fit_batches())
         try:
-            found = write_fragments(rows, target, mode=mode, **options)
+            fragments = write_fragments(rows, target, mode=mode, **options)
         except BaseException:
             # Lance would tell of it in words of its own, with a trace.
             if problems:
@@ -66,10 +66,10 @@ def writing(
         assert context is not None
         message = {
             "partition": context.partitionId(),
-            "fragments": [one.to_json() for one in found],
+            "fragments": [fragment.to_json() for fragment in fragments],
         }
         if tell is not None:
-            tell([file.path for one in found for file in one.files])
+            tell([file.path for fragment in fragments for file in fragment.files])
         yield pa.RecordBatch.from_pydict({"message": [json.dumps(message)]})
 
     return write
@@ -113,7 +113,7 @@ def scanning(
 
 def _readable(rows: Any, schema: Any) -> list[Any]:
     """Columns in the types that Spark reads. Of times only what is finer than it can tell is lost."""
-    return [one.cast(to.type, safe=False) for one, to in zip(rows.columns, schema, strict=True)]
+    return [array.cast(to.type, safe=False) for array, to in zip(rows.columns, schema, strict=True)]
 
 
 def as_rows_of(batch: Any, schema: Any, refusal: str) -> Any:
@@ -123,18 +123,22 @@ def as_rows_of(batch: Any, schema: Any, refusal: str) -> Any:
     arrays = []
     for array, field in zip(batch.columns, schema, strict=True):
         if array.null_count and not field.nullable:
-            raise ValueError(_told(refusal, f"'{field.name}' is null in a row, and never is in the table"))
+            raise ValueError(
+                _refusal_text(refusal, f"'{field.name}' is null in a row, and never is in the table")
+            )
         try:
-            found = _cast(array, field.type)
+            converted = _cast(array, field.type)
         except pa.ArrowInvalid as problem:
             why = str(problem).partition("\n")[0]
             if pa.types.is_fixed_size_list(field.type):
                 why = f"a vector of '{field.name}' has not {field.type.list_size} numbers"
-            raise ValueError(_told(refusal, f"'{field.name}' is {field.type} in the table: {why}")) from None
-        if "halffloat" in str(field.type) and _infinite(found) > _infinite(array):
+            raise ValueError(
+                _refusal_text(refusal, f"'{field.name}' is {field.type} in the table: {why}")
+            ) from None
+        if "halffloat" in str(field.type) and _infinite(converted) > _infinite(array):
             why = f"a number of '{field.name}' is too large for the 16 bits that it has in the table"
-            raise ValueError(_told(refusal, why))
-        arrays.append(_aligned(found))
+            raise ValueError(_refusal_text(refusal, why))
+        arrays.append(_align_decimals(converted))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -159,7 +163,7 @@ def _cast_inside(array: Any, kind: Any) -> Any:
     array = pa.concat_arrays([array, array.slice(0, 0)])  # what is a slice has its parts elsewhere
     nothing = array.is_null()
     if pa.types.is_struct(kind):
-        parts = [_cast(array.field(at), one.type) for at, one in enumerate(kind)]
+        parts = [_cast(array.field(at), field.type) for at, field in enumerate(kind)]
         return pa.StructArray.from_arrays(parts, fields=[*kind], mask=nothing)
     if pa.types.is_map(kind):
         keys, items = _cast(array.keys, kind.key_type), _cast(array.items, kind.item_type)
@@ -186,12 +190,12 @@ def _infinite(array: Any) -> int:
     return int(pc.sum(pc.is_inf(array)).as_py() or 0) if pa.types.is_floating(kind) else 0
 
 
-def _aligned(array: Any) -> Any:
-    """An array whose numbers lie where Lance can read them. Spark's decimals, of 16 bytes, need not."""
+def _align_decimals(array: Any) -> Any:
+    """Copy decimals so that their 16-byte values are aligned, as Lance needs; Spark's may not be."""
     import pyarrow as pa
 
     return pa.concat_arrays([array, array.slice(0, 0)]) if "decimal" in str(array.type) else array
 
 
-def _told(refusal: str, message: str) -> str:
+def _refusal_text(refusal: str, message: str) -> str:
     return refusal.replace("{}", json.dumps(message)[1:-1], 1)

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from penstock.errors import PenstockError, Unavailable
-from penstock.formats.delta.protocol.paths import BRANCH_DATA
-from penstock.formats.delta.spark.job.outputs import (
+from penstock.formats.delta.lake.job_outputs import (
     BOUND_MAX_BYTES,
     CHANGES,
     FooterColumn,
     JobTarget,
     ParquetOutput,
 )
-from penstock.formats.delta.spark.scan.tails import tail
+from penstock.formats.delta.protocol.paths import BRANCH_DATA
+from penstock.formats.delta.rows.tails import tail
 from penstock.formats.rows.arrow_types import pa, pq
 from penstock.spark.addresses import spark_address
 from penstock.spark.job import durable
@@ -51,15 +51,15 @@ def run(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutput]:
     warn_of_renames(df.sparkSession)
     data = f"{BRANCH_DATA}job={job.hex}"
     if not target.has_changes:
-        return _written(df, target, data)
+        return _write_rows(df, target, data)
     # Two writes from one set of rows: computed twice, a row could differ from what the feed says of it. Rows
     # that are lost together with an executor fail the job, for they cannot be computed again.
     rows = df.localCheckpoint()
     below = f"{target.subdirectory}/" if target.subdirectory else ""
     is_change = f.coalesce(f.col(CHANGES), f.lit(False))
-    files = _written(rows.where(~is_change).drop(CHANGES), target, data)
+    files = _write_rows(rows.where(~is_change).drop(CHANGES), target, data)
     try:
-        changes = _written(
+        changes = _write_rows(
             rows.where(is_change).drop(CHANGES), target, f"{below}_change_data/job={job.hex}", is_change=True
         )
     except BaseException:
@@ -68,7 +68,7 @@ def run(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutput]:
     return files + changes
 
 
-def _written(
+def _write_rows(
     df: DataFrame, target: JobTarget, folder: str, *, is_change: bool = False
 ) -> list[ParquetOutput]:
     """Write rows into a folder that nobody else uses. If that fails, nothing is left of it, as far as
@@ -83,7 +83,7 @@ def _written(
         writer = writer.partitionBy(*target.partition_by)
     try:
         writer.parquet(f"{spark_address(target.place.url)}/{folder}")
-        files = _adopted(target.place, folder, target, is_change=is_change)
+        files = _list_output(target.place, folder, target, is_change=is_change)
         _check_rows(files, counted.get["rows"], target.place)
     except BaseException:
         _remove(target.place, folder)
@@ -91,8 +91,10 @@ def _written(
     return files
 
 
-def _adopted(place: Place, folder: str, target: JobTarget, *, is_change: bool = False) -> list[ParquetOutput]:
-    """What a finished job has left in its folder."""
+def _list_output(
+    place: Place, folder: str, target: JobTarget, *, is_change: bool = False
+) -> list[ParquetOutput]:
+    """The files that a finished job wrote to its folder."""
     entries = [one for one in place.entries(folder) if _is_data(one.key.removeprefix(f"{folder}/"))]
     durable.keep(place, (one.key for one in entries))
     with ThreadPoolExecutor(READERS) as threads:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import UnsupportedFeature
+from penstock.formats.delta.lake.job_outputs import CHANGES
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.constraints import Constraint, constraints_of
 from penstock.formats.delta.rows.constraint_checks import violation
-from penstock.formats.delta.spark.job.outputs import CHANGES
+from penstock.formats.delta.spark.job.computed_columns import generation_constraints
 from penstock.formats.rows.schema import Field, parse_schema
 from penstock.spark.analysis import explain_analysis
 from penstock.spark.refusals import refusal
@@ -27,17 +28,17 @@ SHOWN_MAX_CHARS: Final = 60
 """How much of each value."""
 
 
-def constrained(
+def enforce_constraints(
     df: DataFrame, metadata: Metadata, partitions: Sequence[Field], *, has_changes: bool
 ) -> DataFrame:
-    """The same rows; the job ends with a refusal at the first one for which a constraint is not true.
+    """The same rows, with checks: the job fails at the first row that violates a constraint.
 
     With changes, rows of the change data feed are not looked at: they are no rows of the table.
     ``UnsupportedFeature`` names a constraint that Spark cannot evaluate.
     """
     from pyspark.sql import functions as f
 
-    constraints = constraints_of(metadata)
+    constraints = (*constraints_of(metadata), *generation_constraints(metadata))
     if not constraints:
         return df
     for field in partitions:
@@ -55,7 +56,7 @@ def constrained(
         except InvalidRequest as problem:
             raise UnsupportedFeature(
                 f"rows cannot be checked against {constraint}: {problem.message}",
-                feature="invariants" if constraint.is_invariant else "checkConstraints",
+                feature=constraint.feature,
                 constraint=constraint.name,
             ) from None
         if has_changes:

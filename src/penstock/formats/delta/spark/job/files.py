@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from penstock.errors import InvalidRequest, PenstockError
+from penstock.formats.delta.lake.file_actions import file_actions
+from penstock.formats.delta.lake.footer_stats import told_leaves
+from penstock.formats.delta.lake.job_outputs import JobTarget
+from penstock.formats.delta.lake.partition_folders import fields_of
 from penstock.formats.delta.lake.table import data_folder
 from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
 from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.properties import RANDOM_PREFIXES, is_on
+from penstock.formats.delta.rows.merged_schemas import check_names
 from penstock.formats.delta.rows.stats import indexed_leaves
 from penstock.formats.delta.rows.writing import check_features
 from penstock.formats.delta.spark.job import jobs
-from penstock.formats.delta.spark.job.actions import file_actions
-from penstock.formats.delta.spark.job.constraints import constrained
-from penstock.formats.delta.spark.job.footers import told_leaves
-from penstock.formats.delta.spark.job.outputs import JobTarget
-from penstock.formats.delta.spark.job.partitions import fields_of, named_for_directories
+from penstock.formats.delta.spark.job.constraints import enforce_constraints
+from penstock.formats.delta.spark.job.partitions import named_for_directories
 from penstock.formats.delta.spark.job.stored_columns import as_stored
-from penstock.formats.delta.spark.writes.schemas import check_names
 from penstock.lake.job_files import remove_files
 from penstock.spark.refusals import raise_refusals
 
@@ -62,7 +63,7 @@ def write_files(
         columns=tuple(one.stored for one in leaves),
         options=options,
     )
-    checked = constrained(df, metadata, fields, has_changes=has_changes)
+    checked = enforce_constraints(df, metadata, fields, has_changes=has_changes)
     with raise_refusals():
         named = named_for_directories(checked, fields, _name_max_bytes(target))
         files = jobs.run(as_stored(named, metadata), target, uuid4())
@@ -87,6 +88,6 @@ def _prefix_length(properties: Mapping[str, str]) -> int:
     text = properties.get("delta.randomPrefixLength", str(PREFIX_LENGTH_DEFAULT)).strip()
     if not text.isdecimal() or not int(text):
         raise InvalidRequest(
-            f"the property delta.randomPrefixLength is {text!r}, and must be a number from 1"
+            f"the property delta.randomPrefixLength must be an integer of at least 1, got {text!r}"
         )
     return int(text)

@@ -16,8 +16,8 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.lake.job_outputs import CHANGES, JobTarget, ParquetOutput
 from penstock.formats.delta.spark.job import adopting
-from penstock.formats.delta.spark.job.outputs import CHANGES, JobTarget, ParquetOutput
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
 from penstock.spark.job.parquet_settings import MICROSECONDS, hold_settings

@@ -11,12 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.actions import Metadata, Values
-from penstock.formats.delta.protocol.mapping import stored_name
-from penstock.formats.delta.rows.writing import NULL_FOLDER, partition_text
-from penstock.formats.rows.partition_values import parse_value
-from penstock.formats.rows.schema import Field, StructType, parse_schema
+from penstock.formats.delta.rows.writing import NULL_FOLDER
+from penstock.formats.rows.schema import Field
 from penstock.spark.refusals import refusal
 from penstock.spark.schemas import quote_name
 
@@ -25,26 +21,8 @@ if TYPE_CHECKING:
 
 SHOWN_MAX_CHARS: Final = 40
 """How much of a value is told when it is refused."""
-_ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
 _ESCAPED: Final = re.compile(r"""[\x01-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 """The characters that Spark spells as such escapes; the pattern means the same to Java."""
-
-
-def partition_fields(schema: StructType, names: Sequence[str]) -> tuple[Field, ...]:
-    """The columns that a table is partitioned by. ``InvalidRequest`` if it cannot be written in Spark so."""
-    found = []
-    for name in names:
-        field = schema.field(name)
-        if field is None:
-            raise InvalidRequest(f"the table is partitioned by '{name}', and has no such column", column=name)
-        if not isinstance(field.type, str) or field.type == "binary":
-            raise InvalidRequest(
-                f"a table cannot be partitioned by '{name}', which is of the type {field.type}", column=name
-            )
-        found.append(field)
-    if len(found) == len(schema.fields):
-        raise InvalidRequest("the table has no columns besides those that it is partitioned by")
-    return tuple(found)
 
 
 def named_for_directories(
@@ -64,26 +42,6 @@ def named_for_directories(
         elif field.type == "string":
             df = df.withColumn(field.name, _nameable(column, field.name, name_max_bytes))
     return df
-
-
-def values_of(directory: str, fields: Sequence[Field]) -> Values:
-    """The partition values that a directory stands for, as the log spells them.
-
-    ``InvalidRequest`` names a column with a value that no log can hold, or a null where none may be.
-    """
-    steps = directory.split("/") if directory else []
-    if len(steps) != len(fields):
-        names = ", ".join(one.name for one in fields) or "nothing"
-        raise InvalidRequest(f"the folder '{directory}' of a job's files is no partition by {names}")
-    return {
-        stored_name(field): _value(field, step.partition("=")[2])
-        for field, step in zip(fields, steps, strict=True)
-    }
-
-
-def fields_of(metadata: Metadata) -> tuple[Field, ...]:
-    """The columns that a table is partitioned by."""
-    return partition_fields(parse_schema(metadata.schema_string), metadata.partition_columns)
 
 
 def _nameable(column: Column, name: str, name_max_bytes: int | None) -> Column:
@@ -121,21 +79,3 @@ def _in_utc(column: Column) -> Column:
     seconds = f.unix_micros(column).cast("decimal(20,0)") / f.lit(1_000_000).cast("decimal(7,0)")
     since = f.make_dt_interval(zero, zero, zero, seconds.cast("decimal(18,6)"))
     return f.lit("1970-01-01 00:00:00").cast("timestamp_ntz") + since
-
-
-def _value(field: Field, spelled: str) -> str | None:
-    text = None if spelled == NULL_FOLDER else _ESCAPE.sub(lambda found: chr(int(found[1], 16)), spelled)
-    kind = str(field.type)
-    try:
-        value = parse_value(kind, text)
-    except ValueError as problem:
-        raise InvalidRequest(
-            f"the column '{field.name}' has a value that no partition can have, {text!r}: {problem}",
-            column=field.name,
-        ) from None
-    if value is None and not field.nullable:
-        raise InvalidRequest(
-            f"the column '{field.name}' is not nullable, and the data has nulls or empty texts there",
-            column=field.name,
-        )
-    return partition_text(kind, value)

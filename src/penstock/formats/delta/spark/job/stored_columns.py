@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.formats.delta.lake.file_columns import FIELD_ID
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.mapping import ID, Mapping, mapping_of, numbered_schema
-from penstock.formats.delta.spark.scan.columns import FIELD_ID
 from penstock.formats.rows.arrow_types import loosened
 from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.spark.schemas import quote_name, to_spark_schema

@@ -15,11 +15,9 @@ from operator import and_
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.lake.calls import Part
+from penstock.formats.delta.lake.partition_folders import fields_of
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.mapping import stored_name
-from penstock.formats.delta.protocol.partition_conditions import partition_part
-from penstock.formats.delta.spark.job.partitions import fields_of
 from penstock.formats.delta.spark.scan.log_values import log_value
 from penstock.formats.rows.schema import Field, StructType
 from penstock.formats.rows.spark_conditions import means_the_same
@@ -73,7 +71,7 @@ def necessary(df: DataFrame, condition: Condition, schema: StructType) -> str | 
     """What must be true of a row of a table for which a condition of Spark's is true, in the words of the
     lake's own conditions; ``None`` if nothing can be told. The condition is over the rows of ``df``.
     """
-    return _understood(df, schema, [part.strip() for part in _joined(_text(df, condition))])
+    return _understood(df, schema, [part.strip() for part in _and_parts(_text(df, condition))])
 
 
 def necessary_of_target(df: DataFrame, condition: Condition, schema: StructType) -> str | None:
@@ -83,7 +81,9 @@ def necessary_of_target(df: DataFrame, condition: Condition, schema: StructType)
     """
     if is_case_sensitive(df.sparkSession):
         return None  # a column of the source may be called as one of the table is, but for the case
-    return _understood(df, schema, [_unqualified(part.strip()) for part in _joined(_text(df, condition))])
+    return _understood(
+        df, schema, [_without_qualifiers(part.strip()) for part in _and_parts(_text(df, condition))]
+    )
 
 
 def _understood(df: DataFrame, schema: StructType, found: Sequence[str | None]) -> str | None:
@@ -92,16 +92,9 @@ def _understood(df: DataFrame, schema: StructType, found: Sequence[str | None]) 
     return " and ".join(f"({part})" for part in understood) or None
 
 
-def region(table: JobTable, needed: str | None) -> Part:
-    """The part of a table that holds all rows for which ``needed`` is true, by partition columns alone."""
-    if needed is None:
-        return Part()
-    return Part(where=partition_part(needed, table.metadata.schema_string, table.partition_columns))
-
-
 def is_about_partitions(df: DataFrame, condition: Condition, table: JobTable) -> bool:
     """Whether it is sure that a condition on rows of the table names partition columns alone."""
-    found = _resolved(df, condition)
+    found = _analyzed_condition(df, condition)
     if found is None:
         return False
     named = found.references().toSeq()
@@ -136,7 +129,7 @@ def _text(df: DataFrame, condition: Condition) -> str:
     """A condition as SQL; empty if it is not known."""
     if condition.text is not None:
         return condition.text
-    found = _resolved(df, condition)
+    found = _analyzed_condition(df, condition)
     return "" if found is None or not _is_qualified(df, found) else _CAST.sub(r"\1", found.sql())
 
 
@@ -153,16 +146,16 @@ def _qualifiers(attributes: Any) -> Iterator[tuple[int, str]]:
         yield one.exprId().id(), one.qualifier().mkString(".")
 
 
-def _resolved(df: DataFrame, condition: Condition) -> Any:
-    """A condition as Spark understands it; ``None`` over Spark Connect, which does not tell."""
+def _analyzed_condition(df: DataFrame, condition: Condition) -> Any:
+    """The condition as analyzed by Spark; ``None`` over Spark Connect, which does not expose it."""
     if not jar.is_classic(df.sparkSession):
         return None
     plan = df.where(condition.column)._jdf.queryExecution().analyzed()
     return plan.condition() if plan.nodeName() == "Filter" else None
 
 
-def _joined(text: str) -> list[str]:
-    """The parts of a condition that must all be true; nothing, where it is not clear what they are."""
+def _and_parts(text: str) -> list[str]:
+    """The parts of a condition joined by AND; empty if the text is not simple enough to split."""
     if any(sign in text for sign in _UNCLEAR):
         return []
     parts, start, depth, is_between = [], 0, 0, False
@@ -183,8 +176,8 @@ def _joined(text: str) -> list[str]:
     parts.append(text[start:])
     if len(parts) == 1:
         inside = _ENCLOSED.fullmatch(text)
-        return _joined(inside[1]) if inside and _is_closed(inside[1]) else parts
-    return [one for part in parts for one in _joined(part)]
+        return _and_parts(inside[1]) if inside and _is_closed(inside[1]) else parts
+    return [one for part in parts for one in _and_parts(part)]
 
 
 def _is_closed(text: str) -> bool:
@@ -197,9 +190,10 @@ def _is_closed(text: str) -> bool:
     return depth == 0
 
 
-def _unqualified(text: str) -> str | None:
-    """A condition on columns of the target alone, with their names alone."""
-    firsts = {_named(found[1]) for found in _NAMES.finditer(text)}
+def _without_qualifiers(text: str) -> str | None:
+    """A condition on columns of the target only, with the qualifier ``target`` removed; ``None`` if it names
+    the source."""
+    firsts = {_normalise_name(found[1]) for found in _NAMES.finditer(text)}
     if "source" in firsts:
         return None
     return _NAMES.sub(_in_target, text)
@@ -207,9 +201,9 @@ def _unqualified(text: str) -> str | None:
 
 def _in_target(found: re.Match[str]) -> str:
     """A name without the table's: only its first step can be that, and only if others follow."""
-    is_qualified = _named(found[1]) == "target" and found[2]
+    is_qualified = _normalise_name(found[1]) == "target" and found[2]
     return found[2].lstrip().removeprefix(".").lstrip() if is_qualified else found[0]
 
 
-def _named(step: str | None) -> str | None:
+def _normalise_name(step: str | None) -> str | None:
     return None if step is None else step.strip("`").lower()

@@ -1,4 +1,4 @@
-"""What becomes of the rows of a table and of a source that are joined.
+"""Plans a MERGE: joins the rows of a table with those of a source, and writes the results.
 
 It takes two looks. The first finds the files that hold rows to be changed, and whether any row would be
 changed twice. The second joins these files with the source again and writes what becomes of their rows. A
@@ -8,31 +8,37 @@ merge that only inserts needs no more than one, and replaces no file.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.lake import rewrite
+from penstock.formats.delta.lake.rewrite import Rewrite
+from penstock.formats.delta.lake.scan_plan import FILE
 from penstock.formats.delta.protocol.actions import Add
+from penstock.formats.delta.protocol.column_expressions import CURRENT_DEFAULT, expressions_of, fills_itself
+from penstock.formats.delta.protocol.row_ids import FileRowIds
+from penstock.formats.delta.spark.job.computed_columns import default_of, with_generated
 from penstock.formats.delta.spark.rewrites import rewriting
-from penstock.formats.delta.spark.rewrites.assigning import Path, assign_values, expression, lacking, row
+from penstock.formats.delta.spark.rewrites.assignments import Path, assign_values, expression, lacking, row
 from penstock.formats.delta.spark.rewrites.choosing import (
     check_deterministic,
     check_of_one_row,
     necessary_of_target,
-    region,
 )
-from penstock.formats.delta.spark.rewrites.rewriting import KEEP, Rewrite
-from penstock.formats.delta.spark.scan.scans import FILE, ROW, rows
-from penstock.spark.analysis import Condition, explain_analysis, parse_condition
-from penstock.spark.requests import (
+from penstock.formats.delta.spark.rewrites.rewriting import KEEP
+from penstock.formats.delta.spark.scan.scans import ROW, rows
+from penstock.lake.row_changes import (
     DELETE,
     INSERT,
     MATCHED,
     NOT_MATCHED,
     NOT_MATCHED_BY_SOURCE,
     MergeClause,
-    Values,
+    deletes_all_matched,
 )
+from penstock.spark.analysis import Condition, explain_analysis, parse_condition
+from penstock.spark.requests import Values
 from penstock.spark.schemas import quote_name, to_spark_schema
 
 if TYPE_CHECKING:
@@ -69,6 +75,7 @@ class Pairs:
 
         self._table, self._on, self._clauses = table, on, clauses
         self._spark: SparkSession = source.sparkSession
+        self._source_names = {name.lower() for name in source.columns}
         self._source = source.withColumn(_SOURCE, f.lit(True)).alias("source")
         kinds = {one.kind for one in clauses}
         self._inserts = NOT_MATCHED in kinds
@@ -78,10 +85,10 @@ class Pairs:
         needed = None
         if not self._looks_everywhere:
             needed = necessary_of_target(self._rows(()).crossJoin(self._source), on, table.schema)
-        self._region = region(table, needed)
+        self._region = rewrite.region(table, needed)
         self._candidates = table.candidates(needed)
 
-    def inserted(self) -> Rewrite | None:
+    def insert_unmatched(self) -> Rewrite | None:
         """Add the rows of the source that match none."""
         from pyspark.sql import functions as f
 
@@ -89,28 +96,40 @@ class Pairs:
         joined = self._source.join(target, self._on.column, "left_anti")
         chosen = self._with_clause(joined).where(f.col(_CLAUSE).isNotNull())
         new = self._new(chosen, None)
+        computed = self._generated_columns()
         with explain_analysis():
-            df = chosen.select(*(one.alias(name) for name, one in new.items()))
+            flags = [
+                flag.alias(f"{rewriting.COMPUTED}{number}") for number, flag in enumerate(computed.values())
+            ]
+            df = chosen.select(*(one.alias(name) for name, one in new.items()), *flags)
+        by_name = {name: f.col(f"{rewriting.COMPUTED}{number}") for number, name in enumerate(computed)}
+        df = with_generated(df, self._table.schema, by_name).select(*map(quote_name, new))
         actions = self._table.write(df)
         if not actions:
             return None
-        reads = rewriting.looked(self._region, None)
-        return Rewrite(self._table, "MERGE", self._told(), actions, reads)
+        reads = rewrite.read_set_of(self._region, None)
+        return Rewrite(self._table, "MERGE", self._operation_parameters(), actions, reads)
 
-    def changed(self) -> Rewrite | None:
+    def rewrite_matched(self) -> Rewrite | None:
         """Rewrite the files that hold rows to be changed, and add what is to be inserted."""
         found = self._look()
         if not found.changed and not self._inserts:
             return None
         goes = [self._candidates[one] for one in found.changed]
         stays = [self._candidates[one] for one in found.matched] if self._inserts else []
-        has_changes = rewriting.has_feed(self._table) and bool(goes)
+        has_changes = rewrite.has_feed(self._table) and bool(goes)
         df = rewriting.select_written(self._outcomes(goes, stays, found.has_several), has_changes=has_changes)
         actions = self._table.write(df, has_changes=has_changes)
         if not goes and not actions:
             return None
-        actions_all = [*rewriting.removals(goes), *actions]
-        return Rewrite(self._table, "MERGE", self._told(), actions_all, rewriting.looked(self._region, stays))
+        actions_all = [*rewrite.removals(goes), *actions]
+        return Rewrite(
+            self._table,
+            "MERGE",
+            self._operation_parameters(),
+            actions_all,
+            rewrite.read_set_of(self._region, stays),
+        )
 
     def _look(self) -> _TouchedFiles:
         """The first look: which files hold rows to be changed, and which hold rows that are only matched."""
@@ -129,7 +148,7 @@ class Pairs:
         )  # fmt: skip
         files = sorted(tuple(one) for one in by_file.collect())
         several = sum(one[4] for one in files)
-        if several and not self._only_deletes_matched():
+        if several and not deletes_all_matched(self._clauses):
             raise InvalidRequest(
                 f"{several} row{'s' if several > 1 else ''} of '{self._table.key}' would be changed by "
                 "several rows of the source each, and nobody could tell what becomes of them; let the source "
@@ -150,7 +169,8 @@ class Pairs:
         """
         from pyspark.sql import functions as f
 
-        target = self._rows([*goes, *stays])
+        files = [*goes, *stays]
+        target = self._rows(files, self._table.final_row_ids(files))
         how = "full_outer" if self._inserts else "left_outer"
         joined = self._with_clause(target.join(self._source, self._on.column, how))
         if has_several:
@@ -162,11 +182,32 @@ class Pairs:
         outcome = outcome.when(f.col(FILE).isNotNull(), KEEP)
         old = {one.name: _target(one.name) for one in self._table.schema.fields}
         new = self._new(joined, old)
+        row_ids = rewriting.materialized_row_ids(self._table, outcome)
         with explain_analysis():
-            return rewriting.outcome_rows(joined, old, new, outcome)
+            computed = rewriting.ComputedRows(self._table.schema, self._generated_columns())
+            return rewriting.outcome_rows(joined, old, new, outcome, row_ids, computed)
 
-    def _rows(self, files: Sequence[Add]) -> DataFrame:
-        return rows(self._spark, self._table.snapshot, files, numbered=True).alias("target")
+    def _generated_columns(self) -> dict[str, Column]:
+        """The generated columns, each with the condition that a clause applies which sets no value for it."""
+        from pyspark.sql import functions as f
+
+        conditions = {}
+        for name, _ in expressions_of(self._table.metadata):
+            applies = f.lit(False)
+            for number, clause in enumerate(self._clauses):
+                if clause.action != DELETE and not self._gives(clause, name):
+                    applies = applies | (f.col(_CLAUSE) == number)
+            conditions[name] = f.coalesce(applies, f.lit(False))
+        return conditions
+
+    def _gives(self, clause: MergeClause, name: str) -> bool:
+        """Whether a clause says what a column is to be."""
+        names = self._source_names if clause.values is None else clause.values
+        return any(column.strip("`").lower() == name.lower() for column in names)
+
+    def _rows(self, files: Sequence[Add], row_ids: Mapping[str, FileRowIds] | None = None) -> DataFrame:
+        target = rows(self._spark, self._table.snapshot, files, numbered=True, row_ids=row_ids)
+        return target.alias("target")
 
     def _with_clause(self, joined: DataFrame) -> DataFrame:
         """Pairs of rows with the clause that applies to them."""
@@ -192,6 +233,9 @@ class Pairs:
 
         schema = self._table.schema
         empty = {one.name: f.lit(None).cast(one.dataType) for one in to_spark_schema(schema).fields}
+        empty |= {
+            field.name: default_of(field) for field in schema.fields if CURRENT_DEFAULT in field.metadata
+        }
         became = dict(empty if old is None else old)
         for number, clause in enumerate(self._clauses):
             if clause.action == DELETE:
@@ -211,11 +255,16 @@ class Pairs:
         from pyspark.sql import functions as f
 
         return {
-            quote_name(one.name): f.col(f"source.{quote_name(one.name)}") for one in self._table.schema.fields
+            quote_name(one.name): f.col(f"source.{quote_name(one.name)}")
+            for one in self._table.schema.fields
+            if one.name.lower() in self._source_names
         }
 
     def _check_given(self, values: dict[Path, Column]) -> None:
+        has_value = {field.name for field in self._table.schema.fields if fills_itself(field)}
         for name in lacking(self._table.schema, values):
+            if name in has_value:
+                continue
             raise InvalidRequest(
                 f"the column '{name}' of '{self._table.key}' is not nullable; give it a value where rows are "
                 "inserted",
@@ -248,11 +297,7 @@ class Pairs:
             if not looks_once:
                 check_deterministic(chosen, "a condition of a clause")
 
-    def _only_deletes_matched(self) -> bool:
-        matched = [one for one in self._clauses if one.kind == MATCHED]
-        return len(matched) == 1 and matched[0].action == DELETE and matched[0].condition is None
-
-    def _told(self) -> dict[str, str]:
+    def _operation_parameters(self) -> dict[str, str]:
         return {"predicate": self._on.told}
 
 

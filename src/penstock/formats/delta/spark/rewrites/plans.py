@@ -5,22 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.lake import rewrite
 from penstock.formats.delta.lake.calls import Looked
+from penstock.formats.delta.lake.rewrite import Rewrite
+from penstock.formats.delta.lake.scan_plan import FILE
 from penstock.formats.delta.protocol.actions import Add
+from penstock.formats.delta.protocol.column_expressions import expressions_of
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites import rewriting
-from penstock.formats.delta.spark.rewrites.assigning import assign_values, old_of, row
+from penstock.formats.delta.spark.rewrites.assignments import assign_values, old_of, row
 from penstock.formats.delta.spark.rewrites.choosing import (
     check_deterministic,
     files_of_partitions,
     is_about_partitions,
     necessary,
-    region,
 )
-from penstock.formats.delta.spark.rewrites.rewriting import KEEP, Rewrite
-from penstock.formats.delta.spark.scan.scans import FILE, rows
+from penstock.formats.delta.spark.rewrites.rewriting import KEEP
+from penstock.formats.delta.spark.scan.scans import rows
+from penstock.lake.row_changes import DELETE, UPDATE
 from penstock.spark.analysis import Condition, explain_analysis, parse_condition
-from penstock.spark.requests import DELETE, UPDATE, Values
+from penstock.spark.requests import Values
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
 
 def plan_delete(spark: SparkSession, table: JobTable, where: str | Column | None) -> Rewrite | None:
     """Write what a deletion leaves of the files that it touches; ``None`` if it touches none."""
-    rewriting.check_changeable(table)
+    rewrite.check_changeable(table)
     condition = parse_condition(where)
     parameters = {"predicate": condition.told}
     _check(spark, table, condition)
@@ -36,8 +40,8 @@ def plan_delete(spark: SparkSession, table: JobTable, where: str | Column | None
         whole = files_of_partitions(spark, table, condition)
         if not whole:
             return None
-        reads = rewriting.looked(region(table, _needed(spark, table, condition)))
-        return Rewrite(table, "DELETE", parameters, rewriting.removals(whole), reads)
+        reads = rewrite.read_set_of(rewrite.region(table, _necessary_condition(spark, table, condition)))
+        return Rewrite(table, "DELETE", parameters, rewrite.removals(whole), reads)
     touched = find(spark, table, condition)
     if not touched.files:
         return None
@@ -45,7 +49,8 @@ def plan_delete(spark: SparkSession, table: JobTable, where: str | Column | None
 
     old = {one.name: old_of(one.name) for one in table.schema.fields}
     outcome = f.when(condition.column, DELETE).otherwise(KEEP)
-    df = rewriting.outcome_rows(touched.rows, old, old, outcome)
+    row_ids = rewriting.materialized_row_ids(table, outcome)
+    df = rewriting.outcome_rows(touched.rows, old, old, outcome, row_ids)
     return touched.rewritten(df, "DELETE", parameters)
 
 
@@ -55,7 +60,7 @@ def plan_update(
     """Write what an update makes of the files that it touches; ``None`` if it touches none."""
     from pyspark.sql import functions as f
 
-    rewriting.check_changeable(table)
+    rewrite.check_changeable(table)
     if not values:
         raise InvalidRequest("nothing is assigned; name at least one column")
     condition = parse_condition(where)
@@ -71,8 +76,13 @@ def plan_update(
         name: f.when(matched, one).otherwise(old[name]) if name in changed else one
         for name, one in row(schema, old_of, new).items()
     }
+    outcome = f.when(matched, UPDATE).otherwise(KEEP)
+    row_ids = rewriting.materialized_row_ids(table, outcome)
     with explain_analysis():
-        df = rewriting.outcome_rows(touched.rows, old, became, f.when(matched, UPDATE).otherwise(KEEP))
+        computed = {name: matched for name, _ in expressions_of(table.metadata) if name not in changed}
+        df = rewriting.outcome_rows(
+            touched.rows, old, became, outcome, row_ids, rewriting.ComputedRows(schema, computed)
+        )
     return touched.rewritten(df, "UPDATE", {"predicate": condition.told})
 
 
@@ -82,17 +92,17 @@ class Touched(NamedTuple):
     table: JobTable
     files: list[Add]
     rows: DataFrame
-    """All of theirs."""
+    """All of theirs; with their ids, if the table tracks rows."""
     reads: Looked
 
     def rewritten(self, df: DataFrame, operation: str, parameters: dict[str, str]) -> Rewrite:
         """Write what becomes of the rows."""
-        has_changes = rewriting.has_feed(self.table)
+        has_changes = rewrite.has_feed(self.table)
         actions = self.table.write(
             rewriting.select_written(df, has_changes=has_changes), has_changes=has_changes
         )
         return Rewrite(
-            self.table, operation, parameters, [*rewriting.removals(self.files), *actions], self.reads
+            self.table, operation, parameters, [*rewrite.removals(self.files), *actions], self.reads
         )
 
 
@@ -102,16 +112,17 @@ def find(spark: SparkSession, table: JobTable, condition: Condition) -> Touched:
     ``InvalidRequest`` if it is no condition on rows that the table has now.
     """
     _check(spark, table, condition)
-    needed = _needed(spark, table, condition)
+    needed = _necessary_condition(spark, table, condition)
     candidates = table.candidates(needed)
     meant = rows(spark, table.snapshot, candidates, numbered=True).where(condition.column)
     numbers = sorted(one[0] for one in meant.select(FILE).distinct().collect()) if candidates else []
     files = [candidates[number] for number in numbers]
-    reads = rewriting.looked(region(table, needed))
-    return Touched(table, files, rows(spark, table.snapshot, files), reads)
+    reads = rewrite.read_set_of(rewrite.region(table, needed))
+    df = rows(spark, table.snapshot, files, row_ids=table.final_row_ids(files))
+    return Touched(table, files, df, reads)
 
 
-def _needed(spark: SparkSession, table: JobTable, condition: Condition) -> str | None:
+def _necessary_condition(spark: SparkSession, table: JobTable, condition: Condition) -> str | None:
     return necessary(rows(spark, table.snapshot, ()), condition, table.schema)
 
 

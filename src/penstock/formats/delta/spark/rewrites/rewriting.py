@@ -6,110 +6,83 @@ job writes what the feed tells of it.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from penstock.errors import InvalidRequest
-from penstock.formats.delta.branch_log.replacing import removal
-from penstock.formats.delta.lake import table as delta
-from penstock.formats.delta.lake.calls import Looked, Part
-from penstock.formats.delta.protocol.actions import Action, Add, Remove
+from penstock.formats.delta.lake.job_outputs import CHANGES
 from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE
-from penstock.formats.delta.protocol.properties import APPEND_ONLY, CHANGE_DATA_FEED, is_on
-from penstock.formats.delta.rows.writing import check_features
-from penstock.formats.delta.spark.job.outputs import CHANGES
-from penstock.lake.answers import Ratified
-from penstock.lake.call import Said
-from penstock.spark.requests import DELETE, INSERT, UPDATE
+from penstock.formats.delta.protocol.row_ids import row_columns_of
+from penstock.formats.delta.spark.job.computed_columns import with_generated
+from penstock.formats.delta.spark.scan.scans import ROW_ID, ROW_VERSION
+from penstock.formats.rows.schema import StructType
+from penstock.lake.row_changes import DELETE, INSERT, UPDATE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from penstock.formats.delta.spark.job.tables import JobTable
 
+
 KEEP: Final = "keep"
 OUTCOME: Final = "__penstock_outcome"
 """What becomes of a row: one of the four, or null for a row that is nobody's business."""
+COMPUTED: Final = "__penstock_computed"
+"""Of a generated column, by its number, whether it is computed for a row."""
 OLD: Final = "__penstock_old"
 NEW: Final = "__penstock_new"
-READ_FILES_MAX_BYTES: Final = 16 * 1024
-"""Names of files beyond this size are not told one by one: the partitions are, that they are in."""
 
 
-class Rewrite(NamedTuple):
-    """A change of a table whose files are written, and which is not committed yet."""
+class ComputedRows(NamedTuple):
+    """The generated columns of a table that are computed anew, each with the condition for which rows."""
 
-    table: JobTable
-    operation: str
-    parameters: dict[str, Any]
-    actions: Sequence[Action]
-    reads: Looked
-
-    def commit(self, said: Said, idempotency_key: str | None) -> Ratified:
-        """Make it the table's next version. ``TableConflict`` if others changed what it rests on.
-
-        The files of a change that was refused are removed again, as far as possible. If nobody knows what
-        became of it, they stay.
-        """
-        return self.table.commit(
-            self.actions,
-            operation=self.operation,
-            parameters=self.parameters,
-            reads=self.reads,
-            said=said,
-            idempotency_key=idempotency_key,
-        )
-
-
-def done_before(table: JobTable, idempotency_key: str | None) -> Ratified | None:
-    """What a change under an idempotency key came to, if it was done: another try has other files."""
-    return delta.done_before(table.lake, [table.key], table.branch, idempotency_key)
-
-
-def check_changeable(table: JobTable) -> None:
-    """``InvalidRequest`` if rows of the table must stay, ``UnsupportedFeature`` if it asks for more of its
-    writers than Penstock does."""
-    if is_on(table.metadata.configuration, APPEND_ONLY):
-        raise InvalidRequest(
-            f"rows of '{table.key}' stay as they are: the table has the property {APPEND_ONLY}",
-            table=str(table.key),
-        )
-    check_features(table.metadata)
-
-
-def has_feed(table: JobTable) -> bool:
-    """Whether the table has a change data feed."""
-    return is_on(table.metadata.configuration, CHANGE_DATA_FEED)
-
-
-def removals(files: Iterable[Add]) -> list[Remove]:
-    """What takes files out of the table."""
-    now_ms = time.time_ns() // 1_000_000
-    return [removal(one, now_ms) for one in files]
-
-
-def looked(region: Part, files: Iterable[Add] | None = ()) -> Looked:
-    """What a change rests on: that no further rows are in a region, and that files are still there.
-
-    The files that it removes need not be named. ``None`` stands for all files of the region.
-    """
-    names = None if files is None else tuple(one.key.path for one in files)
-    if names is not None and sum(map(len, names)) > READ_FILES_MAX_BYTES:
-        names = None
-    return Looked(parts=(region,), files=names)
+    table: StructType
+    conditions: Mapping[str, Column]
 
 
 def outcome_rows(
-    df: DataFrame, old: Mapping[str, Column] | None, new: Mapping[str, Column], outcome: Column
+    df: DataFrame,
+    old: Mapping[str, Column] | None,
+    new: Mapping[str, Column],
+    outcome: Column,
+    row_ids: Mapping[str, Column] = {},
+    computed: ComputedRows | None = None,
 ) -> DataFrame:
-    """Rows with what they were, what they become, and which of the outcomes it is."""
+    """Rows with what they were, what they become, and which of the outcomes it is.
+
+    ``row_ids`` are columns that are written beside the table's.
+    """
     from pyspark.sql import functions as f
 
-    made = {NEW: f.struct(*(one.alias(name) for name, one in new.items()))}
+    made = {NEW: f.struct(*(one.alias(name) for name, one in {**new, **row_ids}.items()))}
     if old is not None:
-        made[OLD] = f.struct(*(one.alias(name) for name, one in old.items()))
-    return df.select(outcome.alias(OUTCOME), *(one.alias(name) for name, one in made.items()))
+        absent = {name: f.lit(None).cast("long") for name in row_ids}
+        made[OLD] = f.struct(*(one.alias(name) for name, one in {**old, **absent}.items()))
+    conditions = {} if computed is None else computed.conditions
+    flags = [flag.alias(f"{COMPUTED}{number}") for number, flag in enumerate(conditions.values())]
+    rows = df.select(outcome.alias(OUTCOME), *(one.alias(name) for name, one in made.items()), *flags)
+    if computed is None or not conditions:
+        return rows
+    by_name = {name: f.col(f"{COMPUTED}{number}") for number, name in enumerate(conditions)}
+    return with_generated(rows, computed.table, by_name, NEW)
+
+
+def materialized_row_ids(table: JobTable, outcome: Column | None = None) -> dict[str, Column]:
+    """The columns that keep the ids of rows which are written anew, by their names in files; none if the
+    table does not track rows. Without an outcome, rows are new.
+
+    A row that is updated keeps its id, and one that stays as it is also its version.
+    """
+    from pyspark.sql import functions as f
+
+    columns = row_columns_of(table.metadata)
+    if columns is None:
+        return {}
+    if outcome is None:
+        return dict.fromkeys(columns, f.lit(None).cast("long"))
+    return {
+        columns.row_id: f.when(outcome.isin(KEEP, UPDATE), f.col(ROW_ID)),
+        columns.row_commit_version: f.when(outcome == KEEP, f.col(ROW_VERSION)),
+    }
 
 
 def select_written(df: DataFrame, *, has_changes: bool) -> DataFrame:

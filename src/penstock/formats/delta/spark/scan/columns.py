@@ -1,129 +1,29 @@
-"""The columns of a table in its files: what Spark is told to read, and how the table's columns come of it.
-
-With column mapping files have names of their own for columns, at every depth. They are read by these, or by
-the ids that the files note, and shown by the names that the table has for them.
-"""
+"""The table's columns as Spark makes them of those that it reads from files."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from penstock.formats.delta.errors import InvalidLog
-from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.mapping import ID, Mapping, mapping_of
-from penstock.formats.rows.arrow_types import loosened
-from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
+from penstock.formats.rows.schema import Field, StructType
+from penstock.lake.scan_files import ColumnGuard, ScanColumn
 from penstock.spark.schemas import quote_name, to_spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-FIELD_ID: Final = "parquet.field.id"
-"""What Spark calls the id of a column that a Parquet file notes."""
-READ_BY_ID: Final = {"spark.sql.parquet.fieldId.read.enabled": "true"}
-_REAL: Final = ("float", "double")
 
-
-class FileColumns:
-    """The columns of a table, as its files hold them.
-
-    ``partition_by`` are those that are not in the files, by their names there; the table's own unless given.
-    """
-
-    def __init__(self, metadata: Metadata, partition_by: frozenset[str] | None = None) -> None:
-        self._mapping = mapping_of(metadata)
-        self._schema = StructType(
-            tuple(_nullable(one) for one in parse_schema(metadata.schema_string).fields)
-        )
-        self.partition_by = physical_partition_columns(metadata) if partition_by is None else partition_by
-        stored = [(one, self._stored(one)) for one in self._schema.fields if one.type != "void"]
-        self.in_files = StructType(
-            tuple(inside for one, inside in stored if self._mapping.physical(one) not in self.partition_by)
-        )
-        self.partition_fields = tuple(
-            replace(one, name=name)
-            for one, _ in stored
-            if (name := self._mapping.physical(one)) in self.partition_by
-        )
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the table's columns, in its order."""
-        return tuple(one.name for one in self._schema.fields)
-
-    @property
-    def options(self) -> dict[str, str]:
-        """What Spark has to be told for reading."""
-        return READ_BY_ID if self._mapping is Mapping.ID else {}
-
-    def shown(self) -> list[Column]:
-        """The table's columns, in its order, made of those that were read."""
-        return [self._shown(one) for one in self._schema.fields]
-
-    def _shown(self, field: Field) -> Column:
-        from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
-
-        if field.type == "void":  # no file has it
-            return F.lit(None).alias(field.name)
-        name = self._mapping.physical(field)
-        found = F.col(quote_name(name))
-        if name in self.partition_by:
-            return found.alias(field.name)
-        if self._mapping is not Mapping.NONE and not isinstance(field.type, str):
-            # A cast gives the parts of a column other names. Those of the column itself cost nothing.
-            found = found.cast(to_spark_schema(StructType((field,))).fields[0].dataType)
-        return _unpushed(found, field.type).alias(field.name)
-
-    def _stored(self, field: Field) -> Field:
-        """A column as files hold it."""
-        name = self._mapping.physical(field)
-        noted = {FIELD_ID: _id_of(field)} if self._mapping is Mapping.ID else {}
-        return Field(name=name, type=self._stored_type(field.type), nullable=True, metadata=noted)
-
-    def _stored_type(self, kind: Type) -> Type:
-        match kind:
-            case StructType():
-                return StructType(tuple(self._stored(one) for one in kind.fields))
-            case ArrayType():
-                return replace(kind, element_type=self._stored_type(kind.element_type))
-            case MapType():
-                key, value = self._stored_type(kind.key_type), self._stored_type(kind.value_type)
-                return replace(kind, key_type=key, value_type=value)
-            case _:
-                return kind
-
-
-def physical_partition_columns(metadata: Metadata) -> frozenset[str]:
-    """The names that partition columns have in the log's values."""
-    mapping, schema = mapping_of(metadata), parse_schema(metadata.schema_string)
-    fields = (schema.field(name) for name in metadata.partition_columns)
-    return frozenset(mapping.physical(one) for one in fields if one is not None)
-
-
-def _id_of(field: Field) -> int:
-    found = field.metadata.get(ID)
-    if not isinstance(found, int):
-        raise InvalidLog(f"the column '{field.name}' lacks '{ID}', which column mapping needs")
-    return found
-
-
-def _unpushed(column: Column, kind: Type) -> Column:
-    """The same values, so that no comparison of real numbers is pushed down to the files.
-
-    To Spark NaN is larger than any number. Not all that write Parquet count it among the values whose bounds
-    they note, so by these bounds rows would be left out for which a comparison is true.
-    """
+def show_column(shown: ScanColumn) -> Column:
+    """A column of the table; Penstock's class in the JVM does the same (``ServerScan``)."""
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
-    if kind in _REAL:
-        return F.nanvl(column, column)
-    if isinstance(kind, StructType) and any(one.type in _REAL for one in kind.walk()):
-        return F.when(column.isNotNull(), column)
-    return column
-
-
-def _nullable(field: Field) -> Field:
-    """A column without what only writers need to know of it. Its ids and names in files stay."""
-    return replace(field, type=loosened(field.type), nullable=True)
+    if shown.source is None:
+        return F.lit(None).alias(shown.name)
+    column = F.col(quote_name(shown.source))
+    if shown.cast is not None:
+        field = Field(name=shown.name, type=shown.cast, nullable=True)
+        column = column.cast(to_spark_schema(StructType((field,))).fields[0].dataType)
+    if shown.guard is ColumnGuard.REAL:
+        column = F.nanvl(column, column)
+    elif shown.guard is ColumnGuard.STRUCT:
+        column = F.when(column.isNotNull(), column)
+    return column.alias(shown.name)

@@ -10,7 +10,7 @@ from penstock.storage.places import Place
 
 
 def log_value(place: Place, kind: Type, text: str | None) -> Value:
-    """What a text of the log stands for. ``InvalidLog`` names the table if it is no value of the type."""
+    """What a text of the log stands for. ``InvalidLog`` names the table if it is not a value of the type."""
     try:
         return partition_value(kind, text)
     except ValueError as problem:

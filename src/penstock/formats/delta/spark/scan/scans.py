@@ -7,18 +7,21 @@ they lie in storage.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from penstock.formats.delta.errors import InvalidLog, UnsupportedFeature
+from penstock.formats.delta.errors import InvalidLog
+from penstock.formats.delta.lake.file_columns import FileColumns
+from penstock.formats.delta.lake.scan_plan import FILE, FILE_FIELD, check_visible, to_scan_file
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.protocol.actions import Add, Cdc, Remove
-from penstock.formats.delta.rows.inside import name_inside
-from penstock.formats.delta.spark.scan.columns import FileColumns
-from penstock.formats.delta.spark.scan.deletions import Room, Words, named_rows, with_deleted
+from penstock.formats.delta.protocol.row_ids import FileRowIds, RowColumns, row_columns_of
+from penstock.formats.delta.rows.deletion_words import Room, Words, with_deleted
+from penstock.formats.delta.spark.scan.columns import show_column
+from penstock.formats.delta.spark.scan.deletions import named_rows
 from penstock.formats.delta.spark.scan.log_values import log_value
 from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.scan_files import ScanFile
@@ -31,14 +34,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType as SparkSchema
 
-FILE: Final = "__penstock_file"
-"""The number of the file that a row is in, where ``rows`` is asked to tell."""
 ROW: Final = "__penstock_row"
 """The number of the row in its file."""
+ROW_ID: Final = "__penstock_row_id"
+"""The id of a row of a table that tracks rows, where ``rows`` is asked to tell."""
+ROW_VERSION: Final = "__penstock_row_commit_version"
+"""The version at which the row was last written."""
 
-_HIDDEN: Final = ("_", ".")
-"""Spark reads no files with such names, and does not say so."""
-_FILE: Final = Field(name=FILE, type="integer", nullable=True)
+_ROW_IDS: Final = (
+    Field(name="__penstock_base_row_id", type="long", nullable=True),
+    Field(name="__penstock_file_version", type="long", nullable=True),
+)
+"""What the log says of the ids of a file's rows."""
 
 
 def scan(
@@ -53,14 +60,7 @@ def scan(
 
     ``UnsupportedFeature`` for a file that Spark would leave out without a word.
     """
-    for one in files:
-        if one.size <= 0 or one.name.rpartition("/")[2].startswith(_HIDDEN):
-            raise UnsupportedFeature(
-                f"{place.url} has the file {one.name!r} of {one.size} bytes, which Spark does not read: it "
-                "leaves out empty files, and those whose names begin with '_' or '.'",
-                table=place.url,
-                feature="hidden files",
-            )
+    check_visible(place, files)
     if not jar.has_classes(spark):
         return read_files(spark, place, files, columns, constants, how, log_value)
     from pyspark.errors import PySparkException
@@ -92,17 +92,49 @@ def rows(
     files: Iterable[Add],
     *,
     numbered: bool = False,
+    row_ids: Mapping[str, FileRowIds] | None = None,
     origin: str = "",
 ) -> DataFrame:
     """The rows of some files of a version of a table, with the table's columns, in their order.
 
     Rows that deletion vectors name are left out; columns have the names by which the table knows them.
-    ``numbered`` adds ``FILE``, the number of a row's file in ``files``, and ``ROW``. ``origin`` is what the
-    DataFrame tells of the table and the commit that it reads.
+    ``numbered`` adds ``FILE``, the number of a row's file in ``files``, and ``ROW``. ``row_ids``, of files by
+    their decoded paths, adds ``ROW_ID`` and ``ROW_VERSION``: null for rows of files that are not among them,
+    unless the files say otherwise. ``origin`` is what the DataFrame tells of the table and the commit that it
+    reads.
     """
-    place = snapshot.place
-    found = (Piece(file, picked=gone, is_inverse=True) for file, gone in with_deleted(place, files))
-    return read(spark, place, FileColumns(snapshot.metadata), found, numbered=numbered, origin=origin)
+    place, columns = snapshot.place, FileColumns(snapshot.metadata)
+    stored = row_columns_of(snapshot.metadata) if row_ids is not None else None
+    pieces = (
+        Piece(
+            file,
+            () if row_ids is None else _spell_row_ids(row_ids.get(file.key.path)),
+            picked=gone,
+            is_inverse=True,
+        )
+        for file, gone in with_deleted(place, files)
+    )
+    if row_ids is None or stored is None:
+        return read(spark, place, columns, pieces, numbered=numbered, origin=origin)
+    fields = tuple(Field(name=name, type="long", nullable=True) for name in stored)
+    beside = read(
+        spark, place, columns, pieces, constants=_ROW_IDS, beside=fields, numbered=True, origin=origin
+    )
+    return _with_row_ids(beside, columns, stored, numbered=numbered)
+
+
+def _spell_row_ids(ids: FileRowIds | None) -> tuple[str | None, str | None]:
+    return (None, None) if ids is None else (str(ids.base), str(ids.version))
+
+
+def _with_row_ids(df: DataFrame, columns: FileColumns, stored: RowColumns, *, numbered: bool) -> DataFrame:
+    """Rows with their ids, made of what their files say of them, and of what files say of each row."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
+
+    row_id = F.coalesce(F.col(quote_name(stored.row_id)), F.col(_ROW_IDS[0].name) + F.col(ROW))
+    version = F.coalesce(F.col(quote_name(stored.row_commit_version)), F.col(_ROW_IDS[1].name))
+    shown = [F.col(quote_name(name)) for name in (*columns.names, *((FILE, ROW) if numbered else ()))]
+    return df.select(*shown, row_id.alias(ROW_ID), version.alias(ROW_VERSION))
 
 
 def read(
@@ -165,19 +197,14 @@ class _PieceReader:
 
     def file(self, piece: Piece, number: int | None) -> ScanFile:
         """A piece as a file to be scanned; with a number, as one that has it."""
-        file = piece.file
-        noted = file.partition_values or {}
-        values = [noted.get(one.name) or None for one in self._columns.partition_fields]
         ends = () if number is None else (str(number),)
-        modified_ms = file.modification_time if isinstance(file, Add) else 0
-        name = name_inside(file.path, self._place.roots)
-        return ScanFile(name, file.size or 0, modified_ms, (*values, *piece.values, *ends))
+        return to_scan_file(self._place, self._columns, piece.file, (*piece.values, *ends))
 
     def rows(self, files: Sequence[ScanFile], *, numbered: bool) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
         columns = self._columns
-        numbers = (_FILE,) if numbered else ()
+        numbers = (FILE_FIELD,) if numbered else ()
         found = scan(
             self._spark,
             self._place,
@@ -188,7 +215,7 @@ class _PieceReader:
         )
         others = [F.col(quote_name(one.name)) for one in (*self._beside, *self._constants, *numbers)]
         ends = [F.col("_metadata.row_index").alias(ROW)] if numbered else []
-        return found.select(*columns.shown(), *others, *ends)
+        return found.select(*map(show_column, columns.shown), *others, *ends)
 
     def names(self, *, numbered: bool) -> list[str]:
         """The names of the columns of its rows, as Spark's SQL takes them."""

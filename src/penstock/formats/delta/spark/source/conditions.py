@@ -20,8 +20,8 @@ def check_condition(where: str | None, metadata: Metadata) -> None:
     for column in columns_of(parse_predicate(where, parse_schema(metadata.schema_string))):
         if column.kind == "timestamp":
             raise InvalidRequest(
-                f"the condition {where!r} is on '{column}', a moment, and Spark does not tell in which time "
-                "zone it is meant\n"
-                "  penstock.spark.read and penstock.spark.write take it; and so does DataFrame.where.",
+                f"the condition {where!r} is on the timestamp '{column}', and its time zone is not known "
+                "here\n  penstock.spark.read, penstock.spark.write and DataFrame.where accept such a "
+                "condition.",
                 column=str(column),
             )

@@ -63,9 +63,7 @@ def offset_of(told: Any) -> Offset:
     try:
         return decoders.convert(told, Offset)
     except msgspec.ValidationError as problem:
-        raise InvalidRequest(
-            f"the checkpoint is not one of a stream from a Penstock table: {problem}"
-        ) from None
+        raise InvalidRequest(f"the checkpoint is not of a stream from a Penstock table: {problem}") from None
 
 
 Files: TypeAlias = Sequence[Add]
@@ -121,20 +119,19 @@ def check_same_table(start: Offset, table: str, latest: int, name: str, *, goes_
         return
     if start.table != table:
         raise InvalidRequest(
-            f"'{name}' is another table than the one that the stream has read so far: that was dropped, and "
-            "this one created; begin anew with another checkpoint",
+            f"'{name}' was dropped and created again since the stream last read it; use another checkpoint",
             key=name,
         )
     if start.version > latest + 1:
         raise InvalidRequest(
-            f"the stream has read '{name}' up to version {start.version - 1}, and the newest is {latest}: "
-            "its branch was set back; begin anew with another checkpoint",
+            f"the stream has read '{name}' up to version {start.version - 1}, but the newest is {latest}: "
+            "its branch was reset; use another checkpoint",
             key=name,
         )
     if not goes_on:
         raise InvalidRequest(
-            f"the stream has read '{name}' up to version {start.last}, and its branch has another history by "
-            "now: it was created anew, set to another commit, or merged into; begin anew with another "
+            f"the stream has read '{name}' up to version {start.last}, but its branch has another history "
+            "now: it was created again, set to another commit, or merged into; start a stream with another "
             "checkpoint",
             key=name,
         )
@@ -156,8 +153,8 @@ def added_files(
         if skips_changes:
             return ()
         raise InvalidRequest(
-            f"version {version} of '{name}' removes or replaces rows, and a stream can only add; with "
-            "'skipChangeCommits' it leaves such versions out",
+            f"version {version} of '{name}' removes or replaces rows, and a stream can only read added rows; "
+            "the option 'skipChangeCommits' skips such versions",
             key=name,
             version=version,
         )
@@ -169,8 +166,8 @@ def _check_known(version: int, metadata: Metadata, columns: Sequence[str], name:
     new = [one.name for one in parse_schema(metadata.schema_string).fields if one.name.lower() not in known]
     if new:
         raise InvalidRequest(
-            f"version {version} of '{name}' has columns that the stream does not know ({', '.join(new)}); "
-            "start the query again, with its checkpoint: it reads them from there on",
+            f"version {version} of '{name}' has new columns ({', '.join(new)}); restart the query with its "
+            "checkpoint to read them from there on",
             key=name,
             version=version,
         )

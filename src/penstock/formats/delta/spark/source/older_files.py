@@ -27,14 +27,16 @@ def read_as(version: int, was: Metadata, now: Metadata, columns: Sequence[str], 
     schema = parse_schema(now.schema_string)
     for field, before in _both(schema, parse_schema(was.schema_string), columns):
         if mapping_of(was).physical(before) != mapping_of(now).physical(field):
-            raise _refused(version, name, f"has another column '{field.name}' than there is now")
+            raise _mixed_versions_error(
+                version, name, f"has another column '{field.name}' than the table has now"
+            )
         # A column that was widened says so, and its values are widened as they are read.
         if _WIDENED not in field.metadata and not _is_part_of(before.type, field.type):
-            raise _refused(
+            raise _mixed_versions_error(
                 version,
                 name,
-                f"has the column '{field.name}' as {_told(before.type)}, and by now it is "
-                f"{_told(field.type)}",
+                f"has the column '{field.name}' as {_type_name(before.type)}, and it is "
+                f"{_type_name(field.type)} now",
             )
     partitions = tuple(one for one in was.partition_columns if schema.field(one) is not None)
     return replace(now, partition_columns=partitions)
@@ -66,14 +68,14 @@ def _is_part_of(was: Type, now: Type) -> bool:
             return was == now
 
 
-def _told(kind: Type) -> str:
+def _type_name(kind: Type) -> str:
     return kind if isinstance(kind, str) else f"{type(kind).__name__.removesuffix('Type').lower()} of others"
 
 
-def _refused(version: int, name: str, why: str) -> InvalidRequest:
+def _mixed_versions_error(version: int, name: str, why: str) -> InvalidRequest:
     return InvalidRequest(
-        f"version {version} of '{name}' {why}: a stream does not mix them; begin after that version, by "
-        "'startingVersion' and with another checkpoint",
+        f"version {version} of '{name}' {why}: one stream cannot read both; start after that version, with "
+        "'startingVersion' and another checkpoint",
         key=name,
         version=version,
     )

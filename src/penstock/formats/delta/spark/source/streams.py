@@ -29,7 +29,7 @@ from penstock.formats.delta.spark.source.offsets import (
     reach,
 )
 from penstock.formats.delta.spark.source.older_files import read_as
-from penstock.formats.delta.spark.source.reading import columns_of
+from penstock.formats.delta.spark.source.reader import columns_of
 from penstock.formats.rows.schema import StructType
 from penstock.lake.calls import Resolve
 from penstock.lake.lake import Lake
@@ -64,10 +64,12 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Options, schema: StructType) -> None:
         if options.version is not None or options.timestamp is not None:
-            raise InvalidRequest("a stream begins at 'startingVersion' or 'startingTimestamp'")
+            raise InvalidRequest(
+                "the start of a stream is the option 'startingVersion' or 'startingTimestamp'"
+            )
         if options.starting_version is not None and options.starting_timestamp is not None:
             raise InvalidRequest(
-                "a stream begins at 'startingVersion' or at 'startingTimestamp', not at both"
+                "'startingVersion' and 'startingTimestamp' exclude each other; give one of them"
             )
         self._options = options
         self._schema = schema
@@ -105,7 +107,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = self._beginning(now, latest) if given.is_undecided else given
             most = Limit(files=getattr(limit, "max_files", None), size=getattr(limit, "max_bytes", None))
             end = reach(begin, latest, lambda versions: self._files(versions, begin), most)
-            self._last = given if end == given else self._named(end, now)
+            self._last = given if end == given else self._with_tip(end, now)
             return self._last.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -113,7 +115,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             first, final = offset_of(start), offset_of(end)
             now = self._now(final)  # of a line that has the one's last version and so has the other's
             self._last = final
-            protocol, metadata = now.declared()
+            protocol, metadata = now.parse_declared()
             columns_of(self._schema, metadata)
             check_condition(self._options.where, metadata)
             begin = first.start_of(final)
@@ -166,8 +168,9 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             GetTableVersions(key=self._options.table, at=at, via=via, end=end, limit=0, tip=tip)
         )
 
-    def _named(self, offset: Offset, now: TableVersions) -> Offset:
-        """A place with what tells the last version before it from others of the same number."""
+    def _with_tip(self, offset: Offset, now: TableVersions) -> Offset:
+        """The offset with the tip of its last version, which tells it from other versions of the same
+        number."""
         is_latest = offset.last == now.latest_version
         tip = now.tip if is_latest else self._versions(end=offset.last).tip
         return msgspec.structs.replace(offset, tip=tip or "")
@@ -184,10 +187,10 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         elif asked.isdecimal():
             first = int(asked)
         else:
-            raise InvalidRequest(f"'startingVersion' is a version or 'latest', not {asked!r}")
+            raise InvalidRequest(f"'startingVersion' must be a version number or 'latest', got {asked!r}")
         if first > latest + 1:
             raise VersionNotFound(
-                f"'{now.key}' has no version {first} to begin a stream at: the newest one is {latest}",
+                f"the stream cannot start at version {first} of '{now.key}': the newest version is {latest}",
                 table=now.location,
                 version=first,
             )
@@ -231,9 +234,9 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             files = sorted(found.files(), key=lambda one: (one.modification_time, one.path))
             yield _Read(first, files, found.metadata)
             first += 1
-        yield from self._added(range(first, versions.stop))
+        yield from self._added_files(range(first, versions.stop))
 
-    def _added(self, versions: range) -> Iterator[_Read]:
+    def _added_files(self, versions: range) -> Iterator[_Read]:
         if not versions:
             return
         name = str(self._options.table)
@@ -241,8 +244,8 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for one in commits_of(log, self._lake.places.at(log.location), versions):
             if one.data is None:
                 raise VersionNotFound(
-                    f"version {one.version} of '{name}' was cleaned up before the stream has read it; begin "
-                    "anew with another checkpoint",
+                    f"version {one.version} of '{name}' was cleaned up before the stream read it; start a "
+                    "stream with another checkpoint",
                     table=log.location,
                     version=one.version,
                 )

@@ -10,10 +10,10 @@ from pyspark.sql.types import StructType as SparkSchema
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.spark.source.file_groups import readable_schema
-from penstock.formats.delta.spark.source.reading import Pinned, TableReader, pin_table
+from penstock.formats.delta.spark.source.reader import Pinned, TableReader, pin_table
 from penstock.formats.delta.spark.source.streams import TableStream
 from penstock.formats.delta.spark.source.target import target_of
-from penstock.formats.delta.spark.source.writing import TableSink, TableWriter
+from penstock.formats.delta.spark.source.writer import TableSink, TableWriter
 from penstock.formats.rows.schema import write_schema
 from penstock.spark.schemas import from_spark_schema
 from penstock.spark.source.options import Options
@@ -30,15 +30,17 @@ class DeltaSource:
         self._options = options
 
     def schema(self) -> SparkSchema:
-        schema = write_schema(readable_schema(self._pinned.metadata))
+        schema = write_schema(readable_schema(self._pinned_table.metadata))
         return SparkSchema.fromJson(json.loads(schema, object_hook=_without_metadata))
 
     def reader(self, schema: SparkSchema) -> TableReader:
-        return TableReader(self._options, self._pinned, from_spark_schema(schema))
+        return TableReader(self._options, self._pinned_table, from_spark_schema(schema))
 
     def writer(self, schema: SparkSchema, *, is_overwrite: bool) -> TableWriter:
         if (self._options.app_id is None) != (self._options.batch is None):
-            raise InvalidRequest("'app_id' and 'batch' go together: a batch of an application")
+            raise InvalidRequest(
+                "'app_id' and 'batch' must be given together: they name a batch of an application"
+            )
         return TableWriter(target_of(self._options, from_spark_schema(schema), is_overwrite=is_overwrite))
 
     def stream_reader(self, schema: SparkSchema) -> TableStream:
@@ -48,7 +50,7 @@ class DeltaSource:
         return TableSink(target_of(self._options, from_spark_schema(schema), is_overwrite=is_overwrite))
 
     @cached_property
-    def _pinned(self) -> Pinned:
+    def _pinned_table(self) -> Pinned:
         return pin_table(self._options)
 
 

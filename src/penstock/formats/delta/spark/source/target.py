@@ -13,8 +13,10 @@ import msgspec
 from pyspark.sql.datasource import WriterCommitMessage
 
 from penstock.errors import InvalidRequest, KeyNotFound, PenstockError
+from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, Part
+from penstock.formats.delta.lake.evolution import protocol_for, with_columns
 from penstock.formats.delta.lake.replaced_parts import check_inside, parts_of
 from penstock.formats.delta.lake.table import clustering_of, data_folder, table_commit
 from penstock.formats.delta.lake.written_files import names_of
@@ -27,17 +29,17 @@ from penstock.formats.delta.protocol.actions import (
     parse_action,
     write_action,
 )
+from penstock.formats.delta.protocol.identities import identities_of
 from penstock.formats.delta.rows.constraint_checks import RowChecks
-from penstock.formats.delta.rows.row_checks import conformed
+from penstock.formats.delta.rows.filled_columns import RowFill
+from penstock.formats.delta.rows.merged_schemas import check_names
 from penstock.formats.delta.rows.writing import check_features, write_files
 from penstock.formats.delta.spark.source.conditions import check_condition
-from penstock.formats.delta.spark.writes.evolving import protocol_for, with_columns
-from penstock.formats.delta.spark.writes.schemas import check_names
 from penstock.formats.rows.arrow_types import arrow_schema, pa
 from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.lake.answers import Ratified
-from penstock.lake.calls import GetOutcome, said
-from penstock.lake.job_files import Began, is_refusal, remove_files
+from penstock.lake.calls import GetOutcome, describe_commit
+from penstock.lake.job_files import JobStart, is_refusal, remove_files
 from penstock.lake.lake import Lake
 from penstock.spark.source.options import Options
 from penstock.storage.places import Places
@@ -87,7 +89,7 @@ class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
     """The columns that the table is clustered by, as its files call them."""
     replaces: tuple[Part, ...] | None
     """What the commit removes; nothing, if that is ``None``."""
-    began: Began
+    began: JobStart
 
     def write(self, batches: Iterable[Any]) -> tuple[bytes, ...]:
         """Write rows to files, durably, and return the lines that would add them to the table."""
@@ -113,7 +115,7 @@ class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
         if not known:
             return self
         oldest = min(known, key=lambda one: one.version)
-        began = Began(time.monotonic(), min(one.began_s for one in known), self.began.grace_s)
+        began = JobStart(time.monotonic(), min(one.began_s for one in known), self.began.grace_s)
         return msgspec.structs.replace(
             self, id=oldest.id, version=oldest.version, tip=oldest.tip, began=began
         )
@@ -135,7 +137,7 @@ class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
         try:
             self.began.check_in_time()
             check_inside(self.metadata, self.replaces or (), adds)
-            return self._ratified(lake, adds, key, txn)
+            return self._commit_files(lake, adds, key, txn)
         except PenstockError as error:
             if is_refusal(error):
                 self.discard(lake, messages, key)
@@ -150,11 +152,11 @@ class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
             if key is None or lake.do(GetOutcome(key=str(key), branch=self.branch)) is None:
                 remove_files(lake.places.at(self.location), names_of(_adds(messages)))
 
-    def _ratified(self, lake: Lake, adds: Sequence[Add], key: UUID, txn: Txn | None) -> Ratified:
+    def _commit_files(self, lake: Lake, adds: Sequence[Add], key: UUID, txn: Txn | None) -> Ratified:
         mode = "Append" if self.replaces is None else "Overwrite"
         info = CommitInfo({"operation": "WRITE", "operationParameters": {"mode": mode}})
         actions = [info, *self.changes, *(() if txn is None else (txn,)), *adds]
-        table = lake.table(self.options.table, self.branch).unnoted
+        table = lake.table(self.options.table, self.branch).outside_read_set
         one = msgspec.structs.replace(
             table_commit(table, actions, attempt=key),
             table=self.id,
@@ -166,7 +168,7 @@ class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
         call = CommitTables(
             tables=(one,),
             branch=self.branch,
-            said=said(self.options.message, self.options.author),
+            said=describe_commit(self.options.message, self.options.author),
             idempotency_key=str(key),
             who=lake.author,
         )
@@ -180,22 +182,25 @@ def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> So
     tells, and for options that contradict each other.
     """
     if options.version is not None or options.timestamp is not None or options.where is not None:
-        raise InvalidRequest("'version', 'timestamp' and 'where' are for reading; a write has 'replaceWhere'")
+        raise InvalidRequest(
+            "'version', 'timestamp' and 'where' are options of reads; use 'replaceWhere' for a write"
+        )
     if options.replace_where is not None and not is_overwrite:
-        raise InvalidRequest("'replaceWhere' is for the mode overwrite")
+        raise InvalidRequest("'replaceWhere' can only be used with mode 'overwrite'")
     with options.open() as lake:
         branch = options.ref if options.ref is not None else lake.default_branch
-        now = _found(lake, options, branch)
-        folder, began = data_folder(lake, branch), Began.now(lake)
-        protocol, is_now = now.declared()
+        now = _require_table(lake, options, branch)
+        folder, began = data_folder(lake, branch), JobStart.now(lake)
+        protocol, is_now = now.parse_declared()
         clustering = clustering_of(lake.table(options.table, branch), protocol)
     metadata = with_columns(is_now, schema, case_sensitive=False) if options.merge_schema else is_now
     check_condition(options.replace_where, metadata)
     check_features(metadata)
+    _check_unnumbered(metadata)
     RowChecks(metadata)  # what its tasks cannot evaluate is told before there are any
     check_names(metadata)
     given = arrow_schema(schema.fields)
-    conformed(pa.RecordBatch.from_pylist([], schema=given), parse_schema(metadata.schema_string))
+    RowFill(parse_schema(metadata.schema_string), given).fill(pa.RecordBatch.from_pylist([], schema=given))
     newer = protocol_for(protocol, metadata) if metadata != is_now else None
     changes = [one for one in (newer, metadata if metadata != is_now else None) if one is not None]
     return SourceTarget(
@@ -214,12 +219,23 @@ def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> So
     )
 
 
-def _found(lake: Lake, options: Options, branch: str) -> TableVersions:
+def _check_unnumbered(metadata: Metadata) -> None:
+    """``UnsupportedFeature`` for a table whose rows would have to be numbered by tasks."""
+    for column in identities_of(metadata):
+        raise UnsupportedFeature(
+            f"format('penstock') cannot write to a table with an identity column ('{column.name}'): use "
+            "penstock.spark.write",
+            feature="identityColumns",
+            column=column.name,
+        )
+
+
+def _require_table(lake: Lake, options: Options, branch: str) -> TableVersions:
     try:
         return lake.do(GetTableVersions(key=options.table, at=branch, limit=0))
     except KeyNotFound:
         raise KeyNotFound(
-            f"there is no '{options.table}' on '{branch}' to write to: format('penstock') creates no table, "
+            f"there is no '{options.table}' on '{branch}': format('penstock') does not create tables; "
             "penstock.spark.write(df, key) does",
             key=str(options.table),
             ref=branch,

@@ -6,38 +6,36 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from penstock.errors import InvalidRequest, TableConflict
+from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.calls import Looked, Part
-from penstock.formats.delta.lake.replaced_parts import check_inside, parts_of
-from penstock.formats.delta.lake.written_files import removed_if_refused
-from penstock.formats.delta.protocol.actions import Action, Add, Metadata
-from penstock.formats.delta.protocol.mapping import stored_name
-from penstock.formats.delta.protocol.partition_conditions import condition_columns
-from penstock.formats.delta.rows.writing import check_features
-from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.rewrites.rewriting import check_changeable
-from penstock.formats.delta.spark.writes.evolving import (
+from penstock.formats.delta.lake.evolution import (
+    commit_fitting,
+    metadata_changes,
     partition_names,
-    protocol_for,
-    still_fits,
     with_columns,
     with_schema,
 )
-from penstock.formats.delta.spark.writes.fitting import fit_rows
+from penstock.formats.delta.lake.identities import IdentityNumbers
+from penstock.formats.delta.lake.replaced_parts import decided_by_partitions, replaced_parts
+from penstock.formats.delta.lake.rewrite import check_changeable
+from penstock.formats.delta.lake.table_job import DeltaJob
+from penstock.formats.delta.lake.written_files import removed_if_refused
+from penstock.formats.delta.protocol.actions import Action, Metadata
+from penstock.formats.delta.rows.merged_schemas import check_names
+from penstock.formats.delta.spark.job.numbered_rows import number_rows
+from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.writes.orders import Order
-from penstock.formats.delta.spark.writes.replacing import replace_rows
-from penstock.formats.delta.spark.writes.schemas import check_names, new_schema
+from penstock.formats.delta.spark.writes.replace_where import replace_rows
+from penstock.formats.delta.spark.writes.row_casts import fit_rows
+from penstock.formats.delta.spark.writes.schemas import new_schema
 from penstock.formats.rows.schema import parse_schema
-from penstock.formats.rows.spark_conditions import means_the_same
 from penstock.lake.answers import Ratified
 from penstock.lake.write_jobs import SaveMode
 from penstock.spark.schemas import from_spark_schema, is_case_sensitive
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-COMMITS_MAX: Final = 10
-"""How often files are offered to a table that is changed again and again."""
 DONE_MAX: Final = 1000
 
 _DONE: Final[dict[tuple[UUID, str, str], int]] = {}
@@ -48,22 +46,37 @@ def fill(df: DataFrame, table: JobTable, order: Order) -> Ratified | None:
     """Write rows to a table that is there. ``None`` if that changes nothing: no rows, or a batch it has."""
     if _has_batch(table, order):
         return None
-    done = _filled(df, table, order)
+    done = _write_rows(df, table, order)
     _note_done(table, order)
     return done
 
 
-def _filled(df: DataFrame, table: JobTable, order: Order) -> Ratified | None:
+def _write_rows(df: DataFrame, table: JobTable, order: Order) -> Ratified | None:
     if order.mode is SaveMode.OVERWRITE:
         check_changeable(table)
     becomes = _become(df, table.metadata, order)
     check_names(becomes)
     rows = fit_rows(df, parse_schema(becomes.schema_string))
+    names = {name.lower() for name in df.columns}
+    with number_rows(rows, table, becomes, names) as (numbered, numbers):
+        return _write_numbered(df, numbered, table, order, becomes, numbers)
+
+
+def _write_numbered(
+    df: DataFrame,
+    rows: DataFrame,
+    table: JobTable,
+    order: Order,
+    becomes: Metadata,
+    numbers: IdentityNumbers,
+) -> Ratified | None:
+    """Write rows that have all columns of the table."""
     where = order.replace_where
-    if where is not None and not _decided_by_partitions(df.sparkSession, where, becomes):
+    time_zone = df.sparkSession.conf.get("spark.sql.session.timeZone", None)
+    if where is not None and not decided_by_partitions(becomes, where, time_zone):
         actions, reads = replace_rows(rows, table, where, becomes)
         return table.commit(
-            [*_changes(table, becomes), *order.batches, *actions],
+            [*metadata_changes(table, numbers.mark(becomes)), *order.batches, *actions],
             operation="WRITE",
             parameters=order.parameters,
             reads=reads,
@@ -72,43 +85,41 @@ def _filled(df: DataFrame, table: JobTable, order: Order) -> Ratified | None:
         )
     files = table.write(rows, metadata=becomes)
     with removed_if_refused(table.place, files):
-        replaces = _replaced(order, becomes, files)
+        replaces = None
+        if order.mode is SaveMode.OVERWRITE:
+            replaces = replaced_parts(becomes, files, order.replace_where, is_dynamic=order.is_dynamic)
     if not files and replaces is None and becomes == table.metadata:
         return None
-    return _committed(df, table, order, becomes, files, replaces)
+    return _commit_files(df, table, order, files, replaces, becomes, numbers)
 
 
-def _committed(
+def _commit_files(
     df: DataFrame,
     table: JobTable,
     order: Order,
-    becomes: Metadata,
     files: Sequence[Action],
     replaces: Sequence[Part] | None,
+    becomes: Metadata,
+    numbers: IdentityNumbers,
 ) -> Ratified:
     """Commit files. If others changed what the table is, they are offered again as long as they fit it."""
-    written = becomes
-    with removed_if_refused(table.place, files):  # what has the table's key later may be another table
-        for left in reversed(range(COMMITS_MAX)):
-            try:
-                return table.commit(
-                    [*_changes(table, becomes), *order.batches, *files],
-                    operation="WRITE",
-                    parameters=order.parameters,
-                    reads=Looked(applications=tuple(one.app_id for one in order.batches)),
-                    replaces=replaces,
-                    said=order.said,
-                    idempotency_key=order.idempotency_key,
-                    keep_files=True,
-                )
-            except TableConflict:
-                before, table = table, table.again()
-                is_changed = before.id == table.id and before.metadata != table.metadata
-                becomes = _become(df, table.metadata, order)
-                if not left or not is_changed or not still_fits(written, becomes):
-                    raise
-                check_features(becomes)
-    raise AssertionError("the last try returns or raises")
+
+    def commit(table: DeltaJob, actions: Sequence[Action]) -> Ratified:
+        return table.commit(
+            [*order.batches, *actions],
+            operation="WRITE",
+            parameters=order.parameters,
+            reads=Looked(applications=tuple(one.app_id for one in order.batches)),
+            replaces=replaces,
+            said=order.said,
+            idempotency_key=order.idempotency_key,
+            keep_files=True,
+        )
+
+    def become(metadata: Metadata) -> Metadata:
+        return numbers.mark(_become(df, metadata, order))
+
+    return commit_fitting(table, files, numbers.mark(becomes), become, commit)
 
 
 def _become(df: DataFrame, metadata: Metadata, order: Order) -> Metadata:
@@ -130,42 +141,6 @@ def _become(df: DataFrame, metadata: Metadata, order: Order) -> Metadata:
         case_sensitive = is_case_sensitive(df.sparkSession)
         return with_columns(metadata, from_spark_schema(df.schema), case_sensitive=case_sensitive)
     return metadata
-
-
-def _changes(table: JobTable, becomes: Metadata) -> list[Action]:
-    """What a commit says of the table itself: nothing, if it stays what it is."""
-    if becomes == table.metadata:
-        return []
-    protocol = protocol_for(table.protocol, becomes)
-    return [becomes] if protocol is None else [protocol, becomes]
-
-
-def _replaced(order: Order, becomes: Metadata, files: Sequence[Action]) -> tuple[Part, ...] | None:
-    """What the commit removes at its turn: nothing, parts of the table, or all that there is."""
-    if order.mode is not SaveMode.OVERWRITE:
-        return None
-    added = [one for one in files if isinstance(one, Add)]
-    if order.replace_where is not None:
-        parts = parts_of(becomes, None, order.replace_where)
-        check_inside(becomes, parts, added)
-        return parts
-    if not order.is_dynamic or not becomes.partition_columns:
-        return ()
-    found = {tuple(one.partition.items()): one.partition for one in added}
-    if not found:
-        return None  # an empty tuple would be the whole table
-    names = {stored_name(one): one.name for one in parse_schema(becomes.schema_string).fields}
-    return tuple(Part(values={names[name]: (text,) for name, text in one.items()}) for one in found.values())
-
-
-def _decided_by_partitions(spark: SparkSession, where: str, metadata: Metadata) -> bool:
-    """Whether the lake can tell by partition values, and means the same as Spark, where a condition is
-    true."""
-    columns = condition_columns(where, metadata.schema_string)
-    if not columns or not columns <= {name.lower() for name in metadata.partition_columns}:
-        return False
-    time_zone = spark.conf.get("spark.sql.session.timeZone", None)
-    return means_the_same(where, parse_schema(metadata.schema_string), time_zone)
 
 
 def _has_batch(table: JobTable, order: Order) -> bool:

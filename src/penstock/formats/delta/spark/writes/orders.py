@@ -82,7 +82,7 @@ def order_of(spark: SparkSession, request: WriteRequest) -> Order:
         options=request.options,
         app_id=extra.get("app_id"),
         batch=extra.get("batch"),
-        said=request.said,
+        said=request.commit_meta,
         idempotency_key=request.idempotency_key,
     )
     check(order)
@@ -98,7 +98,7 @@ def check(order: Order) -> None:
     }
     chosen = [name for name, is_chosen in ways.items() if is_chosen]
     if chosen and order.mode is not SaveMode.OVERWRITE:
-        raise InvalidRequest(f"'{chosen[0]}' goes with mode='overwrite', not with '{order.mode}'")
+        raise InvalidRequest(f"'{chosen[0]}' can only be used with mode='overwrite', not with '{order.mode}'")
     if order.merge_schema and order.overwrite_schema:
         chosen = ["merge_schema", "overwrite_schema"]
     if len(chosen) > 1:

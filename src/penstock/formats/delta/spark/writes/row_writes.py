@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound
 from penstock.formats.delta.lake.table import done_before
 from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.writes import creating, filling
+from penstock.formats.delta.spark.writes import filling, table_creation
 from penstock.formats.delta.spark.writes.orders import Order
 from penstock.lake.answers import Ratified
-from penstock.lake.table_writing import EXISTS
+from penstock.lake.table_writer import EXISTS
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
@@ -31,7 +31,7 @@ def write_rows(
     lake.begin_write(makes_lake=create)
     where = branch if branch is not None else lake.default_branch
     try:
-        return _written(df, lake, key, where, order, create=create)
+        return _write_with_retries(df, lake, key, where, order, create=create)
     except IdempotencyKeyReused:
         # Under that key the same may have been written by somebody else while this job ran.
         known = done_before(lake, [key], where, order.idempotency_key)
@@ -40,12 +40,12 @@ def write_rows(
         return known
 
 
-def _written(
+def _write_with_retries(
     df: DataFrame, lake: Lake, key: Key, branch: str, order: Order, *, create: bool
 ) -> Ratified | None:
     if (known := done_before(lake, [key], branch, order.idempotency_key)) is not None:
         return known
-    table = _found(lake, key, branch, order)
+    table = _find_table(lake, key, branch, order)
     for left in reversed(range(TRIES_MAX)):
         if table is not None and order.mode is SaveMode.IGNORE:
             return None
@@ -60,19 +60,19 @@ def _written(
                 f"there is no '{key}' on '{branch}', and it is not to be created", key=str(key), ref=branch
             )
         try:
-            return creating.create(df, lake, key, branch, order)
+            return table_creation.create(df, lake, key, branch, order)
         except CommitConflict:
             if order.mode is SaveMode.ERROR or not left:
                 raise
             # If somebody else has created it, what that means for this job is decided by what is there now.
             # Nothing else would become better by another job.
-            table = _found(lake, key, branch, order)
+            table = _find_table(lake, key, branch, order)
             if table is None:
                 raise
     raise AssertionError("the last try returns or raises")
 
 
-def _found(lake: Lake, key: Key, branch: str, order: Order) -> JobTable | None:
+def _find_table(lake: Lake, key: Key, branch: str, order: Order) -> JobTable | None:
     try:
         return JobTable(lake, key, branch, order.options)
     except KeyNotFound:

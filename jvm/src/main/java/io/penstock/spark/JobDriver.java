@@ -8,7 +8,7 @@ public interface JobDriver {
   /**
    * What is to be done.
    *
-   * @param step check, begin, commit or abort of a write; read
+   * @param step check, begin, commit or abort of a write; read; or a question of a catalogue ({@link PenstockCatalog})
    * @param request what is known of it, as JSON
    * @return the answer, as JSON; or an object with the fields error, sentences for the user, and details, a line for code
    */

@@ -28,6 +28,32 @@ public final class JobRefused extends IllegalArgumentException {
     super(message, cause);
   }
 
+  /** The same as an error of another class, for where Spark makes something else of this one. */
+  UnsupportedOperationException unsupported() {
+    UnsupportedOperationException same = new UnsupportedOperationException(getMessage());
+    for (Throwable details : getSuppressed()) {
+      same.addSuppressed(details);
+    }
+    return same;
+  }
+
+  /**
+   * The same as an error of Spark's analysis, for drivers without Python. Scala checks no exceptions, so that it may be
+   * raised anywhere.
+   */
+  RuntimeException inAnalysis() {
+    LakeRefused same = new LakeRefused(getMessage());
+    for (Throwable details : getSuppressed()) {
+      same.addSuppressed(details);
+    }
+    return JobRefused.<RuntimeException>unchecked(same);
+  }
+
+  @SuppressWarnings("unchecked")
+  private static <T extends Throwable> RuntimeException unchecked(Throwable problem) throws T {
+    throw (T) problem;
+  }
+
   /** Not raised by anything: it only says something. */
   private static final class Details extends RuntimeException {
     private static final long serialVersionUID = 1L;

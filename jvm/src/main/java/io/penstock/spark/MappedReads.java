@@ -177,7 +177,7 @@ final class MappedReads extends Rule<LogicalPlan> {
   }
 
   /** The commits that the query which this thread analyses reads, by revision. */
-  private static Map<String, JsonNode> pinned() {
+  static Map<String, JsonNode> pinned() {
     Object key = AnalysisContext.get().relationCache(); // one for each query, for its views and subqueries too
     Query known = QUERY.get();
     if (known == null || known.key.get() != key) {

@@ -4,29 +4,45 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.net.ConnectException;
 import java.net.URI;
 import java.net.http.HttpClient;
+import java.net.http.HttpConnectTimeoutException;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.time.Duration;
+import java.util.List;
 import java.util.Set;
 import java.util.zip.GZIPOutputStream;
 
 /**
  * A server that decides, for drivers without Python.
  *
- * <p>Every step may be asked again: an attempt of a job begins, commits and is aborted once, however often that is
- * asked for. So an answer that did not come, or that is not the lake's, is asked for again.
+ * <p>A step of a job, and a question that changes nothing, may be asked again: an attempt of a job begins, commits and
+ * is aborted once, however often that is asked for. So an answer that did not come, or that is not the lake's, is asked
+ * for again. A statement that changes something is asked again only if it is certain that it was not done.
  */
 final class ServerDriver implements JobDriver {
   private static final String WRITES = "/api/penstock/v1/spark-writes/";
   private static final String READS = "/api/penstock/v1/spark-reads/";
+  private static final String CATALOG = "/api/penstock/v1/spark-catalog/";
+  private static final Set<String> WRITE_STEPS = Set.of("check", "begin", "commit", "abort");
+  /** Questions of a catalogue that change nothing, and the one that names a job. */
+  private static final Set<String> REPEATABLE =
+      Set.of(
+          "tables", "namespaces", "namespace", "table", "plan", "procedure", "procedures", "write", "commit_rows");
+  /** Before the text of a whole error. */
+  private static final String ERROR_MARK = "PENSTOCK-ERROR ";
+
   private static final int TRIES = 6;
   private static final Duration FIRST_PAUSE = Duration.ofMillis(250);
   private static final Duration ANSWER_TIMEOUT = Duration.ofMinutes(2);
   /** The server is busy, starting, or does not know yet whether something was done. */
   private static final Set<Integer> ASK_AGAIN = Set.of(408, 429, 500, 502, 503, 504);
+  /** The server has too many requests: nothing was done. */
+  private static final int BUSY = 429;
 
   private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -35,15 +51,28 @@ final class ServerDriver implements JobDriver {
   private final HttpClient client =
       HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).connectTimeout(Duration.ofSeconds(10)).build();
 
-  ServerDriver(String address, String token) {
-    this.address = address.replaceAll("/+$", "");
-    this.token = token;
+  /** For an address and a token, which may be empty. */
+  ServerDriver(List<String> addressAndToken) {
+    address = addressAndToken.get(0).replaceAll("/+$", "");
+    token = addressAndToken.get(1).isEmpty() ? tokenOfEnvironment() : addressAndToken.get(1);
+  }
+
+  private static String tokenOfEnvironment() {
+    String file = System.getenv("PENSTOCK_TOKEN_FILE");
+    if (System.getenv("PENSTOCK_TOKEN") != null || file == null) {
+      return System.getenv("PENSTOCK_TOKEN");
+    }
+    try {
+      return Files.readString(java.nio.file.Path.of(file)).strip();
+    } catch (IOException problem) {
+      throw new JobRefused("PENSTOCK_TOKEN_FILE names '" + file + "', which cannot be read: " + problem.getMessage());
+    }
   }
 
   @Override
   public String answer(String step, String request) {
     HttpRequest.Builder built =
-        HttpRequest.newBuilder(URI.create(address + (step.equals("read") ? READS : WRITES) + step))
+        HttpRequest.newBuilder(URI.create(address + folder(step) + step))
             .timeout(ANSWER_TIMEOUT)
             .header("content-type", "application/json")
             .header("content-encoding", "gzip")
@@ -52,6 +81,14 @@ final class ServerDriver implements JobDriver {
       built.header("authorization", "Bearer " + token);
     }
     return answer(step, built.build());
+  }
+
+  private static String folder(String step) {
+    return step.equals("read") ? READS : WRITE_STEPS.contains(step) ? WRITES : CATALOG;
+  }
+
+  private static boolean mayRepeat(String step) {
+    return folder(step) != CATALOG || REPEATABLE.contains(step);
   }
 
   private String answer(String step, HttpRequest request) {
@@ -63,14 +100,20 @@ final class ServerDriver implements JobDriver {
         if (isDone && isAnswer(response.body())) {
           return response.body();
         }
-        if (left == 0 || !isDone && !ASK_AGAIN.contains(response.statusCode())) {
-          throw new JobRefused(sentence(response));
+        boolean isAgain = mayRepeat(step) ? ASK_AGAIN.contains(response.statusCode()) : response.statusCode() == BUSY;
+        if (left == 0 || !isDone && !isAgain) {
+          throw new JobRefused(sentence(response), details(response));
+        }
+        if (isDone && !mayRepeat(step)) {
+          throw new JobRefused(unknown(step));
+        }
+      } catch (ConnectException | HttpConnectTimeoutException notSent) {
+        if (left == 0) {
+          throw new JobRefused("no Penstock server answers at " + address + ": is it running, and is the address right?");
         }
       } catch (IOException lost) {
-        if (left == 0) {
-          throw new JobRefused(
-              "the lake at " + address + " did not answer (" + step + "); what became of the job 'penstock jobs list' tells",
-              lost);
+        if (left == 0 || !mayRepeat(step)) {
+          throw new JobRefused(unknown(step));
         }
       } catch (InterruptedException stopped) {
         Thread.currentThread().interrupt();
@@ -78,6 +121,15 @@ final class ServerDriver implements JobDriver {
       }
       pause = sleep(pause);
     }
+  }
+
+  private String unknown(String step) {
+    String why = "the lake at " + address + " did not answer (" + step + ")";
+    if (WRITE_STEPS.contains(step)) {
+      return why + "; 'penstock jobs list' shows what became of the job";
+    }
+    return mayRepeat(step) ? why : why + ", so it is not known whether it was done: look, for example by SHOW LOG, before"
+        + " you repeat the statement; COMMIT may be repeated";
   }
 
   private static Duration sleep(Duration pause) {
@@ -109,9 +161,14 @@ final class ServerDriver implements JobDriver {
     }
     if (response.statusCode() == 200) {
       return "what answers at " + response.uri() + " is not the lake's server, or something in between has answered;"
-          + " what became of the job 'penstock jobs list' tells";
+          + " 'penstock jobs list' shows what became of the job";
     }
     return "the lake's server answered with the status " + response.statusCode();
+  }
+
+  /** The whole error, as penstock.spark.unwrap finds it. */
+  private static String details(HttpResponse<String> response) {
+    return response.statusCode() != 200 && isAnswer(response.body()) ? ERROR_MARK + response.body() : "";
   }
 
   private static byte[] packed(String request) {

@@ -3,6 +3,8 @@ package io.penstock.spark;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.SparkSessionExtensionsProvider;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.BoxedUnit;
 
@@ -11,15 +13,25 @@ import scala.runtime.BoxedUnit;
  * the user's own extensions stay as they are.
  */
 public final class SessionRules implements SparkSessionExtensionsProvider {
+  private static final Logger LOG = LoggerFactory.getLogger(SessionRules.class);
+
   /** Made by Spark. */
   public SessionRules() {}
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
+    String problem = SparkVersion.problem(org.apache.spark.package$.MODULE$.SPARK_VERSION());
+    if (!problem.isEmpty()) {
+      LOG.error(problem); // Spark would show an error with its trace, and go on without the rules all the same
+      return BoxedUnit.UNIT;
+    }
     // Before Spark looks whether there is anything at a path, which it does as soon as it knows the format; and after
     // it has looked up the tables of its catalogue.
     extensions.injectHintResolutionRule(MappedReads::new);
     extensions.injectResolutionRule(MappedReads::new);
+    // When targets of statements and columns are known, and before Spark rewrites what changes rows.
+    extensions.injectPostHocResolutionRule(CatalogPlans::new);
+    extensions.injectParser(StatementParser::of);
     return BoxedUnit.UNIT;
   }
 

@@ -39,7 +39,7 @@ final class WriteFacts {
   static final String TABLES = "spark.penstock.tables";
 
   private static final String SETTING = "spark.penstock.";
-  private static final Set<String> USUAL = Set.of(JobDrivers.LAKE, JobDrivers.LAKE_ID, TABLES);
+  private static final Set<String> USUAL = Set.of(JobDrivers.LAKE, JobDrivers.LAKE_ID, PenstockCatalog.REF, TABLES);
   private static final String EXECUTION = "spark.sql.execution.id";
   private static final String ROOT_EXECUTION = "spark.sql.execution.root.id";
 

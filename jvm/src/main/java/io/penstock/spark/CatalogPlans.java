@@ -1,0 +1,424 @@
+package io.penstock.spark;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.analysis.NamedRelation;
+import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.EqualNullSafe;
+import org.apache.spark.sql.catalyst.expressions.EqualTo;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GetStructField;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.plans.logical.AnalysisHelper$;
+import org.apache.spark.sql.catalyst.plans.logical.AppendData;
+import org.apache.spark.sql.catalyst.plans.logical.Assignment;
+import org.apache.spark.sql.catalyst.plans.logical.CreateTableAsSelect;
+import org.apache.spark.sql.catalyst.plans.logical.DeleteAction;
+import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.InsertAction;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MergeAction;
+import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
+import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
+import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.ReplaceTableAsSelect;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
+import org.apache.spark.sql.catalyst.plans.logical.TableSpecBase;
+import org.apache.spark.sql.catalyst.plans.logical.UpdateAction;
+import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.classic.Dataset$;
+import org.apache.spark.sql.classic.ExpressionUtils$;
+import org.apache.spark.sql.connector.ExternalCommandRunner;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.execution.command.ExternalCommandExecutor;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import scala.Function1;
+import scala.Option;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.AbstractPartialFunction;
+
+/**
+ * Plans of statements about a catalogue's tables, once Spark has analysed them: a read becomes the plan that
+ * penstock.spark.read makes, and a statement that changes rows a command that penstock.spark carries out.
+ *
+ * <p>So there is one engine for reads and one for changes, whoever asks, and Spark keeps no relation by its name:
+ * what it keeps that way it would show at other revisions, too.
+ */
+final class CatalogPlans extends Rule<LogicalPlan> {
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  private final org.apache.spark.sql.classic.SparkSession session;
+
+  CatalogPlans(SparkSession session) {
+    this.session = (org.apache.spark.sql.classic.SparkSession) session;
+    CatalogSessions.add(this.session);
+  }
+
+  @Override
+  public LogicalPlan apply(LogicalPlan plan) {
+    if (plan instanceof AppendData append && tableOf(append.table()) != null) {
+      return append.resolved() ? write(append.table(), append.query(), Map.of("mode", "append")) : plan;
+    }
+    if (plan instanceof OverwriteByExpression over && tableOf(over.table()) != null) {
+      return over.resolved() ? write(over.table(), over.query(), overwrite(over.deleteExpr())) : plan;
+    }
+    if (plan instanceof OverwritePartitionsDynamic over && tableOf(over.table()) != null) {
+      return over.resolved() ? write(over.table(), over.query(), Map.of("mode", "overwrite", "dynamic", true)) : plan;
+    }
+    if (plan instanceof CreateTableAsSelect create && catalogOf(create.name()) != null) {
+      String mode = create.ignoreIfExists() ? "ignore" : "error";
+      return isReady(create.query(), create.tableSpec())
+          ? create(
+              create.name(), create.query(), create.partitioning(), create.tableSpec(),
+              Map.of("mode", mode, "is_text", isText(plan)))
+          : plan;
+    }
+    if (plan instanceof ReplaceTableAsSelect replace && catalogOf(replace.name()) != null) {
+      Map<String, Object> how = 
+          Map.of("mode", "overwrite", "is_replace", true, "create", replace.orCreate(), "is_text", isText(plan));
+      return isReady(replace.query(), replace.tableSpec())
+          ? create(replace.name(), replace.query(), replace.partitioning(), replace.tableSpec(), how)
+          : plan;
+    }
+    if (plan instanceof DeleteFromTable delete && tableOf(delete.table()) != null) {
+      return delete.resolved() ? delete(delete) : plan;
+    }
+    if (plan instanceof UpdateTable update && tableOf(update.table()) != null) {
+      return update.resolved() ? update(update) : plan;
+    }
+    if (plan instanceof MergeIntoTable merge && tableOf(merge.targetTable()) != null) {
+      return merge.resolved() ? merge(merge) : plan;
+    }
+    return readsIn(plan);
+  }
+
+  // -- reads ------------------------------------------------------------------------------------------------------
+
+  private LogicalPlan readsIn(LogicalPlan plan) {
+    return AnalysisHelper$.MODULE$.allowInvokingTransformsInAnalyzer(
+        () -> plan.transformDownWithSubqueries(new Reads()));
+  }
+
+  /** From the top down, so that what filters a table right above it is known when the table is read. */
+  private final class Reads extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
+    @Override
+    public boolean isDefinedAt(LogicalPlan node) {
+      return node instanceof Filter filter ? tableOf(filter.child()) != null : isTable(node);
+    }
+
+    @Override
+    public <A extends LogicalPlan, B> B applyOrElse(A node, Function1<A, B> otherwise) {
+      LogicalPlan found = node;
+      if (!isDefinedAt(found)) {
+        return otherwise.apply(node);
+      }
+      @SuppressWarnings("unchecked")
+      B result =
+          (B)
+              (found instanceof Filter filter
+                  ? filter.withNewChildren(seq(List.of(read(filter.child(), Conditions.text(filter.condition())))))
+                  : read(found, null));
+      return result;
+    }
+  }
+
+  private LogicalPlan read(LogicalPlan named, String where) {
+    return named instanceof SubqueryAlias alias
+        ? alias.withNewChildren(seq(List.of(read(alias.child(), where))))
+        : read((DataSourceV2Relation) named, where);
+  }
+
+  /** The rows of a table, under the ids by which the rest of the plan knows its columns. */
+  private LogicalPlan read(DataSourceV2Relation relation, String where) {
+    LakeTable table = (LakeTable) relation.table();
+    Object rows = table.catalog().hasPython() ? readByPython(table, where) : table.rows(where);
+    LogicalPlan plan = ((org.apache.spark.sql.classic.Dataset<?>) rows).queryExecution().analyzed();
+    List<Attribute> found = CollectionConverters.asJava(plan.output());
+    List<NamedExpression> columns = new ArrayList<>();
+    for (AttributeReference wanted : CollectionConverters.asJava(relation.output())) {
+      Attribute column =
+          found.stream()
+              .filter(one -> one.name().equals(wanted.name()))
+              .findFirst()
+              .orElseThrow(() -> new JobRefused(table.name() + " has no column '" + wanted.name() + "' any more"));
+      columns.add(
+          new Alias(
+              column, wanted.name(), wanted.exprId(), seq(List.of()), Option.apply(wanted.metadata()), seq(List.of())));
+    }
+    return new Project(seq(columns), plan);
+  }
+
+  private Object readByPython(LakeTable table, String where) {
+    Map<String, Object> request = new HashMap<>();
+    request.put("table", table.facts());
+    request.put("where", where);
+    return act(table.catalog(), "plan", request, List.of());
+  }
+
+  // -- writes -----------------------------------------------------------------------------------------------------
+
+  private static Map<String, Object> overwrite(Expression replaced) {
+    Map<String, Object> how = new HashMap<>();
+    how.put("mode", "overwrite");
+    if (!(replaced instanceof Literal literal && Boolean.TRUE.equals(literal.value()))) {
+      how.put("replace_where", unqualified(withPlainEquality(replaced)).sql());
+    }
+    return how;
+  }
+
+  /** Of values that are not null, the usual sign says the same: it is true for the same rows. */
+  private static Expression withPlainEquality(Expression condition) {
+    if (condition instanceof And both) {
+      return new And(withPlainEquality(both.left()), withPlainEquality(both.right()));
+    }
+    if (condition instanceof EqualNullSafe same && same.right().foldable() && same.right().deterministic()) {
+      Object value = same.right().eval(InternalRow.empty());
+      return value == null ? condition : new EqualTo(same.left(), new Literal(value, same.right().dataType()));
+    }
+    return condition;
+  }
+
+  private LogicalPlan write(NamedRelation target, LogicalPlan query, Map<String, Object> how) {
+    LakeTable table = tableOf((LogicalPlan) target);
+    Map<String, Object> request = new HashMap<>(how);
+    request.put("table", table.facts());
+    return write(table.catalog(), request, readsIn(query));
+  }
+
+  private LogicalPlan create(
+      LogicalPlan name, LogicalPlan query, Seq<Transform> partitioning, TableSpecBase spec, Map<String, Object> how) {
+    PenstockCatalog catalog = catalogOf(name);
+    Identifier ident = ((ResolvedIdentifier) name).identifier();
+    Map<String, Object> request = new HashMap<>(how);
+    request.put("names", PenstockCatalog.names(ident));
+    request.put(
+        "partitioning", PenstockCatalog.texts(CollectionConverters.asJava(partitioning).toArray(new Transform[0])));
+    request.put("properties", CollectionConverters.asJava(spec.properties()));
+    request.put("provider", spec.provider().isDefined() ? spec.provider().get() : null);
+    request.put("location", spec.location().isDefined() ? spec.location().get() : null);
+    request.put("comment", spec.comment().isDefined() ? spec.comment().get() : null);
+    return write(catalog, request, readsIn(query));
+  }
+
+  private LogicalPlan write(PenstockCatalog catalog, Map<String, Object> request, LogicalPlan rows) {
+    if (catalog.hasPython()) {
+      return command(catalog, "write", request, () -> List.of(frame(rows)));
+    }
+    return command("write", () -> ServerWrite.run(catalog, request, rows));
+  }
+
+  /** Whether somebody wrote the statement, so that its format is what they said. */
+  private static boolean isText(LogicalPlan plan) {
+    return plan.origin().sqlText().isDefined();
+  }
+
+  private static boolean isReady(LogicalPlan query, TableSpecBase spec) {
+    return query.resolved() && spec instanceof org.apache.spark.sql.catalyst.plans.logical.TableSpec;
+  }
+
+  // -- changes of rows --------------------------------------------------------------------------------------------
+
+  private LogicalPlan delete(DeleteFromTable delete) {
+    LakeTable table = tableOf(delete.table());
+    Parts parts = new Parts(table);
+    parts.request.put("condition", parts.add(delete.condition()));
+    return command(table.catalog(), "delete", parts.request, () -> parts.all);
+  }
+
+  private LogicalPlan update(UpdateTable update) {
+    LakeTable table = tableOf(update.table());
+    Parts parts = new Parts(table);
+    parts.request.put("condition", parts.add(update.condition()));
+    parts.request.put("values", parts.add(update.assignments()));
+    return command(table.catalog(), "update", parts.request, () -> parts.all);
+  }
+
+  private LogicalPlan merge(MergeIntoTable merge) {
+    LakeTable table = tableOf(merge.targetTable());
+    Parts parts = new Parts(table);
+    parts.name(merge.targetTable(), "target");
+    parts.name(merge.sourceTable(), "source");
+    LogicalPlan rows = readsIn(merge.sourceTable());
+    parts.request.put("on", parts.add(merge.mergeCondition()));
+    List<Map<String, Object>> clauses = new ArrayList<>();
+    merge.matchedActions().foreach(one -> clauses.add(clause("matched", one, parts)));
+    merge.notMatchedActions().foreach(one -> clauses.add(clause("not matched", one, parts)));
+    merge.notMatchedBySourceActions().foreach(one -> clauses.add(clause("not matched by source", one, parts)));
+    parts.request.put("clauses", clauses);
+    parts.request.put("source", parts.all.size());
+    return command(
+        table.catalog(),
+        "merge",
+        parts.request,
+        () -> {
+          List<Object> all = new ArrayList<>(parts.all);
+          all.add(frame(rows));
+          return all;
+        });
+  }
+
+  private static Map<String, Object> clause(String kind, MergeAction action, Parts parts) {
+    Map<String, Object> clause = new HashMap<>();
+    clause.put("kind", kind);
+    clause.put("condition", parts.add(action.condition()));
+    if (action instanceof UpdateAction update) {
+      clause.put("action", "update");
+      clause.put("values", parts.add(update.assignments()));
+    } else if (action instanceof InsertAction insert) {
+      clause.put("action", "insert");
+      clause.put("values", parts.add(insert.assignments()));
+    } else if (action instanceof DeleteAction) {
+      clause.put("action", "delete");
+    } else {
+      throw new JobRefused("MERGE INTO a table of a lake has no clause " + action.getClass().getSimpleName());
+    }
+    return clause;
+  }
+
+  /** Expressions of a statement, as columns that name what they read: ids mean nothing to another plan. */
+  private static final class Parts {
+    final Map<String, Object> request = new HashMap<>();
+    final List<Object> all = new ArrayList<>();
+    private final Map<ExprId, List<String>> names = new HashMap<>();
+
+    Parts(LakeTable table) {
+      request.put("table", table.facts());
+    }
+
+    void name(LogicalPlan plan, String qualifier) {
+      for (Attribute one : CollectionConverters.asJava(plan.output())) {
+        names.put(one.exprId(), List.of(qualifier, one.name()));
+      }
+    }
+
+    /** Take an expression in; returns its place. */
+    int add(Expression expression) {
+      all.add(ExpressionUtils$.MODULE$.column(named(expression, names)));
+      return all.size() - 1;
+    }
+
+    Integer add(Option<Expression> expression) {
+      return expression.isDefined() ? add(expression.get()) : null;
+    }
+
+    /** New values by the names of columns. */
+    Map<String, Integer> add(Seq<Assignment> assignments) {
+      Map<String, Integer> places = new HashMap<>();
+      for (Assignment one : CollectionConverters.asJava(assignments)) {
+        places.put(path(one.key()), add(one.value()));
+      }
+      return places;
+    }
+
+    private static String path(Expression key) {
+      if (key instanceof GetStructField field) {
+        return path(field.child()) + "." + quoted(field.extractFieldName());
+      }
+      if (key instanceof NamedExpression column) {
+        return quoted(column.name());
+      }
+      throw new JobRefused("a column or a part of a struct can be given a value, and not " + key.sql());
+    }
+
+    private static String quoted(String name) {
+      return name.matches("\\w+") ? name : "`" + name.replace("`", "``") + "`";
+    }
+  }
+
+  private static Expression unqualified(Expression expression) {
+    return named(expression, Map.of());
+  }
+
+  private static Expression named(Expression expression, Map<ExprId, List<String>> names) {
+    return expression.transformUp(
+        new AbstractPartialFunction<Expression, Expression>() {
+          @Override
+          public boolean isDefinedAt(Expression node) {
+            return node instanceof AttributeReference;
+          }
+
+          @Override
+          public <A extends Expression, B> B applyOrElse(A node, Function1<A, B> otherwise) {
+            if ((Expression) node instanceof AttributeReference column) {
+              List<String> name = names.getOrDefault(column.exprId(), List.of(column.name()));
+              @SuppressWarnings("unchecked")
+              B result = (B) new UnresolvedAttribute(seq(name));
+              return result;
+            }
+            return otherwise.apply(node);
+          }
+        });
+  }
+
+  // -- who carries it out -----------------------------------------------------------------------------------------
+
+  /** What a command is about is put together when it runs: an explained statement does nothing. */
+  private interface PartsOfCommand {
+    List<Object> make();
+  }
+
+  private LogicalPlan command(
+      PenstockCatalog catalog, String step, Map<String, Object> request, PartsOfCommand parts) {
+    return command(step, () -> act(catalog, step, request, parts.make()));
+  }
+
+  private static LogicalPlan command(String step, Runnable work) {
+    ExternalCommandRunner runner =
+        (command, options) -> {
+          work.run();
+          return new String[0];
+        };
+    return new ExternalCommandExecutor(runner, step, scala.collection.immutable.Map$.MODULE$.empty());
+  }
+
+  private Object act(PenstockCatalog catalog, String step, Map<String, Object> request, List<Object> parts) {
+    JobDriver driver = catalog.driver();
+    try {
+      return JobDrivers.act(driver, session, step, catalog.withState(request), parts);
+    } catch (JobRefused refused) {
+      throw driver instanceof PlanDriver ? refused : refused.inAnalysis();
+    }
+  }
+
+  private Dataset<?> frame(LogicalPlan plan) {
+    return Dataset$.MODULE$.ofRows(session, plan);
+  }
+
+  private static boolean isTable(LogicalPlan plan) {
+    return plan instanceof DataSourceV2Relation relation && relation.table() instanceof LakeTable;
+  }
+
+  private static LakeTable tableOf(Object plan) {
+    Object node = plan;
+    while (node instanceof SubqueryAlias alias) {
+      node = alias.child();
+    }
+    return node instanceof DataSourceV2Relation relation && relation.table() instanceof LakeTable table ? table : null;
+  }
+
+  private static PenstockCatalog catalogOf(LogicalPlan name) {
+    return name instanceof ResolvedIdentifier ident && ident.catalog() instanceof PenstockCatalog catalog ? catalog : null;
+  }
+
+  private static <T> Seq<T> seq(List<T> list) {
+    return CollectionConverters.asScala(list).toSeq();
+  }
+}

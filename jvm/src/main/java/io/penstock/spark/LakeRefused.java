@@ -1,0 +1,20 @@
+package io.penstock.spark;
+
+import org.apache.spark.QueryContext;
+import org.apache.spark.sql.AnalysisException;
+import scala.Option;
+
+/**
+ * A statement that may not be done, or was not: the message is the lake's.
+ *
+ * <p>spark-sql shows errors of the class above by their message alone, and any other one with a trace of Java's.
+ */
+public final class LakeRefused extends AnalysisException {
+  private static final long serialVersionUID = 1L;
+
+  LakeRefused(String message) {
+    super(
+        message, Option.empty(), Option.empty(), Option.empty(), Option.empty(),
+        scala.collection.immutable.Map$.MODULE$.empty(), new QueryContext[0]);
+  }
+}

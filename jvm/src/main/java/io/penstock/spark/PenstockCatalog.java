@@ -1,0 +1,339 @@
+package io.penstock.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.stream.Stream;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker$;
+import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.connector.catalog.CatalogV2Util;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
+import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
+import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableInfo;
+import org.apache.spark.sql.connector.catalog.constraints.Constraint;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.TimestampNTZType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * A lake as a catalogue of Spark's SQL: {@code spark.sql.catalog.<name> = io.penstock.spark.PenstockCatalog}.
+ *
+ * <p>It decides nothing: names and changes go to who decides ({@link JobDriver}). What it remembers is the session's
+ * reference and its transaction, which go along with every question.
+ */
+public final class PenstockCatalog implements TableCatalog, SupportsNamespaces, ProcedureCatalog {
+  /** The setting of a session that names a branch, a tag or any other revision for all names without one. */
+  static final String REF = "spark.penstock.ref";
+  /** The namespace of the procedures. */
+  static final String SYSTEM = "system";
+
+  private String name;
+  private volatile org.apache.spark.sql.classic.SparkSession session;
+  private volatile String used = "";
+  private volatile String transaction = "";
+
+  /** Made by Spark. */
+  public PenstockCatalog() {}
+
+  @Override
+  public void initialize(String catalogName, CaseInsensitiveStringMap options) {
+    name = catalogName; // the options may be of another session, and are read when they are needed
+  }
+
+  @Override
+  public String name() {
+    return name;
+  }
+
+  @Override
+  public Set<TableCatalogCapability> capabilities() {
+    return Set.of();
+  }
+
+  /** What names without a revision are looked up at; empty for the default branch. */
+  String ref() {
+    if (!transaction.isEmpty()) {
+      return transaction;
+    }
+    return used.isEmpty() ? setting(REF, option("ref")) : used;
+  }
+
+  /** The session that this catalogue is of. */
+  org.apache.spark.sql.classic.SparkSession session() {
+    if (session == null) {
+      session = CatalogSessions.of(this);
+    }
+    return session == null ? (org.apache.spark.sql.classic.SparkSession) SparkSession.active() : session;
+  }
+
+  private String setting(String key, String otherwise) {
+    return session().sessionState().conf().getConfString(key, otherwise);
+  }
+
+  private String option(String key) {
+    return setting("spark.sql.catalog." + name + "." + key, "");
+  }
+
+  /** Who decides: on the lake that the catalogue's option names, or else on that of the session. */
+  JobDriver driver() {
+    String address = option("lake");
+    String token = option("token");
+    return address.isEmpty()
+        ? JobDrivers.of(setting(JobDrivers.LAKE_ID, ""), setting(JobDrivers.LAKE, ""), token)
+        : JobDrivers.of("", address, token);
+  }
+
+  /** Whether the driver has Python, which makes and runs plans of Spark's. */
+  boolean hasPython() {
+    return driver() instanceof PlanDriver;
+  }
+
+  /** Ask who decides. The reference and the transaction go along. */
+  JsonNode ask(String step, Map<String, Object> request) {
+    JobDriver decider = driver();
+    try {
+      JsonNode answer = JobDrivers.question(decider, session(), step, withState(request));
+      // Statements such as USE REFERENCE and COMMIT change what later ones are about.
+      used = answer.path("used").asText(used);
+      transaction = answer.path("transaction").asText(transaction);
+      return JobDrivers.checked(answer);
+    } catch (JobRefused refused) {
+      throw decider instanceof PlanDriver ? refused : refused.inAnalysis();
+    }
+  }
+
+  /** A request together with what this catalogue remembers. */
+  Map<String, Object> withState(Map<String, Object> request) {
+    Map<String, Object> whole = new HashMap<>(request);
+    whole.put("catalog", name);
+    whole.put("ref", ref());
+    whole.put("transaction", transaction);
+    SQLConf settings = session().sessionState().conf();
+    whole.put("zone", settings.sessionLocalTimeZone());
+    whole.put("infers", settings.partitionColumnTypeInferenceEnabled());
+    whole.put("has_local_times", settings.timestampType() instanceof TimestampNTZType);
+    whole.put("is_case_sensitive", settings.caseSensitiveAnalysis());
+    whole.put("user", session().sparkContext().sparkUser());
+    return whole;
+  }
+
+  // -- tables -----------------------------------------------------------------------------------------------------
+
+  @Override
+  public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
+    JsonNode answer = ask("tables", Map.of("names", namespace));
+    if (answer.path("is_absent").asBoolean()) {
+      throw new NoSuchNamespaceException(namespace);
+    }
+    List<Identifier> found = new ArrayList<>();
+    answer.path("tables").forEach(one -> found.add(Identifier.of(namespace, one.asText())));
+    return found.toArray(new Identifier[0]);
+  }
+
+  @Override
+  public Table loadTable(Identifier ident) throws NoSuchTableException {
+    return load(ident, Map.of());
+  }
+
+  @Override
+  public Table loadTable(Identifier ident, String version) throws NoSuchTableException {
+    return load(ident, Map.of("revision", version));
+  }
+
+  @Override
+  public Table loadTable(Identifier ident, long timestamp) throws NoSuchTableException {
+    return load(ident, Map.of("time_us", timestamp));
+  }
+
+  private Table load(Identifier ident, Map<String, Object> travel) throws NoSuchTableException {
+    // All that one query reads of a branch is of one commit. Outside of a query there is nothing to agree with.
+    Map<String, JsonNode> pinned =
+        QueryPlanningTracker$.MODULE$.get().isDefined() ? MappedReads.pinned() : new HashMap<>();
+    Map<String, Object> request = new HashMap<>(travel);
+    request.put("names", names(ident));
+    request.put("pinned", pinned);
+    JsonNode answer = ask("table", request);
+    if (answer.path("is_absent").asBoolean()) {
+      throw new NoSuchTableException(ident);
+    }
+    pinned.put(answer.path("pin_name").asText(), answer.path("pin"));
+    return new LakeTable(this, ident, answer);
+  }
+
+  @Override
+  public void invalidateTable(Identifier ident) {
+    // Nothing is kept.
+  }
+
+  @Override
+  public Table createTable(Identifier ident, TableInfo wanted)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    Map<String, Object> request = new HashMap<>();
+    request.put("names", names(ident));
+    request.put("schema", CatalogV2Util.v2ColumnsToStructType(wanted.columns()).json());
+    request.put("partitioning", texts(wanted.partitions()));
+    request.put("properties", wanted.properties());
+    request.put("constraints", Stream.of(wanted.constraints()).map(Constraint::toDDL).toList());
+    JsonNode answer = ask("create", request);
+    if (answer.path("is_there").asBoolean()) {
+      throw new TableAlreadyExistsException(ident);
+    }
+    if (answer.has("write")) {
+      ServerWrite.runEmpty(this, answer.get("write"), CatalogV2Util.v2ColumnsToStructType(wanted.columns()));
+    }
+    try {
+      return loadTable(ident);
+    } catch (NoSuchTableException gone) {
+      throw new JobRefused("the table '" + ident + "' was created, and dropped by somebody else since");
+    }
+  }
+
+  @Override
+  public Table alterTable(Identifier ident, TableChange... changes) throws NoSuchTableException {
+    LakeTable table = (LakeTable) loadTable(ident);
+    List<Map<String, Object>> told = new ArrayList<>();
+    for (TableChange change : changes) {
+      told.add(TableChanges.told(change));
+    }
+    try {
+      ask("alter", Map.of("names", names(ident), "changes", told));
+    } catch (JobRefused refused) {
+      throw refused.unsupported(); // Spark would wrap an error of the other class, and show a trace
+    }
+    return loadTable(table.ident());
+  }
+
+  @Override
+  public boolean dropTable(Identifier ident) {
+    return ask("drop", Map.of("names", names(ident))).path("is_done").asBoolean();
+  }
+
+  @Override
+  public void renameTable(Identifier before, Identifier after) throws NoSuchTableException, TableAlreadyExistsException {
+    JsonNode answer = ask("rename", Map.of("names", names(before), "to", names(after)));
+    if (answer.path("is_absent").asBoolean()) {
+      throw new NoSuchTableException(before);
+    }
+    if (answer.path("is_there").asBoolean()) {
+      throw new TableAlreadyExistsException(after);
+    }
+  }
+
+  static List<String> names(Identifier ident) {
+    List<String> all = new ArrayList<>(List.of(ident.namespace()));
+    all.add(ident.name());
+    return all;
+  }
+
+  static List<String> texts(Transform[] partitions) {
+    List<String> found = new ArrayList<>();
+    for (Transform one : partitions) {
+      // A plain column is told by its name, anything else as Spark describes it: days(ts), cluster_by(a).
+      boolean isPlain = one.name().equals("identity") && one.references()[0].fieldNames().length == 1;
+      found.add(isPlain ? one.references()[0].fieldNames()[0] : one.describe());
+    }
+    return found;
+  }
+
+  // -- namespaces -------------------------------------------------------------------------------------------------
+
+  @Override
+  public String[][] listNamespaces() throws NoSuchNamespaceException {
+    return listNamespaces(new String[0]);
+  }
+
+  @Override
+  public String[][] listNamespaces(String[] namespace) throws NoSuchNamespaceException {
+    JsonNode answer = ask("namespaces", Map.of("names", namespace));
+    if (answer.path("is_absent").asBoolean()) {
+      throw new NoSuchNamespaceException(namespace);
+    }
+    List<String[]> found = new ArrayList<>();
+    for (JsonNode one : answer.path("namespaces")) {
+      List<String> names = new ArrayList<>(List.of(namespace));
+      names.add(one.asText());
+      found.add(names.toArray(new String[0]));
+    }
+    return found.toArray(new String[0][]);
+  }
+
+  @Override
+  public Map<String, String> loadNamespaceMetadata(String[] namespace) throws NoSuchNamespaceException {
+    JsonNode answer = ask("namespace", Map.of("names", namespace));
+    if (answer.path("is_absent").asBoolean()) {
+      throw new NoSuchNamespaceException(namespace);
+    }
+    return texts(answer.path("properties"));
+  }
+
+  @Override
+  public void createNamespace(String[] namespace, Map<String, String> metadata) throws NamespaceAlreadyExistsException {
+    if (ask("create_namespace", Map.of("names", namespace, "properties", metadata)).path("is_there").asBoolean()) {
+      throw new NamespaceAlreadyExistsException(namespace);
+    }
+  }
+
+  @Override
+  public void alterNamespace(String[] namespace, NamespaceChange... changes) throws NoSuchNamespaceException {
+    Map<String, String> properties = new HashMap<>();
+    for (NamespaceChange one : changes) {
+      if (one instanceof NamespaceChange.SetProperty set) {
+        properties.put(set.property(), set.value());
+      } else if (one instanceof NamespaceChange.RemoveProperty removed) {
+        properties.put(removed.property(), null);
+      }
+    }
+    if (ask("alter_namespace", Map.of("names", namespace, "properties", properties)).path("is_absent").asBoolean()) {
+      throw new NoSuchNamespaceException(namespace);
+    }
+  }
+
+  @Override
+  public boolean dropNamespace(String[] namespace, boolean cascade)
+      throws NoSuchNamespaceException, NonEmptyNamespaceException {
+    JsonNode answer = ask("drop_namespace", Map.of("names", namespace, "cascade", cascade));
+    if (answer.path("is_absent").asBoolean()) {
+      throw new NoSuchNamespaceException(namespace);
+    }
+    if (answer.path("is_filled").asBoolean()) {
+      throw new NonEmptyNamespaceException(namespace);
+    }
+    return answer.path("is_done").asBoolean();
+  }
+
+  static Map<String, String> texts(JsonNode object) {
+    Map<String, String> found = new HashMap<>();
+    object.properties().forEach(one -> found.put(one.getKey(), one.getValue().asText()));
+    return found;
+  }
+
+  // -- procedures -------------------------------------------------------------------------------------------------
+
+  @Override
+  public UnboundProcedure loadProcedure(Identifier ident) {
+    return new LakeProcedure(this, ident.name(), ask("procedure", Map.of("procedure", String.join(".", names(ident)))));
+  }
+
+  @Override
+  public Identifier[] listProcedures(String[] namespace) {
+    List<Identifier> found = new ArrayList<>();
+    ask("procedures", Map.of()).path("procedures").forEach(one -> found.add(Identifier.of(new String[] {SYSTEM}, one.asText())));
+    return found.toArray(new Identifier[0]);
+  }
+}

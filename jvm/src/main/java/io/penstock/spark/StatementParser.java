@@ -1,0 +1,143 @@
+package io.penstock.spark;
+
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Proxy;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.parser.ParserInterface;
+
+/**
+ * Spark's parser, and before it the statements about branches, tags and transactions: each is rewritten to a CALL of a
+ * procedure.
+ *
+ * <p>A proxy, since the interface has other methods in every Spark: those are the parser's below.
+ */
+final class StatementParser {
+  private static final String CATALOG_CLASS = PenstockCatalog.class.getName();
+  private static final String CATALOG_SETTING = "spark.sql.catalog.";
+  private static final String NAME = "(?!(?:IN|INTO|TO|FROM|ON|LIMIT|IF)\\s)(`[^`]+`|'[^']*'|[\\w./~^*:@+-]+)";
+  private static final String IN = "(?:\\s+IN\\s+(?<catalog>`[^`]+`|\\w+))?";
+
+  private static final List<Statement> STATEMENTS =
+      List.of(
+          new Statement("create_branch", "CREATE BRANCH( IF NOT EXISTS)? " + NAME + "(?: FROM " + NAME + ")?" + IN, "if_not_exists", "name", "from_ref"),
+          new Statement("create_branch", "CREATE BRANCH( IF NOT EXISTS)? " + NAME + IN + "(?: FROM " + NAME + ")?", "if_not_exists", "name", "", "from_ref"),
+          new Statement("create_tag", "CREATE TAG( IF NOT EXISTS)? " + NAME + "(?: FROM " + NAME + ")?" + IN, "if_not_exists", "name", "from_ref"),
+          new Statement("create_tag", "CREATE TAG( IF NOT EXISTS)? " + NAME + IN + "(?: FROM " + NAME + ")?", "if_not_exists", "name", "", "from_ref"),
+          new Statement("drop_branch", "DROP BRANCH( IF EXISTS)? " + NAME + IN, "if_exists", "name"),
+          new Statement("drop_tag", "DROP TAG( IF EXISTS)? " + NAME + IN, "if_exists", "name"),
+          new Statement("assign_branch", "ASSIGN BRANCH " + NAME + " TO " + NAME + IN, "name", "to_ref"),
+          new Statement("assign_tag", "ASSIGN TAG " + NAME + " TO " + NAME + IN, "name", "to_ref"),
+          new Statement("use_reference", "USE REFERENCE " + NAME + IN, "name"),
+          new Statement("show_reference", "SHOW REFERENCE" + IN),
+          new Statement("show_references", "(?:SHOW|LIST) REFERENCES" + IN),
+          new Statement("show_log", "SHOW LOG(?: " + NAME + ")?" + IN + "(?: LIMIT (\\d+))?", "ref", "", "#limit"),
+          new Statement("show_diff", "SHOW DIFF " + NAME + " TO " + NAME + IN, "from_ref", "to_ref"),
+          new Statement("show_conflicts", "SHOW CONFLICTS " + NAME + "(?: INTO " + NAME + ")?" + IN, "branch", "into"),
+          new Statement("merge_branch", "MERGE BRANCH " + NAME + "(?: INTO " + NAME + ")?" + IN, "branch", "into"),
+          new Statement("revert", "REVERT " + NAME + "(?: ON " + NAME + ")?" + IN, "ref", "branch"),
+          new Statement("publish", "PUBLISH(?: BRANCH)? " + NAME + "(?: INTO " + NAME + ")?" + IN, "branch", "into"),
+          new Statement("begin_transaction", "BEGIN TRANSACTION" + IN),
+          new Statement("commit_transaction", "COMMIT(?: TRANSACTION)?" + IN),
+          new Statement("rollback_transaction", "ROLLBACK(?: TRANSACTION)?" + IN));
+
+  private StatementParser() {}
+
+  /** A parser that knows these statements, too. */
+  static ParserInterface of(SparkSession session, ParserInterface below) {
+    InvocationHandler handler =
+        (proxy, method, given) -> {
+          if (given != null && method.getName().startsWith("parsePlan") && given[0] instanceof String text) {
+            given[0] = rewritten(session, text);
+          }
+          try {
+            return method.invoke(below, given);
+          } catch (InvocationTargetException problem) {
+            throw problem.getCause();
+          }
+        };
+    return (ParserInterface)
+        Proxy.newProxyInstance(StatementParser.class.getClassLoader(), new Class<?>[] {ParserInterface.class}, handler);
+  }
+
+  private static String rewritten(SparkSession session, String text) {
+    String plain = text.replaceAll("(?m)^\\s*--.*$", "").strip().replaceAll("\\s*;$", "");
+    for (Statement statement : STATEMENTS) {
+      Matcher found = statement.pattern.matcher(plain);
+      if (found.matches()) {
+        String catalog = found.group("catalog");
+        return statement.call(catalog == null ? usual(session) : catalog, found);
+      }
+    }
+    return text;
+  }
+
+  /** The catalogue that is meant where none is named: the current one if it is a lake's, else the only one. */
+  private static String usual(SparkSession session) {
+    String current = session.catalog().currentCatalog();
+    if (session.conf().get(CATALOG_SETTING + current, "").equals(CATALOG_CLASS)) {
+      return quoted(current);
+    }
+    List<String> found = new ArrayList<>();
+    session.conf().getAll().foreach(
+        one -> {
+          if (one._2().equals(CATALOG_CLASS)) {
+            found.add(one._1().substring(CATALOG_SETTING.length()));
+          }
+          return null;
+        });
+    if (found.size() == 1) {
+      return quoted(found.get(0));
+    }
+    throw new JobRefused(
+        found.isEmpty()
+            ? "this session has no catalogue of a lake: set spark.sql.catalog.lake to " + CATALOG_CLASS
+            : "say which catalogue is meant, as in IN " + found.get(0) + "; there are " + String.join(", ", found));
+  }
+
+  private static String quoted(String name) {
+    return "`" + name.replace("`", "``") + "`";
+  }
+
+  /** A statement: the procedure, and the parameters that the groups of its pattern stand for, in their order. */
+  private static final class Statement {
+    private final String procedure;
+    private final Pattern pattern;
+    private final String[] parameters;
+
+    Statement(String procedure, String pattern, String... parameters) {
+      this.procedure = procedure;
+      this.pattern = Pattern.compile(pattern.replace(" ", "\\s+"), Pattern.CASE_INSENSITIVE);
+      this.parameters = parameters;
+    }
+
+    String call(String catalog, Matcher found) {
+      List<String> arguments = new ArrayList<>();
+      for (int at = 0; at < parameters.length; at++) {
+        String text = found.group(at + 1);
+        String parameter = parameters[at];
+        if (text == null || parameter.isEmpty()) { // the catalogue, where it stands between others
+          continue;
+        }
+        if (parameter.startsWith("if_")) {
+          arguments.add(parameter + " => true");
+        } else if (parameter.startsWith("#")) {
+          arguments.add(parameter.substring(1) + " => " + text);
+        } else {
+          arguments.add(parameter + " => " + literal(text));
+        }
+      }
+      return "CALL " + catalog + ".system." + procedure + "(" + String.join(", ", arguments) + ")";
+    }
+
+    private static String literal(String name) {
+      boolean isQuoted = name.startsWith("`") || name.startsWith("'");
+      String text = isQuoted ? name.substring(1, name.length() - 1) : name;
+      return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'";
+    }
+  }
+}

@@ -1,0 +1,68 @@
+"""Rows of a table that differ between two revisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from penstock.cli.call import Call
+from penstock.cli.rendering.rows import rows as show_rows
+from penstock.cli.rendering.screen import Screen, printable
+from penstock.formats.rows.row_values import as_json, list_rows
+from penstock.lake.lake import Lake
+
+ROWS_LIMIT: Final = 50
+SIGNS: Final = {"insert": "+", "delete": "-", "update_preimage": "<", "update_postimage": ">"}
+
+
+class DifferingRows(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of a table that differ between two revisions."""
+
+    key: str
+    """The key."""
+    added: int
+    """How many rows only the second revision has."""
+    removed: int
+    """How many rows only the first revision has."""
+    changed: int
+    """How many rows have the same key and other values; 0 if no key columns were named."""
+    columns: tuple[str, ...]
+    """The names of the columns."""
+    rows: tuple[tuple[Any, ...], ...]
+    """Some of these rows, each with a value for every column. The last one, `_change_type`, is `insert`,
+    `delete`, `update_preimage` or `update_postimage`."""
+
+
+def show_row_diff(
+    call: Call, lake: Lake, before: str, after: str, key: str, on: str | None, limit: int
+) -> None:
+    """Answer with the rows of a table that differ."""
+    names = [name.strip() for name in on.split(",")] if on else None
+    diff = lake.diff_rows(key, before, after, on=names)
+    head = diff.head(limit)
+    header, rows = head.schema.names, list_rows(head)
+
+    def text(screen: Screen) -> Iterator[str]:
+        heading = screen.paint(f"{printable(key)}  {before} → {after}", "strong")
+        yield screen.spell(f"{heading}   {diff.summary}")
+        for columns, sign in ((diff.added_columns, "+"), (diff.removed_columns, "-")):
+            yield from (f"  {sign} column {printable(name)}" for name in columns)
+        if rows:
+            lines = [(SIGNS[row[-1]], *row[:-1]) for row in rows]
+            yield from show_rows(screen, [" ", *header[:-1]], lines)
+        if diff.num_rows > len(rows):
+            yield screen.spell(f"… {diff.num_rows - len(rows):,} more; --limit shows more of them")
+
+    call.answer(
+        lambda: DifferingRows(
+            key=key,
+            added=diff.num_added,
+            removed=diff.num_removed,
+            changed=diff.num_changed,
+            columns=tuple(header),
+            rows=tuple(tuple(map(as_json, row)) for row in rows),
+        ),
+        text,
+    )

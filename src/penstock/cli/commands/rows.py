@@ -1,0 +1,302 @@
+"""Rows of a table are changed from the command line, and its files are kept in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from penstock.cli.call import Call, pass_call
+from penstock.cli.completions import complete_key
+from penstock.cli.declaration import (
+    at_least,
+    branch_option,
+    command,
+    key_argument,
+    key_option,
+    message_option,
+)
+from penstock.cli.progress import Bar
+from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.rendering.screen import Screen
+from penstock.cli.rendering.times import format_count, size
+from penstock.errors import NotManaged, PenstockError
+from penstock.formats.rows.row_files import read_row_file
+from penstock.lake.row_changes import ChangedRows
+from penstock.lake.upkeep import OptimizedTable
+from penstock.model.keys import Key
+
+MEBIBYTE = 1024 * 1024
+
+
+class MaintainedTable(msgspec.Struct, frozen=True, kw_only=True):
+    """What the upkeep of one table came to."""
+
+    key: Key
+    optimized: OptimizedTable | None = None
+    """The files that were rewritten; `null` if that failed, or tables of the format are not optimized."""
+    problem: str | None = None
+    """Why it failed."""
+
+
+class MaintenanceReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What the upkeep of tables came to."""
+
+    tables: tuple[MaintainedTable, ...]
+    """By key."""
+
+
+@command(
+    "delete-rows",
+    prints=ChangedRows,
+    examples="""
+$ penstock delete-rows shop.items --where "price > 10 and id <> 7"
+$ penstock delete-rows shop.items --all
+""",
+)
+@key_argument
+@click.option("--where", metavar="CONDITION", help="Delete the rows for which this is true.")
+@click.option("--all", "is_all", is_flag=True, help="Delete all rows.")
+@branch_option
+@message_option
+@key_option
+@pass_call
+def delete_rows(
+    call: Call,
+    key: str,
+    where: str | None,
+    is_all: bool,
+    branch: str | None,
+    message: str | None,
+    idempotency_key: str | None,
+) -> None:
+    """Delete rows of the table KEY. 'penstock delete' drops the table itself."""
+    if (where is None) != is_all:
+        raise click.UsageError("say which rows: --where CONDITION, or --all")
+    table = call.open().table(key, branch)
+    changed = table.delete(where, message=message, author=call.who, idempotency_key=idempotency_key)
+    call.answer(lambda: changed, lambda screen: _say_changed(screen, changed))
+
+
+@command(
+    "update-rows",
+    prints=ChangedRows,
+    examples="""
+$ penstock update-rows shop.items --set 'price=price * 1.2' --where "id = 7"
+$ penstock update-rows shop.items --set price=0 --all
+""",
+)
+@key_argument
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    required=True,
+    metavar="COLUMN=EXPRESSION",
+    help="Give a column a new value: SQL over the row as it was. Several may be given.",
+)
+@click.option("--where", metavar="CONDITION", help="In the rows for which this is true.")
+@click.option("--all", "is_all", is_flag=True, help="In all rows.")
+@branch_option
+@message_option
+@key_option
+@pass_call
+def update_rows(
+    call: Call,
+    key: str,
+    assignments: tuple[str, ...],
+    where: str | None,
+    is_all: bool,
+    branch: str | None,
+    message: str | None,
+    idempotency_key: str | None,
+) -> None:
+    """Give columns of the table KEY new values."""
+    if (where is None) != is_all:
+        raise click.UsageError("say which rows: --where CONDITION, or --all")
+    values: dict[str, str] = {}
+    for assignment in assignments:
+        column, sign, expression = assignment.partition("=")
+        if not sign or not column.strip() or not expression.strip():
+            raise click.UsageError(f"--set takes COLUMN=EXPRESSION, not {assignment!r}")
+        if column.strip() in values:
+            raise click.UsageError(f"--set names the column '{column.strip()}' twice")
+        values[column.strip()] = expression.strip()
+    table = call.open().table(key, branch)
+    changed = table.update(values, where, message=message, author=call.who, idempotency_key=idempotency_key)
+    call.answer(lambda: changed, lambda screen: _say_changed(screen, changed))
+
+
+@command(
+    "upsert",
+    prints=ChangedRows,
+    examples="""
+$ penstock upsert shop.items new-items.csv --on id
+$ penstock upsert shop.items new-items.csv --on id --delete-missing
+""",
+)
+@key_argument
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--on", "columns_on", multiple=True, required=True, metavar="COLUMN", help="A column by which rows match."
+)
+@click.option("--no-insert", is_flag=True, help="Only update rows that match.")
+@click.option("--no-update", is_flag=True, help="Only insert rows that match none.")
+@click.option("--delete-missing", is_flag=True, help="Delete the table's rows that the file does not have.")
+@branch_option
+@message_option
+@key_option
+@pass_call
+def upsert(
+    call: Call, /, key: str, file: Path, columns_on: tuple[str, ...], branch: str | None, **chosen: Any
+) -> None:
+    """Merge the rows of FILE into the table KEY: rows that match are updated, the others are inserted.
+
+    FILE is Parquet (.parquet) or CSV with a header (.csv). It has all columns of the table. 'penstock merge'
+    merges branches.
+    """
+    table = call.open().table(key, branch)
+    statement = table.merge(
+        read_row_file(file),
+        on=columns_on,
+        message=chosen["message"],
+        author=call.who,
+        idempotency_key=chosen["idempotency_key"],
+    )
+    if not chosen["no_update"]:
+        statement = statement.when_matched_update_all()
+    if not chosen["no_insert"]:
+        statement = statement.when_not_matched_insert_all()
+    if chosen["delete_missing"]:
+        statement = statement.when_not_matched_by_source_delete()
+    changed = statement.commit()
+    call.answer(lambda: changed, lambda screen: _say_changed(screen, changed))
+
+
+@command(
+    "optimize",
+    prints=OptimizedTable,
+    examples="""
+$ penstock optimize shop.items
+$ penstock optimize shop.items --zorder-by price
+""",
+)
+@key_argument
+@click.option("--where", metavar="CONDITION", help="Only in partitions for whose values this is true.")
+@click.option(
+    "--target-mb",
+    type=int,
+    callback=at_least(1),
+    metavar="MIB",
+    help="How large files are to become. [what the table says, else 128]",
+)
+@click.option(
+    "--zorder-by",
+    multiple=True,
+    metavar="COLUMN",
+    help="Sort rows along a curve of columns.",
+)
+@branch_option
+@message_option
+@pass_call
+def optimize(
+    call: Call,
+    key: str,
+    where: str | None,
+    target_mb: int | None,
+    zorder_by: tuple[str, ...],
+    branch: str | None,
+    message: str | None,
+) -> None:
+    """Rewrite files of the table KEY with the same rows: small ones together, without deleted rows."""
+    table = call.open(create=False).table(key, branch)
+    with Bar(call.json) as progress:
+        optimized = table.optimize(
+            target_file_bytes=None if target_mb is None else target_mb * MEBIBYTE,
+            where=where,
+            zorder_by=zorder_by,
+            message=message,
+            author=call.who,
+            progress=lambda part, whole: progress(f"rewrite {key}", part, whole),
+        )
+    call.answer(lambda: optimized, lambda screen: iter([screen.spell(_describe(optimized))]))
+
+
+@command(
+    "maintain",
+    prints=MaintenanceReport,
+    examples="""
+$ penstock maintain shop.items
+$ penstock maintain --all
+""",
+)
+@click.argument("keys", nargs=-1, metavar="[KEY]...", shell_complete=complete_key)
+@click.option("--all", "is_all", is_flag=True, help="All tables of the branch.")
+@branch_option
+@pass_call
+def maintain(call: Call, keys: tuple[str, ...], is_all: bool, branch: str | None) -> None:
+    """Do what tables need: put small files together, purge deleted rows, sort what is to be clustered.
+
+    It is incremental and safe beside writers, so that it can be run by cron. A table that fails does not keep
+    the others from it, and is named; then the exit status is 1. 'penstock sweep --remove-data' removes the
+    files that are replaced.
+    """
+    if bool(keys) == is_all:
+        raise click.UsageError("give tables, or --all")
+    lake = call.open(create=False)
+    target = lake.branch(branch)
+    names = [str(table.key) for table in target.tables()] if is_all else list(keys)
+    results: list[MaintainedTable] = []
+    has_failed = False
+    with Bar(call.json) as progress:
+        for number, name in enumerate(names):
+            progress(f"maintain {name}", number, len(names))
+            try:
+                optimized = target.table(name).optimize(author=call.who)
+                results.append(MaintainedTable(key=Key.parse(name), optimized=optimized))
+            except NotManaged as problem:
+                if not is_all:
+                    raise
+                results.append(MaintainedTable(key=Key.parse(name), problem=problem.message))
+            except PenstockError as problem:
+                has_failed = True
+                results.append(MaintainedTable(key=Key.parse(name), problem=problem.message))
+    call.answer(
+        lambda: MaintenanceReport(tables=tuple(results)), lambda screen: _say_maintained(screen, results)
+    )
+    if has_failed:
+        click.get_current_context().exit(1)
+
+
+def _say_maintained(screen: Screen, results: list[MaintainedTable]) -> Iterator[str]:
+    rows: list[Row] = []
+    for result in results:
+        text = (result.problem or "").partition("\n")[0]
+        if result.optimized is not None:
+            text = _describe(result.optimized)
+        rows.append([Cell(str(result.key), "strong"), text])
+    yield from columns(screen, rows)
+
+
+def _say_changed(screen: Screen, changed: ChangedRows) -> Iterator[str]:
+    if changed.commit is None:
+        yield screen.spell("nothing to change")
+        return
+    counts = (("deleted", changed.deleted), ("updated", changed.updated), ("inserted", changed.inserted))
+    parts = [f"{word} {format_count(count, 'row')}" for word, count in counts if count]
+    yield screen.spell(f"{', '.join(parts) or 'changed'}: version {changed.version} of {changed.key}")
+
+
+def _describe(optimized: OptimizedTable) -> str:
+    if optimized.version is None and not optimized.files_skipped:
+        return "nothing to rewrite"
+    text = (
+        f"{format_count(optimized.files_removed, 'file')} ({size(optimized.bytes_removed)}) became "
+        f"{optimized.files_added:,} ({size(optimized.bytes_added)})"
+    )
+    return (
+        text if not optimized.files_skipped else f"{text}; {optimized.files_skipped:,} left to the next run"
+    )

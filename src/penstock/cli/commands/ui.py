@@ -1,0 +1,61 @@
+"""The page of a lake, in a browser."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from functools import partial
+
+import click
+import msgspec
+
+from penstock.cli.call import Call, pass_call
+from penstock.cli.commands.serve import check_port, run_server
+from penstock.cli.declaration import command
+from penstock.cli.rendering.screen import Screen
+
+
+class ServedPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page that is served."""
+
+    url: str
+    """Where it is."""
+
+
+@command("ui", prints=ServedPage, examples="$ penstock ui --no-browser &")
+@click.argument("place", metavar="[LAKE]", required=False)
+@click.option("--no-browser", is_flag=True, help="Only print the address of the page.")
+@click.option(
+    "--port",
+    type=int,
+    callback=check_port,
+    default=0,
+    metavar="PORT",
+    help="On which port; 0 for any that is free. [0]",
+)
+@pass_call
+def ui(call: Call, place: str | None, no_browser: bool, port: int) -> None:
+    """Show the page of a lake in a browser: log, tables, rows, differences, merges.
+
+    The lake is served to this machine only, without tokens, until Ctrl-C: everybody who can log in here can
+    use it. A lake behind a server has the page already, which is opened then.
+    """
+    call.lake = place or call.lake
+    announce = partial(_announce, call, opens_browser=not no_browser)
+    if call.is_behind_server:
+        announce(call.target, call.target.rstrip("/"))
+        return
+    run_server(
+        announce, lake=call.target, port=port, is_insecure=True, sweep_every_hours=0, log_level="warning"
+    )
+
+
+def _announce(call: Call, _: str, url: str, *, opens_browser: bool) -> None:
+    """Say where the page is, and open it."""
+    page = f"{url}/ui/"
+    if call.json:
+        print(msgspec.json.encode(ServedPage(url=page)).decode(), flush=True)
+    else:
+        print(f"The page is at {Screen.of(sys.stdout).paint(page, 'strong')}", flush=True)
+    if opens_browser:
+        webbrowser.open(page)

@@ -1,0 +1,26 @@
+"""Rows of tables, in columns that line up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.rendering.screen import Screen, clip, printable
+from penstock.formats.rows.row_values import as_text
+
+VALUE_MAX_CELLS = 60
+
+
+def rows(screen: Screen, header: Sequence[str], values: Sequence[Sequence[Any]]) -> Iterator[str]:
+    """A line of names, and one for each row. On a terminal, long values are shortened."""
+    table: list[Row] = [[Cell(printable(name), "dim") for name in header]]
+    table += [[_cell(screen, value) for value in row] for row in values]
+    yield from columns(screen, table)
+    if not values:
+        yield "no rows"
+
+
+def _cell(screen: Screen, value: Any) -> str:
+    text = printable(as_text(value))
+    return text if screen.width is None else clip(text, VALUE_MAX_CELLS)

@@ -1,0 +1,175 @@
+"""The bytes of a commit whose version the owner assigns, composed at its turn.
+
+First comes a ``commitInfo`` with the time of that moment, then the lines as their writer gave them. Up to
+``HELD_MAX_BYTES`` the kernel holds all of it. Of a larger one it holds the first line alone; the others were
+put to the table's storage before the turn, as a *body*, under a name made of their hash. Either way the name
+of the commit's file follows from its bytes, so that anybody may write the file, any number of times.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import InvalidContent, OutcomeUnknown, Unavailable
+from penstock.formats.delta.branch_log.commits import REPLACES, Commits, Replaces
+from penstock.formats.delta.branch_log.line import FOLDER, Blobs, Held, Line, LineEntry, Terms, keep, uuid_of
+from penstock.formats.delta.protocol.actions import CommitInfo, write_action
+from penstock.formats.delta.protocol.transaction import DeltaReads
+from penstock.kernel.format import DRY_RUN, PrepareAgain, Table
+from penstock.model.encoding import digest, encode
+from penstock.model.nessie import DeltaTable
+from penstock.storage.places import Place
+
+HELD_MAX_BYTES: Final = 128 * 1024
+"""Commits up to this size are held by the kernel as a whole."""
+TERMS_MAX_BYTES: Final = 32 * 1024
+"""Terms beyond this size are held as the strictest ones."""
+BODIES: Final = FOLDER + "bodies/"
+
+
+class ComposedCommit(NamedTuple):
+    """A commit that can be ratified: its entry, and the kernel objects that this takes."""
+
+    entry: LineEntry
+    blobs: Blobs
+    data: bytes | None
+    """All of its bytes; ``None`` if the most of them are in a body."""
+
+
+class CommitBody(NamedTuple):
+    """Lines of a commit in a file of their own."""
+
+    name: str
+    sha256: bytes
+    size: int
+
+
+def compose(
+    table: Table,
+    commits: Commits,
+    content: DeltaTable,
+    line: Line,
+    lines: bytes | CommitBody,
+    terms: Terms,
+    info: CommitInfo,
+    now_ms: int,
+    between: bytes = b"",
+) -> ComposedCommit:
+    """The next version of a line, on the branch of ``table``: ``info`` with its time, then the lines.
+
+    ``content`` tells the table's id and location; ``lines`` hold no ``commitInfo``. ``PrepareAgain`` if they
+    are too many to be held and no body of them was put while storage might be touched. Lines ``between`` are
+    held in any case: they are what a body lacks that was put earlier.
+    """
+    version, time_ms = line.latest + 1, max(now_ms, line.timestamp_ms + 1)
+    terms = limit_terms(terms)
+    head = first_line(telling(info, terms), time_ms) + between
+    whole = lines
+    if isinstance(lines, bytes) and len(head) + len(lines) > HELD_MAX_BYTES:
+        lines = stage_body(table, commits, content.location, lines)
+    if len(head) > HELD_MAX_BYTES:
+        raise PrepareAgain
+    if isinstance(lines, CommitBody):
+        name = digest("delta", version.to_bytes(8, "big"), head, lines.sha256)
+        composed = _compose_entry(table, content, name, time_ms, Held(terms, head), lines)
+        if DRY_RUN in table.notes and isinstance(whole, bytes):  # no file has them
+            commits.remember(content.location, version, composed.entry, head + whole)
+        return composed
+    data = head + lines
+    name = hashlib.sha256(version.to_bytes(8, "big") + data).digest()
+    composed = _compose_entry(table, content, name, time_ms, Held(terms, data), None)
+    commits.remember(content.location, version, composed.entry, data)
+    return composed
+
+
+def telling(info: CommitInfo, terms: Terms) -> CommitInfo:
+    """What stands first in a commit that rests on such terms: the log has to say what it replaced."""
+    fields = {name: value for name, value in info.fields.items() if name != REPLACES}
+    if terms.replaces is not None:
+        fields[REPLACES] = msgspec.to_builtins(Replaces(terms.replaces, terms.reads.nothing))
+    return CommitInfo(fields)
+
+
+def first_line(info: CommitInfo, time_ms: int) -> bytes:
+    """A ``commitInfo`` of a moment, as the first line of a commit."""
+    times = {"inCommitTimestamp": time_ms, "timestamp": time_ms}
+    return write_action(CommitInfo({**times, **info.fields, **times})) + b"\n"
+
+
+def stage_body(table: Table, commits: Commits, location: str, lines: bytes) -> CommitBody:
+    """Lines as a file of their own, put once for a request. ``PrepareAgain`` if that may not be done now."""
+    staged: CommitBody | None = table.notes.get(("body", location, lines))
+    if staged is not None:
+        return staged
+    if not table.may_read:
+        raise PrepareAgain
+    sha256 = hashlib.sha256(lines).digest()
+    body = CommitBody(f"{BODIES}{sha256.hex()}.json", sha256, len(lines))
+    if DRY_RUN not in table.notes and not stage(commits.places.at(location), body.name, lines):
+        raise InvalidContent(
+            f"{body.name} of the table {location} does not have the content that its name stands for\n  Move "
+            "it away, and write again: that creates the right file.",
+            file=body.name,
+        )
+    table.notes["body", location, lines] = body
+    return body
+
+
+def stage(place: Place, name: str, data: bytes) -> bool:
+    """Write a file durably; whether it has these bytes now, be it from now or from before.
+
+    One from before is written again if it lies beside the log: there the age of a file tells those who clean
+    up that nobody is about to name it. ``Unavailable`` if the outcome is not known: nothing was ratified, and
+    the request may be sent again.
+    """
+    why = ""
+    try:
+        if place.create(name, data):
+            return True
+    except OutcomeUnknown as problem:
+        why = f"{problem.message}; nothing was committed"
+    (existing,) = place.read([name])
+    if why and existing is None:
+        raise Unavailable(why, part="storage")
+    if existing == data and name.startswith(FOLDER):
+        try:
+            place.put(name, data)
+        except OutcomeUnknown as problem:
+            raise Unavailable(f"{problem.message}; nothing was committed", part="storage") from None
+    return existing == data
+
+
+def line_id(table: Table, identity: UUID) -> bytes:
+    """The line that a branch writes a table to: nothing for the default branch, whose log is the table's."""
+    return b"" if table.is_default else digest("line", table.incarnation, identity.bytes)[:16]
+
+
+def _compose_entry(
+    table: Table, content: DeltaTable, name: bytes, time_ms: int, held: Held, body: CommitBody | None
+) -> ComposedCommit:
+    assert content.id is not None
+    assert held.head is not None
+    object_id, data = keep(held)
+    entry = LineEntry(
+        uuid=uuid_of(name),
+        size=len(held.head) + (0 if body is None else body.size),
+        timestamp_ms=time_ms,
+        line=line_id(table, content.id),
+        held=object_id,
+        body="" if body is None else body.name,
+    )
+    return ComposedCommit(entry, {object_id: data}, held.head if body is None else None)
+
+
+def limit_terms(terms: Terms) -> Terms:
+    """Terms that fit into an object: a read set that is too large becomes a read of the whole table.
+
+    A replacement of too many partitions is not repeated elsewhere either, but counts as such a reader.
+    """
+    if len(encode(terms)) <= TERMS_MAX_BYTES:
+        return terms
+    return Terms(DeltaReads(whole_table=True), changes_data=terms.changes_data)

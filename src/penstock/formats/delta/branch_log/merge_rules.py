@@ -1,0 +1,644 @@
+"""How Delta tables merge, are restored and reverted: two lines of one table become one.
+
+One side's line stays and gets one version more, with the net change of the other. On the default branch its
+own line stays, since its log is public and only grows. On other branches the line stays that goes along with
+the default branch further: so a branch is always a part of the default branch's line and a tail of its own.
+
+The net change is held against what the other side committed meanwhile, by the rules for any transaction that
+was overtaken, and checked like any other commit before it is ratified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from penstock.formats.delta.branch_log.clash import Clash
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.difference import LineDifference, union
+from penstock.formats.delta.branch_log.later_versions import MERGE_INFO
+from penstock.formats.delta.branch_log.line import (
+    Blobs,
+    Declared,
+    Line,
+    OwnershipPhase,
+    Tip,
+    keep,
+    line_of,
+    with_line,
+)
+from penstock.formats.delta.branch_log.net import RESTORE, Net, NetStep, fold, fold_all, told_by
+from penstock.formats.delta.branch_log.next_versions import (
+    REDO,
+    WAY_OUT,
+    Extend,
+    NextVersions,
+    seeing_blobs,
+    stamp,
+)
+from penstock.formats.delta.branch_log.ownership import PROTECTED
+from penstock.formats.delta.branch_log.prepared_table import (
+    PreparedTable,
+    begin,
+    live_at,
+    parted_at,
+    replacements_since,
+    steps,
+    undone_since,
+)
+from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
+from penstock.formats.delta.branch_log.row_id_transfer import transfer_row_ids
+from penstock.formats.delta.branch_log.shifts import files_before
+from penstock.formats.delta.branch_log.undo import redo, undo
+from penstock.formats.delta.branch_log.unmerged_commits import but_replacements_of, files_of_known, news
+from penstock.formats.delta.errors import VersionNotFound
+from penstock.formats.delta.protocol.actions import Action, Metadata, Protocol, write_action
+from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns, unite
+from penstock.formats.delta.protocol.conflicts import DeltaConflict, rebase
+from penstock.formats.delta.protocol.constraints import added_constraints
+from penstock.formats.delta.protocol.features import supported_features
+from penstock.formats.delta.protocol.identities import keep_marks
+from penstock.formats.delta.protocol.isolation import DeltaIsolation, isolation_for, table_isolation
+from penstock.formats.delta.protocol.mapping import MAX_ID, max_id, renamed_partitions
+from penstock.formats.delta.protocol.transaction import DeltaTransaction, Winner, last
+from penstock.kernel.format import Applied, Refused, Since, Table
+from penstock.model.nessie import DeltaTable
+
+_SHOWN: Final = 3
+"""How many columns are told."""
+
+
+def merge(
+    table: Table,
+    commits: Commits,
+    base: DeltaTable | None,
+    source: DeltaTable | None,
+    now_ms: int,
+    extend: Extend,
+) -> Applied:
+    """The table after a source's changes since a base; ``extend`` is asked before a line gets versions.
+
+    ``Refused`` if they do not go with what the table is now, ``PrepareAgain`` if that cannot be told without
+    table storage.
+    """
+    target = _require_managed(table)
+    if source is None:
+        return _drop(table, target, base)
+    _check_phase(source, "on the other side ")
+    if target is None:
+        return _arrive(table, commits, base, source, now_ms, extend)
+    if _is_left_behind(table, target):
+        return Applied(source)
+    _check_phase(target)
+    _check_same(target, source)
+    begin(table, target.location, target)
+    lost = ("delta lost", source.location, Tip.of(line_of(source)))
+    try:
+        if lost not in table.notes:
+            return _TableMerge(table, commits, base, target, source, now_ms, extend).result()
+    except VersionNotFound as problem:
+        table.notes[lost] = problem.message  # at the turn nobody may look for it again
+    raise Refused(
+        f"was changed on both sides, and {table.notes[lost]}; to take the target's, merge the table with the"
+        f" mode 'drop'; {REDO}"
+    )
+
+
+def restore(table: Table, commits: Commits, after: DeltaTable | None, now_ms: int, extend: Extend) -> Applied:
+    """The table in a wanted state, by a new version: a log does not go back. Raises as ``merge``."""
+    target = _require_managed(table)
+    before = table.last if target is None and isinstance(table.last, DeltaTable) else target
+    is_left_behind = before is not None and _is_left_behind(table, before)
+    if target is not None and not is_left_behind:
+        _check_phase(target)
+    if after is None:
+        return Applied(None)
+    if before is None or is_left_behind:
+        _check_phase(after, "on the other side ")
+        return Applied(after) if is_left_behind else _arrive(table, commits, None, after, now_ms, extend)
+    if target is None:
+        _check_phase(before)
+        target = with_line(before, line_of(before))
+    _check_same(target, after)
+    line, tip = line_of(target), Tip.of(line_of(after))
+    if Tip.of(line) == tip:
+        return Applied(target)
+    if not table.is_default and Tip.of(line).is_on(line_of(after), table.read):
+        _check_phase(after, "on the other side ")
+        return Applied(after)
+    begin(table, target.location, target)
+    standing = PreparedTable(table, commits, target, stamp(table, now_ms))
+    difference = standing.until(after)
+    # What the difference goes by need not be looked up again in all files of the table.
+    standing.was_told(line.latest, difference.files_before)
+    is_now = read_declared(table, line.declared)
+    for then, name in renamed_partitions(difference.metadata, is_now.metadata):
+        raise Refused(
+            f"was partitioned by a column '{then}' then, which is called '{name}' now, and keeps that name:"
+            " commits name it so"
+        )
+    difference = msgspec.structs.replace(
+        difference, metadata=_still_owned(difference.metadata, is_now.metadata)
+    )
+    net = difference.net(is_now.protocol, is_now.metadata, with_batches=False)
+    net = msgspec.structs.replace(
+        net,
+        replacements=replacements_since(table, commits, line, after),
+        undone=undone_since(table, commits, target, after),
+    )
+    net = transfer_row_ids(table, commits, target, after, net)
+    info_fields = {"operation": RESTORE, "operationParameters": {"version": str(tip.version)}}
+    return NextVersions(table, commits, target, line, now_ms, extend, info_fields).all([net], standing)
+
+
+def _still_owned(metadata: Metadata, now: Metadata) -> Metadata:
+    """Metadata of an earlier state, with the owner that the table has: it may have had another, or none."""
+    configuration = {name: text for name, text in metadata.configuration.items() if name not in PROTECTED}
+    owner = {name: text for name, text in now.configuration.items() if name in PROTECTED}
+    if max_id(now) > max_id(metadata):  # ids of columns are never given again
+        owner[MAX_ID] = str(max_id(now))
+    return keep_marks(msgspec.structs.replace(metadata, configuration={**configuration, **owner}), now)
+
+
+def restore_version(table: Table, commits: Commits, version: int, now_ms: int, extend: Extend) -> Applied:
+    """The table at an earlier version of its line. Raises as ``restore``, and ``VersionNotFound``."""
+    target = _require_managed(table)
+    assert target is not None, "or it has no versions"
+    line = line_of(target)
+    if not 0 <= version <= line.latest:
+        raise VersionNotFound(
+            f"'{table.key}' has no version {version}; the newest one is {line.latest}",
+            table=str(table.key),
+            version=version,
+        )
+    wanted_line = with_line(target, line.until(version, table.read))
+    return restore(table, commits, wanted_line, now_ms, extend)
+
+
+def revert(
+    table: Table,
+    commits: Commits,
+    before: DeltaTable | None,
+    after: DeltaTable | None,
+    since: Since,
+    now_ms: int,
+    extend: Extend,
+) -> Applied:
+    """The table without what made ``was`` of ``wanted``, whatever came after it. Raises as ``merge``.
+
+    A table that came then goes, and one that went comes back.
+    """
+    target = _require_managed(table)
+    if before is None:
+        return _undrop(table, commits, target, after, since, now_ms, extend)
+    if after is None:
+        return _uncreate(table, commits, target, before, since)
+    if target is None:
+        raise Refused(
+            "was dropped or renamed since; revert the commit that did so first, or leave it with the mode"
+            " 'drop'"
+        )
+    _check_phase(target)
+    if not target.id == before.id == after.id:
+        raise Refused(
+            f"is another table now ({target.location}){_told_by(since, target)}; drop or rename that one and"
+            " revert again, or leave it as it is with the mode 'drop'"
+        )
+    return undo(table, commits, target, before, after, since, now_ms, extend)
+
+
+def _undrop(
+    table: Table,
+    commits: Commits,
+    target: DeltaTable | None,
+    after: DeltaTable | None,
+    since: Since,
+    now_ms: int,
+    extend: Extend,
+) -> Applied:
+    """A table that was dropped, back as it was."""
+    if target is not None and (after is None or target.id == after.id):
+        return Applied(target)
+    if target is not None:
+        raise Refused(
+            f"was dropped by this commit, and another table was created here since ({target.location})"
+            f"{_told_by(since, target)}; drop or rename that one and revert again, or leave it as it is with"
+            " the mode 'drop'"
+        )
+    return restore(table, commits, after, now_ms, extend)
+
+
+def _uncreate(
+    table: Table, commits: Commits, target: DeltaTable | None, before: DeltaTable, since: Since
+) -> Applied:
+    """No table where the commit made one, if it is still as it was made."""
+    if target is None or _is_left_behind(table, target):
+        return Applied(None)
+    _check_phase(target)
+    if target.id == before.id and _is_as(table, commits, target, before):
+        return Applied(None)
+    later_commits = [commit.describe() for commit in since.commits if not commit.is_parallel]
+    more = f" and {len(later_commits) - _SHOWN} more" if len(later_commits) > _SHOWN else ""
+    by = f" ({', '.join(later_commits[:_SHOWN])}{more})" if later_commits else ""
+    raise Refused(
+        f"was created by this commit, and written to since{by}; revert those first, or use the mode 'force',"
+        " which drops the table with all that is in it, or the mode 'drop', which leaves it as it is",
+        expected=f"version {line_of(before).latest}",
+        found=f"version {line_of(target).latest}",
+    )
+
+
+def _is_as(table: Table, commits: Commits, target: DeltaTable, before: DeltaTable) -> bool:
+    """Whether a table is in a state that it had before, because all that came since was undone."""
+    line, then = line_of(target), line_of(before)
+    if Tip.of(line) == Tip.of(then):
+        return True
+    lost = ("delta lost", target.location, Tip.of(line))
+    if lost in table.notes or not Tip.of(then).is_on(line, table.read):
+        return False
+    metadata = read_declared(table, line.declared).metadata
+    if metadata != read_declared(table, then.declared).metadata:
+        return False
+    try:
+        since = steps(table, commits, target, then.latest, line.latest)
+    except VersionNotFound as problem:
+        table.notes[lost] = problem.message
+        return False
+    net = fold_all(since, metadata.schema_string)
+    is_all_there = not net.removes and not net.doubtful and net.terms.replaces is None
+    return is_all_there and all(not add.data_change for add in net.adds)
+
+
+def _told_by(since: Since, target: DeltaTable) -> str:
+    """The commit that brought another table to a key."""
+    for commit in since.commits:
+        had = {None if content is None else content.id for content in commit.before}
+        if commit.after is not None and commit.after.id == target.id and target.id not in had:
+            return f" by {commit.describe()}"
+    return ""
+
+
+# --- one side has no table --------------------------------------------------------------------------------
+
+
+def _drop(table: Table, target: DeltaTable | None, base: DeltaTable | None) -> Applied:
+    """The source has dropped the table, or given it another name."""
+    if target is None or _is_left_behind(table, target):
+        return Applied(None)
+    _check_phase(target)
+    if base is None or base.id != target.id or Tip.of(line_of(base)) != Tip.of(line_of(target)):
+        since_version = "" if base is None else f" since version {line_of(base).latest}"
+        raise Refused(
+            f"was dropped or renamed on the other side, and is at version {line_of(target).latest} here,"
+            f" changed{since_version}; drop or rename it here too, or keep it with the mode 'drop'"
+        )
+    return Applied(None)
+
+
+def _arrive(
+    table: Table,
+    commits: Commits,
+    base: DeltaTable | None,
+    source: DeltaTable,
+    now_ms: int,
+    extend: Extend,
+) -> Applied:
+    """The source has a table that is not here."""
+    line = line_of(source)
+    if base is not None and base.id == source.id:
+        if Tip.of(line_of(base)) == Tip.of(line):
+            return Applied(None)
+        raise Refused(
+            f"was dropped or renamed here, and changed on the other side: version {line_of(base).latest} has"
+            f" become {line.latest} there; bring it back with the mode 'force', or leave it with 'drop'"
+        )
+    if isinstance(table.last, DeltaTable):
+        return restore(table, commits, source, now_ms, extend)
+    if not table.is_default or line.tail is None:
+        return Applied(source)
+    schema_string = read_declared(table, line.declared).metadata.schema_string
+    since = steps(table, commits, source, line.fork, line.latest)
+    nets = [_settle_net(table, commits, source, net) for net in fold(since, schema_string)]
+    start, blobs = _until_fork(table, commits, source)
+    seeing = seeing_blobs(table, blobs)
+    begin(seeing, source.location, None if line.fork < 0 else with_line(source, start))
+    nets = [transfer_row_ids(seeing, commits, with_line(source, start), source, net) for net in nets]
+    return NextVersions(seeing, commits, source, start, now_ms, extend, MERGE_INFO, blobs).all(nets)
+
+
+def _until_fork(table: Table, commits: Commits, content: DeltaTable) -> tuple[Line, Blobs]:
+    """The part of a line that is the default branch's, and the objects that it takes to keep it."""
+    line = line_of(content)
+    fork = line.fork
+    published = min(line.published, fork)
+    part = msgspec.structs.replace(
+        line,
+        published=published,
+        latest=published,
+        timestamp_ms=-1,
+        tail=None,
+        entries=(),
+        runs=(),
+        changes=None,
+        repeats=None,
+        highest_row_id=None,
+    )
+    if fork < 0:
+        return part, {}
+
+    def read() -> tuple[int, Declared]:
+        snapshot = commits.snapshot(content, table.read, fork)
+        info = commits.info(table, content.location, fork, line.at(fork, table.read))
+        time_ms = None if info is None else info.in_commit_timestamp
+        return time_ms or 0, Declared(write_action(snapshot.protocol), write_action(snapshot.metadata))
+
+    time_ms, declared = table.read_once(("delta fork", content.location, Tip.of(line)), read)
+    object_id, data = keep(declared)
+    blobs = {object_id: data}
+    for _, entry in line.since(published, table.read):
+        if part.latest < fork:
+            part, runs = part.followed_by(entry)
+            blobs |= runs
+    return msgspec.structs.replace(part, timestamp_ms=time_ms, declared=object_id), blobs
+
+
+# --- both sides have it -----------------------------------------------------------------------------------
+
+
+class _TableMerge:
+    """Two lines of a table, and where they parted."""
+
+    def __init__(
+        self,
+        table: Table,
+        commits: Commits,
+        base: DeltaTable | None,
+        target: DeltaTable,
+        source: DeltaTable,
+        now_ms: int,
+        extend: Extend,
+    ) -> None:
+        self._table, self._commits, self._now_ms, self._extend = table, commits, now_ms, extend
+        self._base = base if base is not None and base.id == target.id else None
+        self._base_tip = Tip(-1, b"") if self._base is None else Tip.of(line_of(self._base))
+        self._target, self._source = target, source
+
+    def result(self) -> Applied:
+        target, source = line_of(self._target), line_of(self._source)
+        read = self._table.read
+        if self._table.since is not None:
+            return self._again()
+        if Tip.of(source).is_on(target, read):
+            return self._again() if self._table.is_repeated else Applied(self._target)
+        may_take = not self._table.is_default and self._base_tip.is_on(target, read)
+        # Of a commit that is repeated nothing but its own change may come, on top of all that is here.
+        is_repeated = self._table.is_repeated
+        if is_repeated and self._base_tip != Tip.of(target):
+            may_take = False
+        if may_take and Tip.of(target).is_on(source, read):
+            return Applied(self._source)
+        if may_take and not is_repeated and source.fork > target.fork:
+            return self._on_top(self._source, self._target)
+        return self._on_top(self._target, self._source)
+
+    def _again(self) -> Applied:
+        """A commit that is repeated where it is already: once more, if it was undone since."""
+        if self._base is None:
+            return Applied(self._target)
+        sides = self._target, self._base, self._source
+        return redo(self._table, self._commits, *sides, self._table.since, self._now_ms, self._extend)
+
+    def _on_top(self, stays: DeltaTable, comes: DeltaTable) -> Applied:
+        """One side's line, and the net change of the other as its next version."""
+        line = line_of(stays)
+        parted = parted_at(line, line_of(comes), self._table.read)
+        since, nets, mine = self._nets(stays, comes, parted)
+        after = max(parted, self._base_tip.version if self._base_tip.is_on(line, self._table.read) else -1)
+        standing = PreparedTable(self._table, self._commits, stays, stamp(self._table, self._now_ms))
+        own: list[NetStep] = []
+        if since == parted:  # else more commits would have to be read than the table's files
+            own = steps(self._table, self._commits, comes, parted, line_of(comes).latest)
+            standing.was_told(parted, files_before(own))
+        landing = []
+        written = self._written_before(comes)
+        for net in nets:
+            net = _settle_net(self._table, self._commits, comes, net)
+            written = last(net.state, Metadata) or written
+            try:
+                landing.append(self._check_conflicts(stays, after, since, net, mine))
+            except Clash as clash:
+                raise clash.refusal(net, own, is_here=stays is self._target) from None
+            self._check_columns(stays, landing[-1], written)
+        landing = [transfer_row_ids(self._table, self._commits, stays, comes, net) for net in landing]
+        return NextVersions(
+            self._table, self._commits, stays, line, self._now_ms, self._extend, MERGE_INFO
+        ).all(landing, standing)
+
+    def _nets(
+        self, stays: DeltaTable, comes: DeltaTable, parted: int
+    ) -> tuple[int, tuple[Net, ...], list[NetStep]]:
+        """From which version on a side's commits are to be brought, what they come to, and its commits since
+        the lines parted that the other side has by an earlier merge."""
+        line = line_of(comes)
+        schema_string = read_declared(self._table, line.declared).metadata.schema_string
+        known_to_both: list[NetStep] = []
+        if self._base_tip.is_on(line, self._table.read):
+            since = max(parted, self._base_tip.version)
+            brought = steps(self._table, self._commits, comes, since, line.latest)
+            if any(step.terms.replaces is not None for step in brought):
+                theirs = steps(self._table, self._commits, stays, parted, line_of(stays).latest)
+                brought, known_to_both = but_replacements_of(theirs, brought, schema_string)
+            known_to_both += steps(self._table, self._commits, comes, parted, since)
+            return since, fold(brought, schema_string), known_to_both
+        base = self._base
+        assert base is not None  # nothing is on every line
+
+        def read() -> LineDifference:
+            before, after = (self._commits.snapshot(content, self._table.read) for content in (base, comes))
+            return LineDifference.between(before, after, stamp(self._table, self._now_ms))
+
+        key = ("delta difference", comes.location, self._base_tip, Tip.of(line))
+        old_declared = read_declared(self._table, line_of(base).declared)
+        net = self._table.read_once(key, read).net(
+            old_declared.protocol, old_declared.metadata, with_batches=True
+        )
+        theirs = steps(self._table, self._commits, stays, parted, line_of(stays).latest)
+        own = steps(self._table, self._commits, comes, parted, line.latest)
+        unrepeated = but_replacements_of(theirs, own, schema_string)
+        net = told_by(net, fold_all(unrepeated.steps, schema_string))
+        # What both sides have got is not brought; if it went on this one since, it goes.
+        net = net.without(files_of_known(unrepeated).difference(remove.key for remove in net.removes))
+        # What the base has had is not a part of the difference, and does not come with it.
+        before = {
+            replacement.id
+            for replacement in replacements_since(self._table, self._commits, line_of(stays), base)
+        }
+        brought_ids = tuple(replacement for replacement in net.replacements if replacement.id not in before)
+        net = msgspec.structs.replace(net, replacements=brought_ids)
+        return self._base_tip.version, (net,), unrepeated.known
+
+    def _check_conflicts(
+        self, stays: DeltaTable, after: int, since: int, net: Net, mine: list[NetStep]
+    ) -> Net:
+        """The net change, checked against what the other side has committed since. ``Clash`` if they
+        conflict."""
+        line, table = line_of(stays), self._table
+        if not net.actions and net.terms.replaces is None:
+            return net
+        theirs = steps(table, self._commits, stays, after, line.latest)
+        net = self._with_added_columns(net, read_declared(table, line.declared))
+        unmerged = news(theirs, mine, net, live_at(table, self._commits, stays, after))
+        net = net.without(unmerged.shared)
+        known_before = self._known_before(stays, after, theirs, unmerged.winners)
+        transaction = DeltaTransaction(
+            read_version=since,
+            protocol=known_before.protocol,
+            metadata=known_before.metadata,
+            isolation=DeltaIsolation.SERIALIZABLE if net.is_strict else _isolation(known_before, net),
+            actions=net.actions,
+            reads=net.terms.reads,
+        )
+        outcome = rebase([Winner(step.version, step.actions) for step in unmerged.winners], transaction)
+        if isinstance(outcome, DeltaConflict):
+            raise Clash(
+                outcome, next(winner for winner in unmerged.winners if winner.version == outcome.winner)
+            )
+        return net
+
+    def _written_before(self, comes: DeltaTable) -> Metadata | None:
+        """What the table was to the writers of the commits that come, as far as these do not change it."""
+        if self._base is None:
+            return None
+        is_on = self._base_tip.is_on(line_of(comes), self._table.read)
+        return read_declared(self._table, line_of(self._base if is_on else comes).declared).metadata
+
+    def _check_columns(self, stays: DeltaTable, net: Net, written: Metadata | None) -> None:
+        """``Refused`` if the files that come have columns that are not there where they land.
+
+        So it is where a commit is repeated without the one that added the columns: nobody would see them.
+        """
+        lands = last(net.state, Metadata) or read_declared(self._table, line_of(stays).declared).metadata
+        if not net.adds or written is None:
+            return
+        for constraint in added_constraints(written, lands):
+            raise Refused(
+                f"has {constraint}, and the rows that come were not checked against it; bring the"
+                f" commits along that changed the constraints; {WAY_OUT}"
+            )
+        if can_hold(lands.schema_string, written.schema_string):
+            return
+        names = missing_columns(lands.schema_string, written.schema_string)
+        shown_names = ", ".join(f"'{name}'" for name in names[:_SHOWN]) or "others"
+        raise Refused(
+            f"does not have the columns of the rows that come: {shown_names}; bring the commits that changed "
+            f"the columns along; {WAY_OUT}"
+        )
+
+    def _known_before(
+        self, stays: DeltaTable, after: int, theirs: Sequence[NetStep], winners: Sequence[NetStep]
+    ) -> KnownProposal:
+        """What the table was to the line that stays, before it was changed there in a way that is news."""
+        if not any(_declares(step) for step in winners):
+            return read_declared(self._table, line_of(stays).declared)
+        declared = self._known_at(stays, after)
+        for step, winner in zip(theirs, winners, strict=True):
+            if _declares(winner):
+                break
+            protocol, metadata = last(step.actions, Protocol), last(step.actions, Metadata)
+            declared = KnownProposal(protocol or declared.protocol, metadata or declared.metadata)
+        return declared
+
+    def _known_at(self, stays: DeltaTable, version: int) -> KnownProposal:
+        """What the table was at a version of the line that stays."""
+        line = line_of(stays)
+        if version < 0 or version == line.latest:
+            return read_declared(self._table, line.declared)
+        tip = self._base_tip
+        if self._base is not None and tip.version == version and tip.is_on(line, self._table.read):
+            return read_declared(self._table, line_of(self._base).declared)
+
+        def read() -> KnownProposal:
+            snapshot = self._commits.snapshot(stays, self._table.read, version)
+            return KnownProposal(snapshot.protocol, snapshot.metadata)
+
+        return self._table.read_once(("delta known", stays.location, version, Tip.of(line)), read)
+
+    def _with_added_columns(self, net: Net, now: KnownProposal) -> Net:
+        """A net change whose metadata and protocol say also what the other side has added meanwhile; without
+        them, if the other side has it all."""
+        declared_before = (
+            now if self._base is None else read_declared(self._table, line_of(self._base).declared)
+        )
+        state: list[Action] = []
+        for action in net.state:
+            if isinstance(action, Metadata):
+                action = unite(declared_before.metadata, now.metadata, action) or action
+            elif isinstance(action, Protocol) and supported_features(
+                declared_before.protocol
+            ) <= supported_features(action):
+                action = union(now.protocol, action)
+            if action not in (now.metadata, now.protocol):
+                state.append(action)
+        return msgspec.structs.replace(net, state=tuple(state))
+
+
+def _settle_net(table: Table, commits: Commits, comes: DeltaTable, net: Net) -> Net:
+    """The net change, with doubtful files resolved by looking up which files were live before."""
+    paths = net.doubtful_paths
+    return net.settle(live_at(table, commits, comes, net.after)(paths)) if paths else net
+
+
+def _declares(step: NetStep) -> bool:
+    """Whether a commit says what the table is."""
+    return any(isinstance(action, Metadata | Protocol) for action in step.actions)
+
+
+def _isolation(was: KnownProposal, net: Net) -> DeltaIsolation:
+    return isolation_for(
+        table_isolation(was.metadata), net.actions, operation_changes_data=net.terms.changes_data
+    )
+
+
+def _require_managed(table: Table) -> DeltaTable | None:
+    content = table.content
+    if content is None or (isinstance(content, DeltaTable) and content.state):
+        return content
+    raise Refused(
+        "is something else here than on the other side, where the lake owns it; rename one of them, or keep"
+        " this one with the mode 'drop'"
+    )
+
+
+def _check_same(target: DeltaTable, source: DeltaTable) -> None:
+    if target.id != source.id and target.location == source.location:
+        raise Refused(
+            f"was handed back and adopted again meanwhile ({target.location}), so the sides have no common"
+            " past; keep this one with the mode 'drop', branch off anew, and write there again what the other"
+            " side has written"
+        )
+    if target.id != source.id or target.location != source.location:
+        raise Refused(
+            f"is another table here ({target.location}) than on the other side ({source.location});"
+            " rename one of them, or keep this one with the mode 'drop'"
+        )
+
+
+def _is_left_behind(table: Table, target: DeltaTable) -> bool:
+    """Whether a branch left while a table was being adopted, and knows nothing of how that ended.
+
+    Nobody can have committed to it there, so that the other side's state, whatever it is, can be taken.
+    """
+    return not table.is_default and line_of(target).phase is OwnershipPhase.ADOPTING
+
+
+def _check_phase(content: DeltaTable, where: str = "") -> None:
+    phase = line_of(content).phase
+    if phase is OwnershipPhase.RELEASED:
+        raise Refused(
+            f"{where}was handed back to the file system, and changes no more; leave it out with 'drop', and"
+            " if the lake is to own it, adopt the table again and append the rows that the other side has"
+        )
+    if phase is OwnershipPhase.ADOPTING:
+        raise Refused(f"{where}is being adopted, and the outcome is not known yet; try again")

@@ -1,0 +1,276 @@
+"""The intents that change who owns a Delta table: adoption, release, creation, recovery.
+
+The bytes of such a commit are whole when it is asked for, and the kernel holds them. Whether an adoption came
+about, the table's own log decides, at the version that was asked for; here it is only promised and noted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.branch_log.commit_body import HELD_MAX_BYTES, line_id, stage_body
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.intents import Adopt, CreateIntent, Release, ResyncIntent, Settle
+from penstock.formats.delta.branch_log.line import (
+    Blobs,
+    Declared,
+    Held,
+    Line,
+    LineEntry,
+    OwnershipPhase,
+    Terms,
+    declared_of,
+    keep,
+    line_of,
+    uuid_of,
+    with_line,
+)
+from penstock.formats.delta.branch_log.ownership import OwnerIdentity, owner_of
+from penstock.formats.delta.branch_log.proposal import refusal_error
+from penstock.formats.delta.branch_log.ratification import state_of
+from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, Protocol, parse_action, parse_commit
+from penstock.formats.delta.protocol.feature_table import IN_COMMIT_TIMESTAMP, MANAGED_COMMITS
+from penstock.formats.delta.protocol.lint import LintRules, LintState, check_bytes
+from penstock.formats.delta.protocol.names import CommitName
+from penstock.formats.delta.protocol.transaction import last
+from penstock.kernel.format import Applied, Refused, Table
+from penstock.model.encoding import encode
+from penstock.model.nessie import DeltaTable
+
+Custody: TypeAlias = CreateIntent | Adopt | Settle | Release | ResyncIntent
+
+
+def prepare_custody(table: Table, commits: Commits, intent: Custody, owner: OwnerIdentity) -> None:
+    """Check what can be checked before the turn, and put what is too large for the kernel to storage.
+
+    ``InvalidRequest`` if a table that is to come would not name this lake as its owner.
+    """
+    if isinstance(intent, Settle):
+        return
+    if isinstance(intent, ResyncIntent):
+        _check_own(table, intent, owner)
+        if intent.replaced is not None:
+            _check_named(table, intent, owner)
+            _read_once(table, commits, _new(intent), intent.actions)
+        return
+    if isinstance(intent, CreateIntent | Adopt):
+        _check_named(table, intent, owner)
+    if isinstance(intent, CreateIntent):
+        _lint(table, intent.actions, LintState(), LintRules())
+        if table.content is None:
+            _check_unused(commits, intent)
+    if isinstance(intent, CreateIntent | Adopt):
+        _read_once(table, commits, _new(intent), intent.actions)
+    elif isinstance(table.content, DeltaTable) and table.content.state:
+        _read_once(table, commits, table.content, intent.actions)
+
+
+def apply_custody(table: Table, commits: Commits, intent: Custody) -> Applied:
+    """The table after such a change. The same one a second time changes nothing."""
+    if isinstance(intent, CreateIntent | Adopt):
+        return _begin(table, commits, intent)
+    if isinstance(intent, ResyncIntent):
+        return _resync(table, commits, intent)
+    content = table.content
+    if not isinstance(content, DeltaTable) or not content.state:
+        if isinstance(intent, Settle):
+            return Applied(content)
+        raise Refused("does not exist")
+    if isinstance(intent, Settle):
+        return _settle(content, intent)
+    return _release(table, commits, content, intent)
+
+
+def _check_named(table: Table, intent: CreateIntent | Adopt | ResyncIntent, owner: OwnerIdentity) -> None:
+    actions = [line.action for line in parse_commit(intent.actions)]
+    protocol, metadata = last(actions, Protocol), last(actions, Metadata)
+    if protocol is None or metadata is None:
+        raise InvalidRequest(
+            f"the first commit that the lake makes to '{table.key}' lacks protocol or metadata"
+        )
+    if not owner.owns(owner_of(protocol, metadata, str(table.key))):
+        raise InvalidRequest(f"the first commit to '{table.key}' does not name this lake as its owner")
+
+
+def _check_own(table: Table, intent: ResyncIntent, owner: OwnerIdentity) -> None:
+    protocol, metadata = parse_action(intent.protocol), parse_action(intent.metadata)
+    if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
+        raise InvalidRequest(f"the log of '{table.key}' contains no protocol or no metadata")
+    named = owner_of(protocol, metadata, str(table.key))
+    if named is None or not owner.owns(named) or named.table != (intent.replaced or intent.id):
+        raise InvalidRequest(f"the log of '{table.key}' does not name this lake and table as its owner")
+
+
+def _check_unused(commits: Commits, intent: CreateIntent) -> None:
+    """Refuse a location that has a log: of a table that this very request created, and that is dropped."""
+    first, second = commits.places.at(intent.location).read([str(CommitName(0)), str(CommitName(1))])
+    if second is not None or (first is not None and first != intent.actions):
+        raise Refused(f"cannot be created: there is already a log at {intent.location}")
+
+
+def _begin(table: Table, commits: Commits, intent: CreateIntent | Adopt) -> Applied:
+    if table.content is not None:
+        if _is_repeated(table, commits, intent):
+            return Applied(table.content)
+        raise Refused("exists already")
+    phase, before = OwnershipPhase.OWNED, -1
+    if isinstance(intent, Adopt):
+        phase, before = OwnershipPhase.ADOPTING, intent.version - 1
+        if not table.is_default:
+            raise Refused("can be adopted on the default branch only")
+    content = _new(intent)
+    first = _read_once(table, commits, content, intent.actions)
+    assert first.protocol is not None  # it was prepared
+    assert first.metadata is not None
+    declared, packed = keep(Declared(first.protocol, first.metadata))
+    empty = Line(phase=phase, published=before, latest=before, timestamp_ms=-1, declared=declared)
+    line, runs = empty.followed_by(first.entry, may_repeat_files=isinstance(intent, Adopt))
+    return Applied(with_line(content, line), {declared: packed, **first.blobs, **runs}, _short(intent))
+
+
+def _is_repeated(table: Table, commits: Commits, intent: CreateIntent | Adopt) -> bool:
+    """Whether the table that is there is the one of this very request."""
+    content = table.content
+    if not isinstance(content, DeltaTable) or content.id != intent.id:
+        return False
+    if isinstance(intent, Adopt) or not intent.is_given:
+        return True  # nobody else has made up the same id
+    first = line_of(content).at(0, table.read)
+    return first is not None and first == _read_once(table, commits, _new(intent), intent.actions).entry
+
+
+def _settle(content: DeltaTable, intent: Settle) -> Applied:
+    line = line_of(content)
+    if content.id != intent.id or line.phase is OwnershipPhase.OWNED:
+        return Applied(content)
+    if not intent.owned:
+        return Applied(None)
+    if line.phase is OwnershipPhase.RELEASED:
+        raise Refused("was released, and cannot be kept")
+    owned = msgspec.structs.replace(line.published_to(line.latest), phase=OwnershipPhase.OWNED)
+    return Applied(with_line(content, owned))
+
+
+def _resync(table: Table, commits: Commits, intent: ResyncIntent) -> Applied:
+    if not table.is_default:
+        raise Refused("can be resynced on the default branch only")
+    content, known_version = table.content, -1
+    if content is not None:
+        old_identity = intent.replaced or intent.id
+        if not isinstance(content, DeltaTable) or not content.state or content.id != old_identity:
+            raise Refused("is another table now")
+        line = line_of(content)
+        known_version = line.latest
+        if line.phase is not OwnershipPhase.OWNED:
+            raise Refused(f"cannot be resynced while it is {line.phase}")
+    if known_version != intent.known:
+        raise Refused(
+            "was changed while it was compared with its log",
+            expected=f"version {intent.known}",
+            found=f"version {known_version}",
+        )
+    declared, packed = keep(Declared(intent.protocol, intent.metadata))
+    line = Line(
+        phase=OwnershipPhase.OWNED,
+        published=intent.version,
+        latest=intent.version,
+        timestamp_ms=intent.timestamp_ms,
+        declared=declared,
+    )
+    blobs: Blobs = {declared: packed}
+    if intent.replaced is not None:
+        next_one = _read_once(table, commits, _new(intent), intent.actions)
+        assert next_one.protocol is not None  # it was prepared
+        assert next_one.metadata is not None
+        after, packed = keep(Declared(next_one.protocol, next_one.metadata))
+        line, runs = line.followed_by(next_one.entry, after)
+        blobs = {after: packed, **next_one.blobs, **runs}
+    short = msgspec.structs.replace(intent, protocol=b"", metadata=b"", actions=b"")
+    return Applied(with_line(_new(intent), line), blobs, encode(short))
+
+
+def _release(table: Table, commits: Commits, content: DeltaTable, intent: Release) -> Applied:
+    line = line_of(content)
+    if not table.is_default:
+        raise Refused("can be released on the default branch only")
+    if line.phase is OwnershipPhase.RELEASED and line.latest == intent.version:
+        return Applied(content)
+    if line.phase is not OwnershipPhase.OWNED:
+        raise Refused(f"cannot be released while it is {line.phase}")
+    if intent.version != line.latest + 1:
+        raise Refused(
+            "was committed to while it was being released",
+            expected=f"version {intent.version - 1}",
+            found=f"version {line.latest}",
+        )
+    added = frozenset({MANAGED_COMMITS, IN_COMMIT_TIMESTAMP})  # what a table may have got from its owner
+    _lint(table, intent.actions, state_of(table, line), LintRules(droppable=added))
+    final = _read_once(table, commits, content, intent.actions)
+    old_declared = declared_of(line, table.read)
+    declared, packed = keep(
+        Declared(final.protocol or old_declared.protocol, final.metadata or old_declared.metadata)
+    )
+    after, runs = line.followed_by(final.entry, declared)
+    released = msgspec.structs.replace(after, phase=OwnershipPhase.RELEASED)
+    return Applied(with_line(content, released), {declared: packed, **final.blobs, **runs}, _short(intent))
+
+
+class _Whole(NamedTuple):
+    """A commit whose bytes are given, as an entry that the kernel holds."""
+
+    entry: LineEntry
+    blobs: Blobs
+    protocol: bytes | None
+    metadata: bytes | None
+
+
+def _read_once(table: Table, commits: Commits, content: DeltaTable, data: bytes) -> _Whole:
+    """The commit as an entry, parsed once for a request: it may have very many lines."""
+    assert content.id is not None
+    noted = ("delta whole", line_id(table, content.id), content.location, data)
+    if noted not in table.notes:
+        table.notes[noted] = _read(table, commits, content, data)
+    whole: _Whole = table.notes[noted]
+    return whole
+
+
+def _read(table: Table, commits: Commits, content: DeltaTable, data: bytes) -> _Whole:
+    assert content.id is not None
+    lines = {type(line.action): line for line in parse_commit(data)}
+    raw = {kind: line.raw for kind, line in lines.items()}
+    info = lines[CommitInfo].action if CommitInfo in lines else None
+    if not isinstance(info, CommitInfo) or info.in_commit_timestamp is None:
+        raise InvalidRequest(f"the commit that changes the owner of '{table.key}' has no timestamp")
+    head, body = data, None
+    if len(data) > HELD_MAX_BYTES:
+        cut = data.find(b"\n") + 1
+        head, body = data[:cut], stage_body(table, commits, content.location, data[cut:])
+    held, packed = keep(Held(Terms(), head))
+    entry = LineEntry(
+        uuid=uuid_of(hashlib.sha256(data).digest()),
+        size=len(data),
+        timestamp_ms=info.in_commit_timestamp,
+        line=line_id(table, content.id),
+        held=held,
+        body="" if body is None else body.name,
+    )
+    return _Whole(entry, {held: packed}, raw.get(Protocol), raw.get(Metadata))
+
+
+def _lint(table: Table, data: bytes, before: LintState, rules: LintRules) -> None:
+    problems = check_bytes(data, before, rules)
+    if problems:
+        raise refusal_error(table.key, problems)
+
+
+def _new(intent: CreateIntent | Adopt | ResyncIntent) -> DeltaTable:
+    return DeltaTable(id=intent.id, location=intent.location)
+
+
+def _short(intent: CreateIntent | Adopt | Release) -> bytes:
+    """What is stored of an intent: the line has all the rest."""
+    return encode(msgspec.structs.replace(intent, actions=b""))

@@ -1,0 +1,376 @@
+"""A table at a request's turn, from what was read when the request was prepared.
+
+At its turn a request reads nothing from storage. So what it needs to know of a table's files is looked up
+before, at the end of the line as it is then, and noted; at the turn the commits that came since are counted
+in. Where they cannot be had without storage the request goes round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.difference import LineDifference, changing_rows
+from penstock.formats.delta.branch_log.line import Line, LineEntry, Read, Terms, Tip, line_of
+from penstock.formats.delta.branch_log.net import NetStep
+from penstock.formats.delta.branch_log.ratification import read_declared
+from penstock.formats.delta.branch_log.replaced_files import ReplacedFiles, removal
+from penstock.formats.delta.branch_log.replacements import Replacement, in_sum, named_in, undone_in
+from penstock.formats.delta.branch_log.shifts import Files, shifts_between
+from penstock.formats.delta.errors import VersionNotFound
+from penstock.formats.delta.log.snapshot import LogSnapshot
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    Add,
+    CommitInfo,
+    DomainMetadata,
+    FileKey,
+    Metadata,
+    Protocol,
+    Remove,
+)
+from penstock.formats.delta.protocol.lint_files import Lookup
+from penstock.formats.delta.protocol.row_ids import is_high_water_mark
+from penstock.formats.delta.protocol.transaction import Partitions, last
+from penstock.kernel.format import PrepareAgain, Refused, Table
+from penstock.model.encoding import encode
+from penstock.model.nessie import DeltaTable
+
+NEAR_VERSIONS: Final = 64
+"""Two versions of a table that are no further apart are compared by the commits in between."""
+
+
+def steps(table: Table, commits: Commits, content: DeltaTable, after: int, last: int) -> list[NetStep]:
+    """The commits of a line after a version and up to another, oldest first. ``PrepareAgain`` as above."""
+    line = line_of(content)
+    repeats = line.versions_with_repeats(after, last, table.read)
+    return [
+        _noted_step(table, commits, content.location, version, entry, version in repeats)
+        for version, entry in versions(line, after, last, table.read)
+    ]
+
+
+def steps_but_appends(
+    table: Table, commits: Commits, content: DeltaTable, after: int, last: int
+) -> list[NetStep]:
+    """The same without the commits that say of themselves that they only appended, and read nothing.
+
+    The line knows which they are. Of versions from before it knew, the first line is looked at. Whether one
+    may have repeated files is not looked up: each counts as if it might.
+    """
+    location, line = content.location, line_of(content)
+    appends: set[tuple[int, bytes]] = table.notes.setdefault(("delta appends", location), set())
+    steps: list[NetStep] = []
+    for version, entry in _versions_but_appends(line, after, last, table.read):
+        named = version, b"" if entry is None else entry.uuid + entry.line
+        if named in appends:
+            continue
+        info = commits.info(table, location, version, entry)
+        if info is not None and info.is_blind_append:
+            appends.add(named)
+        else:
+            steps.append(_noted_step(table, commits, location, version, entry, True))
+    return steps
+
+
+def _versions_but_appends(
+    line: Line, after: int, last: int, read: Read
+) -> Iterator[tuple[int, LineEntry | None]]:
+    """The versions of a line that may have done more than to append."""
+    changes = line.changes
+    unknown = line.latest if changes is None else changes.after
+    if unknown > after:
+        yield from versions(line, after, min(last, unknown), read)
+    for version in () if changes is None else changes.between(max(after, unknown), last, read):
+        yield version, None if version <= line.published else line.at(version, read)
+
+
+def versions(line: Line, after: int, last: int, read: Read) -> Iterator[tuple[int, LineEntry | None]]:
+    """The versions of a line after one and up to another, with their entries; published ones have none."""
+    for version in range(after + 1, min(line.published, last) + 1):
+        yield version, None
+    for version, entry in line.since(after, read):
+        if version > last:
+            return
+        yield version, entry
+
+
+def _noted_step(
+    table: Table,
+    commits: Commits,
+    location: str,
+    version: int,
+    entry: LineEntry | None,
+    may_repeat_files: bool,
+) -> NetStep:
+    named = (b"", b"") if entry is None else (entry.uuid, entry.line)
+    key = ("delta step", location, version, *named, may_repeat_files)
+    if key in table.notes:
+        found_step: NetStep = table.notes[key]
+        return found_step
+    actions = commits.actions(table, location, version, entry)
+    terms = commits.terms(table, location, version, entry)
+    removes = any(isinstance(action, Remove) for action in actions)
+    is_told = terms is not None or not removes
+    info = last(actions, CommitInfo)
+    step = NetStep(
+        version, actions, terms or Terms(), is_told, named_in(info), undone_in(info), may_repeat_files
+    )
+    table.notes[key] = step
+    return step
+
+
+def live_at(table: Table, commits: Commits, content: DeltaTable, version: int) -> Lookup:
+    """Tells which paths were files of a version of a line. ``PrepareAgain`` as above."""
+
+    def look(paths: Collection[str]) -> Mapping[str, str | None]:
+        if version < 0:
+            return {}
+        key = ("delta live at", content.location, Tip.of(line_of(content)), version, *sorted(paths))
+        return table.read_once(key, lambda: commits.snapshot(content, table.read, version).live(paths))
+
+    return look
+
+
+def parted_at(line: Line, other: Line, read: Read) -> int:
+    """The last version that two lines share. Both begin with a part of the default branch's."""
+    parted = min(line.fork, other.fork)
+    pairs = zip(
+        versions(line, parted, line.latest, read), versions(other, parted, other.latest, read), strict=False
+    )
+    for (version, mine), (_, theirs) in pairs:
+        if mine is None or theirs is None or (mine.uuid, mine.line) != (theirs.uuid, theirs.line):
+            break
+        parted = version
+    return parted
+
+
+def replacements_since(
+    table: Table, commits: Commits, line: Line, after: DeltaTable
+) -> tuple[Replacement, ...]:
+    """The replacements that a wanted state rests on, and a line does not have: they come with the state."""
+    target_line = line_of(after)
+    parted = parted_at(line, target_line, table.read)
+
+    def read() -> tuple[Replacement, ...]:
+        with suppress(VersionNotFound):  # a state can be taken also where nobody knows how it came about
+            since = steps(table, commits, after, parted, target_line.latest)
+            return in_sum([replacement for step in since for replacement in step.replacements])
+        return ()
+
+    return table.read_once(("delta replacements", after.location, Tip.of(target_line), parted), read)
+
+
+def undone_since(
+    table: Table, commits: Commits, content: DeltaTable, after: DeltaTable
+) -> tuple[Replacement, ...]:
+    """The replacements that a table rests on and a wanted state does not have: they go with its return."""
+    line = line_of(content)
+    parted = parted_at(line, line_of(after), table.read)
+
+    lost = ("delta undone", content.location, parted)
+    if lost in table.notes:
+        return ()
+    try:
+        since = steps_but_appends(table, commits, content, parted, line.latest)
+    except VersionNotFound:  # a state can be taken also where nobody knows what came since
+        table.notes[lost] = True
+        return ()
+    return in_sum([*in_force(since).values()])
+
+
+def in_force(steps: Sequence[NetStep]) -> dict[bytes, Replacement]:
+    """The replacements by commits that were not undone by later ones, by their ids."""
+    in_effect: dict[bytes, Replacement] = {}
+    for step in steps:
+        for replacement in step.undone:
+            in_effect.pop(replacement.id, None)
+        in_effect |= {replacement.id: replacement for replacement in step.replacements}
+    return in_effect
+
+
+def begin(table: Table, location: str, content: DeltaTable | None) -> None:
+    """Note how a table is when a request first asks for it: what is looked up is looked up there.
+
+    Later on its line may hold versions that the request itself is about to make, and that may never be.
+    """
+    if table.may_read:
+        table.notes.setdefault(("delta begin", location), content)
+
+
+class PreparedTable:
+    """The files of a line's end, as far as somebody asks for them, and of what is put on top of it."""
+
+    def __init__(self, table: Table, commits: Commits, content: DeltaTable, now_ms: int) -> None:
+        self._table, self._commits, self._now_ms = table, commits, now_ms
+        self._content, self._line = content, line_of(content)
+        self._from = self._looked_up()
+        self._tip = Tip(-1, b"") if self._from is None else Tip.of(line_of(self._from))
+        self._more: list[tuple[Action, ...]] = []
+        self._told: tuple[int, Files] = (-1, {})
+
+    def was_told(self, version: int, files: Files) -> None:
+        """Take somebody's word for some files of a version, who has looked them up there."""
+        self._told = (version, files)
+
+    def followed_by(self, actions: Sequence[Action]) -> None:
+        """Count in a commit that is about to be the next."""
+        self._more.append(tuple(actions))
+
+    def live(self, paths: Collection[str]) -> dict[str, str | None]:
+        """Of some decoded paths, those that are files of the table, each with its deletion vector's id."""
+        version, proposed_files = self._told
+        files = self._named_since(version, paths) if proposed_files else {}
+        files |= {
+            path: proposed_files[path] for path in paths if path in proposed_files and path not in files
+        }
+        if unknown := set(paths).difference(files):
+            since = self._named_since(self._tip.version, unknown)
+            files |= self._look_up(unknown.difference(since)) | since
+        return {path: state[0] for path, state in files.items() if state is not None}
+
+    def _named_since(self, version: int, paths: Collection[str]) -> Files:
+        """What those of some paths are that commits after a version name."""
+        files_by_path: Files = {}
+        requested_paths = set(paths)
+        for actions in self._since(version):
+            files = [
+                action
+                for action in actions
+                if isinstance(action, Add | Remove) and action.key.path in requested_paths
+            ]
+            files_by_path |= {file.key.path: None for file in files}
+            files_by_path |= {file.key.path: (file.key.vector,) for file in files if isinstance(file, Add)}
+        return files_by_path
+
+    def files_to_replace(self, partitions: tuple[Partitions, ...]) -> ReplacedFiles:
+        """The files in some partitions, to be removed."""
+        since = list(self._since(self._tip.version))
+        if self._from is None:
+            metadata = last([action for actions in since for action in actions], Metadata)
+            replaced = ReplacedFiles.in_new(metadata, partitions)
+        else:
+            key = (*self._key("replaced"), encode(partitions))
+            replaced = self._table.read_once(
+                key, lambda: ReplacedFiles.of(self._snapshot(), partitions, self._now_ms)
+            )
+        for actions in since:
+            replaced = replaced.after(actions, self._now_ms)
+        return replaced
+
+    def until(self, after: DeltaTable) -> LineDifference:
+        """What it takes to make a wanted version of it."""
+        difference = self._table.read_once(
+            (*self._key("until"), Tip.of(line_of(after))),
+            lambda: self._near_difference(after) or self._whole_difference(after),
+        )
+        for actions in self._since(self._tip.version):
+            files = self.files_in(after, difference.unknown(actions))
+            if any(map(_is_about_domains, actions)):
+                difference = msgspec.structs.replace(difference, wanted_domains=self._domains_in(after))
+            difference = difference.after(actions, files, self._now_ms)
+        return difference
+
+    def _domains_in(self, after: DeltaTable) -> Mapping[str, DomainMetadata]:
+        key = ("delta wanted domains", after.location, Tip.of(line_of(after)))
+        return self._table.read_once(key, lambda: self._commits.snapshot(after, self._table.read).domains)
+
+    def _whole_difference(self, after: DeltaTable) -> LineDifference:
+        snapshot = self._commits.snapshot(after, self._table.read)
+        difference = LineDifference.between(self._snapshot(), snapshot, self._now_ms)
+        # Whatever a checkpoint or the commit that added them says: rows come back with them.
+        adds = {key: changing_rows(add) for key, add in difference.adds.items()}
+        return msgspec.structs.replace(difference, adds=adds)
+
+    def _near_difference(self, after: DeltaTable) -> LineDifference | None:
+        """The same by the commits since the lines parted, if these are few and all there: it costs what they
+        changed, and not what the table has."""
+        if self._from is None:
+            return None
+        read, here, line = self._table.read, line_of(self._from), line_of(after)
+        parted = parted_at(here, line, read)
+        if parted < 0 or here.latest + line.latest - 2 * parted > NEAR_VERSIONS:
+            return None
+        try:
+            mine = steps(self._table, self._commits, self._from, parted, here.latest)
+            theirs = steps(self._table, self._commits, after, parted, line.latest)
+            since = [action for step in (*mine, *theirs) for action in step.actions]
+            if any(isinstance(action, Protocol | Metadata) or _is_about_domains(action) for action in since):
+                return None
+            shifts = shifts_between(theirs, mine, live_at(self._table, self._commits, after, parted))
+        except VersionNotFound:
+            return None
+        is_now = read_declared(self._table, here.declared)
+        changes = {path: shift.data_change for path, shift in shifts.items()}
+        returns = [shift.before for shift in shifts.values() if shift.before is not None]
+        adds = {add.key: add for add in returns if isinstance(add, Add)}
+        adds |= self.files_in(after, [add.key for add in returns if isinstance(add, Remove)])
+        goes = [shift.after for shift in shifts.values() if shift.after is not None]
+        removes = (removal(action, self._now_ms) if isinstance(action, Add) else action for action in goes)
+        return LineDifference(
+            protocol=is_now.protocol,
+            metadata=is_now.metadata,
+            wanted_domains={},  # as they are, unless a commit comes meanwhile that changes some
+            domains=frozenset(),
+            batches=(),
+            adds={key: changing_rows(add, changes[key.path]) for key, add in adds.items()},
+            removes={remove.key: changing_rows(remove, changes[remove.key.path]) for remove in removes},
+        )
+
+    def _looked_up(self) -> DeltaTable | None:
+        """A version of the line at which things are looked up; ``None`` stands for the empty table."""
+        key = ("delta begin", self._content.location)
+        began: DeltaTable | None = self._table.notes.get(key, self._content)
+        if began is None or Tip.of(line_of(began)).is_on(self._line, self._table.read):
+            return began
+        return self._content
+
+    def _look_up(self, paths: Collection[str]) -> Files:
+        """Look paths up in the version that lookups use."""
+        if self._from is None:
+            return dict.fromkeys(paths)
+        cached: Files = self._table.notes.setdefault(self._key("live"), {})
+        if missing := [path for path in paths if path not in cached]:
+            if not self._table.may_read:
+                raise PrepareAgain
+            live_files = self._commits.live(self._from, self._table.read)(missing)
+            cached |= {path: (live_files[path],) if path in live_files else None for path in missing}
+        return {path: cached[path] for path in paths}
+
+    def files_in(self, after: DeltaTable, keys: Collection[FileKey]) -> dict[FileKey, Add]:
+        """Of some files, those that are part of a wanted version."""
+        note = ("delta wanted", after.location, Tip.of(line_of(after)))
+        adds: dict[FileKey, Add | None] = self._table.notes.setdefault(note, {})
+        if missing := {key for key in keys if key not in adds}:
+            if not self._table.may_read:
+                raise PrepareAgain
+            live_adds = self._commits.snapshot(after, self._table.read).find(missing)
+            adds |= dict.fromkeys(missing) | live_adds
+        return {key: add for key in keys if (add := adds[key]) is not None}
+
+    def _key(self, what: str) -> tuple[object, ...]:
+        return (f"delta {what}", self._content.location, self._tip)
+
+    def _snapshot(self) -> LogSnapshot:
+        if self._from is None:
+            # Whoever creates a table and restores another state of it in one request has nothing to look up.
+            raise Refused(
+                "was created by the same request; bring its later commits by a request of their own"
+            )
+        return self._commits.snapshot(self._from, self._table.read)
+
+    def _since(self, version: int) -> Iterator[tuple[Action, ...]]:
+        """The commits of the line after a version, and those that are about to come."""
+        if self._line.latest > version:
+            for step in steps(self._table, self._commits, self._content, version, self._line.latest):
+                yield step.actions
+        yield from self._more
+
+
+def _is_about_domains(action: Action) -> bool:
+    """Whether it says something of a domain that a table may go back to: ids of rows only go on."""
+    return isinstance(action, DomainMetadata) and not is_high_water_mark(action)

@@ -1,0 +1,76 @@
+"""Ids of rows that go from one line of a table to another.
+
+Every line gives ids of its own to the rows that come there. The default branch's are those of the table's
+log. What a branch gives is for its own readers, and far above all others: when its files land elsewhere they
+get the ids that follow there, and the version that they land as. So no id is given twice in a log, and no
+branch waits for another.
+
+What was there when two lines parted has the same ids on both, and keeps them wherever it goes: with another
+deletion vector, undone, restored, merged.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.line import line_of
+from penstock.formats.delta.branch_log.net import FileActionT, Net
+from penstock.formats.delta.branch_log.prepared_table import parted_at, steps
+from penstock.formats.delta.errors import VersionNotFound
+from penstock.formats.delta.protocol.actions import Add, Remove
+from penstock.formats.delta.protocol.row_ids import FileRowIds, ids_by_path, row_ids_of
+from penstock.kernel.format import Table
+from penstock.model.nessie import DeltaTable
+
+
+def transfer_row_ids(table: Table, commits: Commits, stays: DeltaTable, comes: DeltaTable, net: Net) -> Net:
+    """A net change of one line, ``comes``, as another one takes it, ``stays``.
+
+    Files that both have, from before they parted or by an earlier merge, have the ids of the one that stays.
+    The others have none: they get them when they land. ``PrepareAgain`` as ``steps``.
+    """
+    files: list[Add | Remove] = [*net.removes, *net.adds, *net.spared]
+    if all(file.base_row_id is None for file in files):
+        return net
+    parted = parted_at(line_of(stays), line_of(comes), table.read)
+
+    def is_own(file: Add | Remove) -> bool:
+        """Whether a file came after the lines parted."""
+        ids = row_ids_of(file)
+        return ids is None or ids.version > parted
+
+    if not any(map(is_own, files)):
+        return net
+    landed = _ids_since(table, commits, stays, parted)
+
+    def transfer(file: FileActionT) -> FileActionT:
+        if not is_own(file):
+            return file
+        ids = landed.get(file.key.path)
+        return msgspec.structs.replace(
+            file,
+            base_row_id=None if ids is None else ids.base,
+            default_row_commit_version=None if ids is None else ids.version,
+        )
+
+    return msgspec.structs.replace(
+        net,
+        removes=tuple(map(transfer, net.removes)),
+        adds=tuple(map(transfer, net.adds)),
+        spared=tuple(map(transfer, net.spared)),
+    )
+
+
+def _ids_since(table: Table, commits: Commits, stays: DeltaTable, parted: int) -> dict[str, FileRowIds]:
+    """The ids of all files that came to a line after a version, by decoded paths; of none, if its log does
+    not reach back so far."""
+    lost = ("delta lost row ids", stays.location, parted)
+    if lost in table.notes:
+        return {}
+    try:
+        since = steps(table, commits, stays, parted, line_of(stays).latest)
+    except VersionNotFound:
+        table.notes[lost] = True
+        return {}
+    return ids_by_path(action for step in since for action in step.actions)

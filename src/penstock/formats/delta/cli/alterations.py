@@ -1,0 +1,245 @@
+"""Changing what a Delta table is: its properties, constraints and columns. Each command is one commit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+import click
+
+from penstock.cli.call import Call, pass_call
+from penstock.cli.declaration import branch_option, group, key_argument, key_option, message_option
+from penstock.cli.rendering.history import short
+from penstock.cli.rendering.screen import Screen, printable
+from penstock.lake.answers import Ratified
+
+F = TypeVar("F", bound=Callable[..., Any])
+_STEPS: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
+
+
+@group("alter", examples="$ penstock delta alter set web.orders owner=sales")
+@click.pass_context
+def delta_alter(ctx: click.Context) -> None:
+    """Change a Delta table: its properties, constraints, columns or description.
+
+    Each change is one version without rows, and one commit, on any branch; a merge brings it to others. A
+    part of a column is written with dots (address.city), and a name that has dots itself in backquotes.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def alteration(name: str, examples: str) -> Callable[[F], F]:
+    """Declare a command that changes a table."""
+
+    def declare(f: F) -> F:
+        wrapped = delta_alter.command(name, prints=Ratified, examples=examples)
+        wrapped(key_argument(branch_option(message_option(key_option(pass_call(f))))))
+        return f
+
+    return declare
+
+
+def _alter(call: Call, key: str, change: str, *values: Any, **options: Any) -> None:
+    """Do one change, and tell which version it made."""
+    ratified: Ratified = getattr(call.open().delta, change)(key, *values, author=call.who, **options)
+
+    def text(screen: Screen) -> Iterator[str]:
+        commit = screen.paint(short(ratified.commit.id), "id")
+        name = screen.paint(printable(key), "strong")
+        yield f"changed {name} with version {ratified.version} (commit {commit})"
+
+    call.answer(lambda: ratified, text)
+
+
+def parse_path(text: str) -> tuple[str, ...]:
+    """The column, or the part of one, that a text names."""
+    return tuple(quoted.replace("``", "`") or plain for quoted, plain in _STEPS.findall(text)) or (text,)
+
+
+def parse_pairs(texts: Sequence[str]) -> dict[str, str]:
+    """Properties as they are given: ``NAME=VALUE``."""
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise click.UsageError(f"invalid property {text!r}; write it as NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def parse_columns(texts: Sequence[str]) -> Any:
+    """Columns as they are given: ``NAME:TYPE``."""
+    from penstock.formats.rows.schema import Field, StructType
+
+    fields = []
+    for column in texts:
+        name, colon, kind = column.rpartition(":")
+        if not colon or not name:
+            raise click.UsageError(f"invalid column {column!r}; write it as NAME:TYPE")
+        fields.append(Field(name=name, type=kind, nullable=True))
+    return StructType(tuple(fields))
+
+
+column_argument = click.argument("column", metavar="COLUMN")
+if_exists_option = click.option("--if-exists", is_flag=True, help="Do not complain if it is missing.")
+
+
+@alteration("set", "$ penstock delta alter set web.orders delta.logRetentionDuration='interval 60 days'")
+@click.argument("properties", metavar="NAME=VALUE...", nargs=-1, required=True)
+def delta_set(call: Call, key: str, properties: tuple[str, ...], **options: Any) -> None:
+    """Set properties of KEY. Those that turn a feature on list it in the table's protocol.
+
+    For example delta.enableChangeDataFeed=true, delta.enableDeletionVectors=true, delta.appendOnly=true,
+    delta.columnMapping.mode=name or delta.enableTypeWidening=true. delta.feature.NAME=supported lists a
+    feature alone. Names of your own do not begin with 'delta.'.
+    """
+    _alter(call, key, "set_properties", parse_pairs(properties), **options)
+
+
+@alteration("unset", "$ penstock delta alter unset web.orders owner --if-exists")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@if_exists_option
+def delta_unset(call: Call, key: str, names: tuple[str, ...], **options: Any) -> None:
+    """Remove properties of KEY. Features that they turned on stay listed."""
+    _alter(call, key, "unset_properties", names, **options)
+
+
+@alteration("describe", "$ penstock delta alter describe web.orders 'one row for each order'")
+@click.argument("text", metavar="TEXT")
+def delta_describe(call: Call, key: str, text: str, **options: Any) -> None:
+    """Say what KEY is for. An empty text removes what was said."""
+    _alter(call, key, "set_description", text or None, **options)
+
+
+@alteration("add-constraint", "$ penstock delta alter add-constraint web.orders paid 'amount >= 0'")
+@click.argument("name", metavar="NAME")
+@click.argument("expression", metavar="CONDITION")
+def delta_add_constraint(call: Call, key: str, name: str, expression: str, **options: Any) -> None:
+    """Add a CHECK constraint to KEY: a condition in SQL that is true for every row.
+
+    Rows that are there are checked first. The change is refused if the condition is not true for one.
+    """
+    _alter(call, key, "add_constraint", name, expression, **options)
+
+
+@alteration("drop-constraint", "$ penstock delta alter drop-constraint web.orders paid")
+@click.argument("name", metavar="NAME")
+@if_exists_option
+def delta_drop_constraint(call: Call, key: str, name: str, **options: Any) -> None:
+    """Drop a CHECK constraint of KEY."""
+    _alter(call, key, "drop_constraint", name, **options)
+
+
+@alteration("add-columns", "$ penstock delta alter add-columns web.orders note:string")
+@click.argument("columns", metavar="NAME:TYPE...", nargs=-1, required=True)
+def delta_add_columns(call: Call, key: str, columns: tuple[str, ...], **options: Any) -> None:
+    """Add columns to KEY. In rows that are there they are null."""
+    _alter(call, key, "add_columns", parse_columns(columns), **options)
+
+
+@alteration(
+    "rename-column",
+    """
+$ penstock delta alter set web.orders delta.columnMapping.mode=name
+$ penstock delta alter rename-column web.orders note remark
+""",
+)
+@column_argument
+@click.argument("name", metavar="NAME")
+def delta_rename_column(call: Call, key: str, column: str, name: str, **options: Any) -> None:
+    """Give a column of KEY another name; no file is written anew. The table must have mapped columns."""
+    _alter(call, key, "rename_column", parse_path(column), name, **options)
+
+
+@alteration("comment", "$ penstock delta alter comment web.orders amount 'in euros'")
+@column_argument
+@click.argument("text", metavar="TEXT")
+def delta_comment(call: Call, key: str, column: str, text: str, **options: Any) -> None:
+    """Say what a column of KEY is. An empty text removes what was said."""
+    _alter(call, key, "comment_column", parse_path(column), text or None, **options)
+
+
+@alteration("move-column", "$ penstock delta alter move-column web.orders amount --after day")
+@column_argument
+@click.option(
+    "--after", metavar="COLUMN", help="The column that it is to stand behind. [it becomes the first]"
+)
+def delta_move_column(call: Call, key: str, column: str, **options: Any) -> None:
+    """Have a column of KEY stand behind another one, or before all. No file is written anew."""
+    _alter(call, key, "move_column", parse_path(column), **options)
+
+
+@alteration("set-default", """$ penstock delta alter set-default web.orders customer "'nobody'" """)
+@column_argument
+@click.argument("expression", metavar="EXPRESSION")
+def delta_set_default(call: Call, key: str, column: str, expression: str, **options: Any) -> None:
+    """Give a column of KEY a default, for rows that are written without it later.
+
+    It is a literal or another expression in SQL.
+    """
+    _alter(call, key, "set_default", parse_path(column), expression, **options)
+
+
+@alteration("drop-default", "$ penstock delta alter drop-default web.orders customer")
+@column_argument
+def delta_drop_default(call: Call, key: str, column: str, **options: Any) -> None:
+    """Drop the default of a column of KEY."""
+    _alter(call, key, "drop_default", parse_path(column), **options)
+
+
+@alteration("set-not-null", "$ penstock delta alter set-not-null web.orders day")
+@column_argument
+def delta_set_not_null(call: Call, key: str, column: str, **options: Any) -> None:
+    """Have a column of KEY take no nulls. Rows that are there are checked first."""
+    _alter(call, key, "set_not_null", parse_path(column), **options)
+
+
+@alteration("drop-not-null", "$ penstock delta alter drop-not-null web.orders day")
+@column_argument
+def delta_drop_not_null(call: Call, key: str, column: str, **options: Any) -> None:
+    """Have a column of KEY take nulls."""
+    _alter(call, key, "drop_not_null", parse_path(column), **options)
+
+
+@alteration(
+    "widen-column",
+    """
+$ penstock delta alter add-columns web.orders count:integer
+$ penstock delta alter set web.orders delta.enableTypeWidening=true
+$ penstock delta alter widen-column web.orders count long
+""",
+)
+@column_argument
+@click.argument("kind", metavar="TYPE")
+def delta_widen_column(call: Call, key: str, column: str, kind: str, **options: Any) -> None:
+    """Give a column of KEY a wider type. No file is written anew: readers widen what is there.
+
+    The table's property delta.enableTypeWidening must be true. Whole numbers become longer ones, double or
+    decimal, float becomes double, date becomes timestamp_ntz, and decimals get more digits.
+    """
+    _alter(call, key, "widen_column", parse_path(column), kind, **options)
+
+
+@alteration("drop-column", "$ penstock delta alter drop-column web.orders remark")
+@column_argument
+def delta_drop_column(call: Call, key: str, column: str, **options: Any) -> None:
+    """Drop a column of KEY, whose columns must be mapped.
+
+    Its values stay in files until these are rewritten.
+    """
+    _alter(call, key, "drop_column", parse_path(column), **options)
+
+
+@alteration(
+    "cluster-by",
+    """
+$ penstock delta create web.clicks page:string seconds:double
+$ penstock delta alter cluster-by web.clicks page
+""",
+)
+@click.argument("columns", metavar="[COLUMN...]", nargs=-1)
+def delta_cluster_by(call: Call, key: str, columns: tuple[str, ...], **options: Any) -> None:
+    """Have KEY clustered by other columns, or by none: engines that cluster files do that by them."""
+    _alter(call, key, "cluster_by", columns, **options)

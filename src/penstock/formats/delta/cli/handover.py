@@ -1,0 +1,201 @@
+"""Delta tables into the lake and out of it: one, or all below a folder or a namespace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import click
+
+from penstock.cli.call import Call, pass_call
+from penstock.cli.completions import complete_key
+from penstock.cli.declaration import command, key_option, message_option
+from penstock.cli.progress import Bar
+from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.rendering.history import short
+from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.times import format_count
+from penstock.errors import TableConflict, Unavailable, UnsupportedFeature
+from penstock.formats.delta.lake.answers import HandedOver, TableHandedOver, TableMade
+
+sole_writer_option = click.option(
+    "--sole-writer",
+    is_flag=True,
+    help="Say that nobody else writes there, for storage that lets files be overwritten.",
+)
+namespace_option = click.option(
+    "--namespace", metavar="KEY", shell_complete=complete_key, help="The namespace of the tables."
+)
+STATUS = {
+    "lost": TableConflict.exit_code,
+    "unfinished": Unavailable.exit_code,
+    "refused": UnsupportedFeature.exit_code,
+    "collides": UnsupportedFeature.exit_code,
+}
+"""The exit status if this came of a table; the first one counts."""
+
+
+@command(
+    "adopt",
+    prints=TableMade | HandedOver,
+    examples="""
+$ penstock delta adopt ./lake/warehouse/visits --table web.visits
+$ penstock delta adopt --recursive ./lake/warehouse --namespace raw --dry-run
+""",
+)
+@click.argument("path", metavar="PATH")
+@click.option(
+    "--table",
+    "key",
+    metavar="KEY",
+    shell_complete=complete_key,
+    help="What it is to be called in the lake. [the last part of PATH]",
+)
+@click.option("--recursive", is_flag=True, help="All tables below PATH, each called by its path from there.")
+@namespace_option
+@click.option("--dry-run", is_flag=True, help="With --recursive, only say what would be adopted.")
+@sole_writer_option
+@message_option
+@key_option
+@pass_call
+def delta_adopt(
+    call: Call,
+    path: str,
+    key: str | None,
+    recursive: bool,
+    namespace: str | None,
+    dry_run: bool,
+    sole_writer: bool,
+    message: str | None,
+    idempotency_key: str | None,
+) -> None:
+    """Take over the Delta table at PATH, which so far got its commits from the file system.
+
+    It stays where it is, with all its versions, and must lie below a root of the lake. From then on, its
+    commits go through the lake; programs that do not know this can read it, and are refused as writers.
+
+    With --recursive, all tables below PATH are taken over by two commits. One that cannot be adopted, or is
+    lost to another writer meanwhile, is named and does not stop the others. If a key is taken, nothing is
+    adopted. After an interruption, the same command finishes what was begun.
+    """
+    if not recursive:
+        if namespace is not None or dry_run:
+            raise click.UsageError("--namespace and --dry-run can only be used with --recursive")
+        made = call.open().delta.adopt(
+            path,
+            key,
+            sole_writer=sole_writer,
+            message=message,
+            author=call.who,
+            idempotency_key=idempotency_key,
+        )
+        say_made(call, made, "adopted")
+        return
+    if key is not None or idempotency_key is not None:
+        raise click.UsageError("--table and --idempotency-key cannot be used with --recursive")
+    lake = call.open()
+    with Bar(call.json) as bar:
+        adopted = lake.delta.adopt_all(
+            path,
+            namespace=namespace,
+            sole_writer=sole_writer,
+            dry_run=dry_run,
+            progress=bar,
+            message=message,
+            author=call.who,
+        )
+    _say_handed_over(call, adopted, "adopted", f"no Delta tables below {path}")
+
+
+@command(
+    "release",
+    prints=TableMade | HandedOver,
+    examples="""
+$ penstock delta release web.visits
+$ penstock delta release --all --namespace web --dry-run
+""",
+)
+@click.argument("key", metavar="[KEY]", required=False, shell_complete=complete_key)
+@click.option("--all", "every", is_flag=True, help="All Delta tables of the default branch.")
+@namespace_option
+@click.option("--dry-run", is_flag=True, help="With --all, only say what would be released.")
+@message_option
+@key_option
+@pass_call
+def delta_release(
+    call: Call,
+    key: str | None,
+    every: bool,
+    namespace: str | None,
+    dry_run: bool,
+    message: str | None,
+    idempotency_key: str | None,
+) -> None:
+    """Hand the Delta table KEY back to the file system, with all its versions published.
+
+    The table stays where it is and any Delta writer may commit to it again; the lake does not have it any
+    more. Needs the right to administer the lake. With --all, all tables are handed back by two commits, or
+    those below --namespace; after an interruption, the same command finishes what was begun.
+    """
+    if (key is None) != every:
+        raise click.UsageError("give the table to release, or --all")
+    if not every and (namespace is not None or dry_run):
+        raise click.UsageError("--namespace and --dry-run can only be used with --all")
+    if every and idempotency_key is not None:
+        raise click.UsageError("--idempotency-key cannot be used with --all")
+    lake = call.open(catch_up=True)
+    if key is not None:
+        made = lake.delta.release(key, message=message, author=call.who, idempotency_key=idempotency_key)
+        say_made(call, made, "released")
+        return
+    with Bar(call.json) as bar:
+        released = lake.delta.release_all(
+            namespace, dry_run=dry_run, progress=bar, message=message, author=call.who
+        )
+    _say_handed_over(call, released, "released", "no Delta tables")
+
+
+def say_made(call: Call, made: TableMade, done: str) -> None:
+    def text(screen: Screen) -> Iterator[str]:
+        name, place = screen.paint(printable(str(made.key)), "strong"), printable(made.location)
+        commit = screen.paint(short(made.commit), "id")
+        if made.repeated:
+            yield f"{name} is {done} already, and at version {made.version}"
+        else:
+            yield f"{done} {name} with version {made.version} (commit {commit})"
+        yield f"  {place}"
+
+    call.answer(lambda: made, text)
+
+
+def _say_handed_over(call: Call, done: HandedOver, word: str, nothing: str) -> None:
+    call.answer(lambda: done, lambda screen: _handed_over(screen, done, word, nothing))
+    outcomes = {table.outcome for table in done.tables}
+    status = next((code for outcome, code in STATUS.items() if outcome in outcomes), 0)
+    if status:
+        click.get_current_context().exit(status)
+
+
+def _handed_over(screen: Screen, done: HandedOver, word: str, nothing: str) -> Iterator[str]:
+    yield from columns(screen, [_handed_over_row(table) for table in done.tables], flexible=4)
+    for table in done.tables:
+        if table.problem:
+            first, *more = table.problem.splitlines()
+            yield f"{printable(table.location)}: {first}"
+            yield from more
+    counts = Counter(table.outcome for table in done.tables)
+    verb = f"would be {word}" if done.dry_run else word
+    count = counts.pop("planned", 0) + counts.pop(word, 0)
+    rest = [f"{number} {outcome}" for outcome, number in sorted(counts.items())]
+    yield ", ".join((f"{format_count(count, 'table')} {verb}", *rest)) if done.tables else nothing
+
+
+def _handed_over_row(table: TableHandedOver) -> Row:
+    kind = "bad" if table.problem else "dim"
+    return [
+        Cell(table.outcome, kind),
+        Cell(printable("" if table.key is None else str(table.key)), "strong"),
+        f"v{table.version}" if table.version >= 0 else "",
+        ", ".join(map(printable, table.features)),
+        printable(table.location),
+    ]

@@ -1,0 +1,255 @@
+"""What becomes of the files of a Delta table whose rows change, batch by batch.
+
+Where the table has deletion vectors, a file stays and its changed rows are marked as deleted; otherwise its
+other rows are written anew. Changed and new rows go into new files, and into the table's change data feed if
+it has one. However large the files, only so many batches are in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock.formats.delta.lake.rewrite import has_feed, removals
+from penstock.formats.delta.lake.table_job import DeltaJob
+from penstock.formats.delta.log.scan import FILE_NUMBER, ROW_NUMBER
+from penstock.formats.delta.protocol.actions import Action, Add, Metadata
+from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE
+from penstock.formats.delta.protocol.features import supported_features
+from penstock.formats.delta.protocol.properties import is_on
+from penstock.formats.delta.protocol.row_ids import row_columns_of
+from penstock.formats.delta.rows.inside import name_inside
+from penstock.formats.delta.rows.row_checks import conform_batch
+from penstock.formats.delta.rows.vectors import DeletedRows, rows_of, write_vectors
+from penstock.formats.delta.rows.writing import RowFiles
+from penstock.formats.rows.arrow_types import pa, pc
+from penstock.formats.rows.positions import mask_at, row_positions
+from penstock.formats.rows.schema import parse_schema
+from penstock.lake.job_files import remove_files
+
+DELETION_VECTORS = "delta.enableDeletionVectors"
+BRANCH_VECTORS = "vectors"
+"""Below the folder of a branch's data: its deletion vectors."""
+
+
+class RowOutcomes(NamedTuple):
+    """What becomes of the rows of a batch."""
+
+    deleted: Any
+    """Of each whether it goes."""
+    updated: Any
+    """Of each whether it changes."""
+    new: Any
+    """The rows that the changed ones become, in their order."""
+
+
+Decide = Callable[[Any], RowOutcomes]
+
+
+class ChangedFiles:
+    """Files of a table that are changed by a job. As a context: if anything fails in it, nothing is left."""
+
+    def __init__(self, table: DeltaJob, metadata: Metadata | None = None) -> None:
+        """``metadata`` is what the table is to become, if it is to have other columns."""
+        self._table, self._place = table, table.place
+        self.metadata = table.metadata if metadata is None else metadata
+        self.has_feed = has_feed(table)
+        self.has_vectors = uses_vectors(table)
+        self.deleted = self.updated = self.inserted = 0
+        self._folder = table.data_folder
+        clustering = table.clustering
+        self._data = RowFiles(
+            self._place, self.metadata, prefix=self._folder, clustering=clustering, with_row_ids=True
+        )
+        self._feed = (
+            RowFiles(self._place, self.metadata, prefix=self._folder, is_feed=True) if self.has_feed else None
+        )
+        self._schema = parse_schema(self.metadata.schema_string)
+        self._names = [field.name for field in table.schema.fields]
+        self._row_columns = row_columns_of(table.metadata)
+        self._vector_files: list[str] = []
+        self._actions: list[Action] = []
+        self._refused = ExitStack()
+
+    def __enter__(self) -> ChangedFiles:
+        self._refused.enter_context(self._data)
+        if self._feed is not None:
+            self._refused.enter_context(self._feed)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            remove_files(self._place, self._vector_files)
+        self._refused.__exit__(kind, error, trace)
+
+    def rewrite(
+        self, files: Sequence[Add], read: Callable[[Sequence[Add]], Iterable[Any]], decide: Decide
+    ) -> None:
+        """Change rows of files. ``read`` gives their rows in batches that are numbered by file and row."""
+        self._actions += removals(files)
+        marked = [file for file in files if self.has_vectors and row_count(file) is not None]
+        if marked:
+            self._mark_rows(marked, read(marked), decide)
+        rewritten = [file for file in files if file not in marked]
+        for batch in read(rewritten) if rewritten else ():
+            rows = batch.drop_columns([FILE_NUMBER, ROW_NUMBER])
+            outcomes = self._decide(rows, decide)
+            self._data.write(_rows_after(rows, outcomes), are_checked=True)
+
+    def _mark_rows(self, files: Sequence[Add], batches: Iterable[Any], decide: Decide) -> None:
+        gone = [_GoneRows() for _ in files]
+        for batch in batches:
+            outcomes = self._decide(batch.drop_columns([FILE_NUMBER, ROW_NUMBER]), decide)
+            numbers = batch.select([FILE_NUMBER, ROW_NUMBER])
+            _note_gone(gone, numbers, pc.or_(outcomes.deleted, outcomes.updated))
+            if outcomes.new.num_rows:
+                self._data.write(outcomes.new, are_checked=True)
+        self._name_again(files, gone)
+
+    def _decide(self, rows: Any, decide: Decide) -> RowOutcomes:
+        outcomes = self._with_row_ids(rows, decide(rows))
+        self.deleted += pc.sum(outcomes.deleted).as_py() or 0
+        self.updated += outcomes.new.num_rows
+        if outcomes.new.num_rows:
+            self._data.check(outcomes.new)
+        self._tell_feed(rows, outcomes)
+        return outcomes
+
+    def insert(self, rows: Any, *, is_told: bool = True) -> None:
+        """Add rows; the feed tells of them, unless nothing else changes: then it is told by the new files."""
+        self.inserted += rows.num_rows
+        self._data.write(rows)
+        if self._feed is not None and is_told:
+            self._feed.write(_with_type(conform_batch(rows, self._schema), "insert"), are_checked=True)
+
+    def finish(self) -> list[Action]:
+        """The actions of the change. No file is part of the table before they are committed."""
+        actions = [*self._actions, *self._data.finish()]
+        return actions if self._feed is None else [*actions, *self._feed.finish()]
+
+    def _with_row_ids(self, rows: Any, outcomes: RowOutcomes) -> RowOutcomes:
+        """A row that is updated keeps its id, if it has one, and gets the version of the commit."""
+        if self._row_columns is None:
+            return outcomes
+        ids = rows.column(self._row_columns.row_id).filter(outcomes.updated)
+        columns = [outcomes.new.column(name) for name in self._names]
+        return outcomes._replace(
+            new=pa.RecordBatch.from_arrays(
+                [*columns, ids, pa.nulls(len(ids), pa.int64())], names=[*self._names, *self._row_columns]
+            )
+        )
+
+    def _tell_feed(self, rows: Any, outcomes: RowOutcomes) -> None:
+        if self._feed is None:
+            return
+        for mask, change in ((outcomes.deleted, "delete"), (outcomes.updated, "update_preimage")):
+            before = rows.select(self._names).filter(mask)
+            if before.num_rows:
+                self._feed.write(_with_type(before, change), are_checked=True)
+        if outcomes.new.num_rows:
+            after = outcomes.new.select(self._names)
+            self._feed.write(_with_type(after, "update_postimage"), are_checked=True)
+
+    def _name_again(self, files: Sequence[Add], gone: Sequence[_GoneRows]) -> None:
+        """Name the files again, with their changed rows deleted, unless none of their rows is left."""
+        deleted: dict[str, DeletedRows] = {}
+        for file, rows in zip(files, gone, strict=True):
+            before = rows_of(file, file.deletion_vector, self._place.read_range, self._name)
+            bits = before.bits | rows.bits
+            if bits.bit_count() < before.total:
+                deleted[file.path] = DeletedRows(bits, before.total)
+        folder = f"{self._folder}{BRANCH_VECTORS}" if self._folder else ""
+        vectors = write_vectors(deleted, self._create_vectors, folder)
+        for file in files:
+            if file.path in vectors:
+                self._actions.append(
+                    msgspec.structs.replace(
+                        file,
+                        deletion_vector=vectors[file.path],
+                        stats=_loose_stats(file.stats or ""),
+                        data_change=True,
+                    )
+                )
+
+    def _create_vectors(self, name: str, data: bytes) -> None:
+        self._vector_files.append(name)
+        self._place.create(name, data)
+
+    def _name(self, path: str) -> str:
+        return name_inside(path, self._place.roots)
+
+
+class _GoneRows:
+    """Rows of one file, by their numbers."""
+
+    def __init__(self) -> None:
+        self.bits = 0
+
+    def add(self, numbers: Any) -> None:
+        """Add numbers in ascending order."""
+        first, count = numbers[0].as_py(), numbers[-1].as_py() - numbers[0].as_py() + 1
+        mask = mask_at(pc.subtract(numbers, first), count)
+        packed = int.from_bytes(mask.buffers()[1].to_pybytes(), "little") & ((1 << count) - 1)
+        self.bits |= packed << first
+
+
+def uses_vectors(table: DeltaJob) -> bool:
+    """Whether rows of the table are deleted by deletion vectors: its property says so."""
+    is_enabled = is_on(table.metadata.configuration, DELETION_VECTORS)
+    return is_enabled and "deletionVectors" in supported_features(table.protocol)
+
+
+def _note_gone(gone: Sequence[_GoneRows], numbers: Any, mask: Any) -> None:
+    chosen = numbers.filter(mask)
+    files = chosen.column(FILE_NUMBER)
+    for file in pc.unique(files).to_pylist():
+        gone[file].add(chosen.column(ROW_NUMBER).filter(pc.equal(files, file)))
+
+
+def _rows_after(rows: Any, outcomes: RowOutcomes) -> Any:
+    """The rows that are left, in their places, with what the changed ones become."""
+    if not outcomes.new.num_rows:
+        return rows.filter(pc.invert(outcomes.deleted))
+    positions = row_positions(rows.num_rows)
+    ranks = pc.subtract(pc.cumulative_sum(outcomes.updated.cast(pa.int64())), 1)
+    places = pc.if_else(outcomes.updated, pc.add(ranks, rows.num_rows), positions)
+    places = places.filter(pc.invert(outcomes.deleted))
+    arrays = [
+        pa.concat_arrays([before, after]).take(places)
+        for before, after in zip(rows.columns, outcomes.new.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
+
+
+def _with_type(rows: Any, change: str) -> Any:
+    kind = pa.repeat(pa.scalar(change, pa.string()), rows.num_rows)
+    return pa.RecordBatch.from_arrays([*rows.columns, kind], names=[*rows.schema.names, CHANGE_TYPE])
+
+
+def _loose_stats(stats: str) -> str:
+    """Statistics of a file some of whose rows are deleted: its bounds may be wider than what is left."""
+    if "tightBounds" in stats:
+        return stats.replace('"tightBounds":true', '"tightBounds":false')
+    # As text, so that no number loses digits.
+    return f'{stats.rstrip()[:-1]},"tightBounds":false}}'
+
+
+def row_count(file: Add) -> int | None:
+    """How many rows a file has, deleted ones too; ``None`` if its statistics do not tell."""
+    try:
+        stats: Any = msgspec.json.decode(file.stats or "{}")
+        count = stats.get("numRecords")
+    except (msgspec.MsgspecError, AttributeError):
+        return None
+    return count if isinstance(count, int) else None
+
+
+def no_rows(rows: Any) -> Any:
+    """A mask that is true for none of some rows."""
+    return pa.repeat(pa.scalar(False), rows.num_rows)

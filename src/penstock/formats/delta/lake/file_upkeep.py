@@ -1,0 +1,369 @@
+"""Rewriting files of a Delta table with the same rows, without Spark: fewer files, in an order, or complete.
+
+Small files of a partition are put together up to a target size, deleted rows are left out, and rows may be
+sorted along a Z-order curve of some columns. Every commit says that no row changed (``dataChange`` false): it
+is no conflict for appends, and streams and the change data feed pass over it. A file that somebody else
+changed meanwhile is taken again as it has become.
+
+The work is cut into commits, so that a run that dies has done what it committed, and the next goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from penstock.errors import InvalidRequest, TableConflict
+from penstock.formats.delta.lake.rewrite import removals
+from penstock.formats.delta.lake.table_job import DeltaJob
+from penstock.formats.delta.lake.written_files import names_of
+from penstock.formats.delta.log.scan import batches_of
+from penstock.formats.delta.protocol.actions import Action, Add
+from penstock.formats.delta.protocol.clustering import find_columns, lacking_statistics
+from penstock.formats.delta.protocol.mapping import stored_name
+from penstock.formats.delta.protocol.partition_conditions import check_condition
+from penstock.formats.delta.rows.pruning import read_stats
+from penstock.formats.delta.rows.stats import Statistics, indexed_leaves
+from penstock.formats.delta.rows.writing import TARGET_FILE_BYTES, RowFiles, check_features
+from penstock.formats.rows.arrow_types import pa, pc
+from penstock.lake.call import Said
+from penstock.lake.job_files import remove_files
+from penstock.lake.upkeep import AnalyzedTable, OptimizedTable, OptimizeProgress
+
+if TYPE_CHECKING:
+    from penstock.lake.table import Table
+
+TARGET_SIZE: Final = "delta.targetFileSize"
+SMALL: Final = 0.75
+"""A file below this share of the target size is put together with others."""
+COMMIT_BYTES: Final = 1024 * 1024 * 1024
+"""After about how many bytes of files that are rewritten these are committed."""
+SORTED_MAX_BYTES: Final = 256 * 1024 * 1024
+"""How many bytes of files are sorted at once, in memory."""
+TRIES_MAX: Final = 5
+CURVE_BITS: Final = 62
+ANALYZED_MAX: Final = 1000
+"""Of how many files statistics are completed by one commit."""
+PROVIDER: Final = "liquid"
+"""How other engines note that a file is clustered by the table's columns."""
+
+_SIZE: Final = re.compile(r"([0-9]{1,18})\s*(b|kb?|mb?|gb?|)", re.IGNORECASE)
+_UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+class OptimizeOrder(NamedTuple):
+    """What is to be done to the files of a table."""
+
+    target_file_bytes: int | None = None
+    """The table's own, if nothing is given."""
+    where: str | None = None
+    """Only in partitions for whose values this is true."""
+    zorder_by: tuple[str, ...] = ()
+    """Sort rows along a curve of these columns; those that the table is clustered by, if it is."""
+
+
+class _Bin(NamedTuple):
+    """Files of one partition that become others together."""
+
+    files: tuple[Add, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+def optimize_files(
+    table: Table, order: OptimizeOrder, said: Said, progress: OptimizeProgress
+) -> OptimizedTable:
+    """Rewrite files of a table. See ``Table.optimize``."""
+    table.lake.begin_write(makes_lake=False)
+    return _Optimization(table, order, said, progress).run()
+
+
+class _Optimization:
+    """A run over the files of a table."""
+
+    def __init__(self, table: Table, order: OptimizeOrder, said: Said, progress: OptimizeProgress) -> None:
+        self._table, self._order, self._said, self._progress = table, order, said, progress
+        self._open = partial(DeltaJob, table.lake, table.key, table.require_branch())
+        self._job = self._open()
+        check_features(self._job.metadata)
+        if order.where is not None:
+            check_condition(order.where, self._job.metadata.schema_string, self._job.partition_columns)
+        self._clustering = () if order.zorder_by else self._job.clustering
+        self._sorted_by = self._find_sorted_by()
+        self._target_bytes = order.target_file_bytes or target_size(self._job.metadata.configuration)
+        if self._target_bytes <= 0:
+            raise InvalidRequest(f"the target size of files must be 1 or more bytes: {self._target_bytes}")
+        self._result = OptimizedTable(key=table.key)
+        self._passed: set[str] = set()
+        """Files that this run wrote, or gave up."""
+
+    def run(self) -> OptimizedTable:
+        bins = self._bins()
+        all_bytes, done_bytes, conflicts = sum(each.size for each in bins), 0, 0
+        while bins:
+            batch = _first_bins(bins)
+            if self._rewrite(batch):
+                done_bytes, conflicts = done_bytes + sum(each.size for each in batch), 0
+            else:
+                conflicts += 1
+            if conflicts >= TRIES_MAX:
+                files = [file for each in batch for file in each.files]
+                self._passed.update(file.key.path for file in files)
+                self._count(files_skipped=len(files))
+                conflicts = 0
+            self._progress(min(done_bytes, all_bytes), all_bytes)
+            self._job = self._open()  # as it is by now, and with time of its own
+            bins = self._bins()
+        return self._result
+
+    def _bins(self) -> list[_Bin]:
+        """The files that are worth rewriting, in groups that become one file each or are sorted together."""
+        groups: dict[tuple[tuple[str, str | None], ...], list[Add]] = {}
+        for file in self._job.snapshot.outside_read_set.files(self._order.where):
+            groups.setdefault(tuple(sorted(file.partition.items())), []).append(file)
+        limit = SORTED_MAX_BYTES if self._sorted_by else self._target_bytes
+        bins: list[_Bin] = []
+        for files in groups.values():
+            chosen = sorted(filter(self._is_chosen, files), key=lambda file: (file.size, file.path))
+            bins += (
+                _Bin(tuple(group))
+                for group in _pack(chosen, limit)
+                if len(group) > 1 or group[0].deletion_vector is not None or self._sorted_by
+            )
+        return bins
+
+    def _is_chosen(self, file: Add) -> bool:
+        if file.key.path in self._passed:
+            return False
+        if file.deletion_vector is not None or self._order.zorder_by:
+            return True
+        if self._sorted_by:  # by the table's own columns: what is clustered stays
+            return file.clustering_provider is None
+        return file.size < SMALL * self._target_bytes
+
+    def _rewrite(self, bins: Sequence[_Bin]) -> bool:
+        """Rewrite files and commit that; false if others changed one of them first."""
+        job = self._job
+        actions: list[Action] = []
+        try:
+            for each in bins:
+                actions += [
+                    msgspec.structs.replace(removal, data_change=False) for removal in removals(each.files)
+                ]
+                for action in self._write(each.files):
+                    actions.append(action)
+        except BaseException:
+            remove_files(job.place, names_of(actions))
+            raise
+        try:
+            ratified = job.commit(
+                actions, operation="OPTIMIZE", parameters=self._parameters(), said=self._said
+            )
+        except TableConflict:
+            return False
+        added = [action for action in actions if isinstance(action, Add)]
+        self._count(
+            files_removed=sum(len(each.files) for each in bins),
+            files_added=len(added),
+            bytes_removed=sum(each.size for each in bins),
+            bytes_added=sum(file.size for file in added),
+        )
+        self._result = msgspec.structs.replace(self._result, version=ratified.tables[0].version)
+        self._passed.update(file.key.path for file in added)
+        return True
+
+    def _write(self, files: Sequence[Add]) -> Iterator[Action]:
+        """Write the rows of files anew: as one file, or sorted and cut into files of the target size."""
+        job = self._job
+        snapshot, row_ids = job.snapshot.log_snapshot, job.final_row_ids(files)
+        rows = batches_of(snapshot, job.place, files, final_row_ids=row_ids)
+        provider = PROVIDER if self._clustering else None
+        for batches in self._sort(rows, sum(file.size for file in files)) if self._sorted_by else [rows]:
+            # What was packed to the target size may come out a little larger, and is still one file.
+            output = RowFiles(
+                job.place,
+                job.metadata,
+                prefix=job.data_folder,
+                clustering=job.clustering,
+                with_row_ids=True,
+                target_file_bytes=2 * self._target_bytes,
+            )
+            with output:
+                for batch in batches:
+                    output.write(batch, are_checked=True)
+                written = output.finish()
+            for action in written:
+                assert isinstance(action, Add)
+                yield msgspec.structs.replace(action, data_change=False, clustering_provider=provider)
+
+    def _sort(self, rows: Any, size: int) -> Iterator[Any]:
+        """The rows along the curve, in parts that become a file each."""
+        table = rows.read_all().combine_chunks()
+        if not table.num_rows:
+            return
+        columns = [_column_values(table, path) for path in self._sorted_by]
+        table = table.take(pc.sort_indices(curve_positions(columns))).combine_chunks()
+        parts = max(1, -(-size // self._target_bytes))
+        rows_each = -(-table.num_rows // parts)
+        for start in range(0, table.num_rows, rows_each):
+            yield table.slice(start, rows_each).to_batches(max_chunksize=65_536)
+
+    def _find_sorted_by(self) -> tuple[tuple[str, ...], ...]:
+        """The columns of the curve, as paths of names."""
+        schema, partitions = self._job.schema, self._job.partition_columns
+        if self._order.zorder_by:
+            columns = find_columns(schema, self._order.zorder_by)
+            for fields in columns:
+                if fields[0].name in partitions:
+                    raise InvalidRequest(
+                        f"'{fields[0].name}' is a partition column: all rows of a file have the same value"
+                    )
+            return tuple(tuple(field.name for field in fields) for fields in columns)
+        return tuple(_logical_path(schema, path) for path in self._clustering)
+
+    def _parameters(self) -> dict[str, str]:
+        columns = [".".join(path) for path in self._sorted_by]
+        return {
+            "predicate": f"[{msgspec.json.encode(self._order.where).decode()}]"
+            if self._order.where
+            else "[]",
+            "zOrderBy": msgspec.json.encode(columns if self._order.zorder_by else []).decode(),
+            "clusterBy": msgspec.json.encode([] if self._order.zorder_by else columns).decode(),
+            "auto": "false",
+        }
+
+    def _count(self, **more: int) -> None:
+        changes = {name: getattr(self._result, name) + count for name, count in more.items()}
+        self._result = msgspec.structs.replace(self._result, **changes)
+
+
+def analyze_files(table: Table, said: Said) -> AnalyzedTable:
+    """Complete the statistics of files that lack any of the columns that the table wants them of."""
+    table.lake.begin_write(makes_lake=False)
+    open_job = partial(DeltaJob, table.lake, table.key, table.require_branch())
+    result, conflicts = AnalyzedTable(key=table.key), 0
+    while True:
+        job = open_job()
+        check_features(job.metadata)
+        leaves = indexed_leaves(job.metadata, job.clustering)
+        wanting = [
+            file
+            for file in job.snapshot.outside_read_set.files()
+            if file.deletion_vector is None and _lacks_statistics(file, [leaf.stored for leaf in leaves])
+        ][:ANALYZED_MAX]
+        if not wanting:
+            return result
+        actions: list[Action] = []
+        for file in wanting:
+            statistics = Statistics(leaves)
+            for batch in batches_of(job.snapshot.log_snapshot, job.place, [file]):
+                statistics.add(batch)
+            actions.append(msgspec.structs.replace(file, stats=statistics.json(), data_change=False))
+        try:
+            ratified = job.commit(
+                actions,
+                operation="COMPUTE STATS",
+                parameters={},
+                said=said,
+                keep_files=True,
+            )
+        except TableConflict:
+            conflicts += 1
+            if conflicts >= TRIES_MAX:
+                raise
+            continue
+        result = AnalyzedTable(
+            key=table.key, version=ratified.tables[0].version, files=result.files + len(actions)
+        )
+
+
+def target_size(properties: dict[str, str]) -> int:
+    """How large files of a table are to become. ``InvalidRequest`` if its property makes no sense."""
+    text = properties.get(TARGET_SIZE)
+    if text is None:
+        return TARGET_FILE_BYTES
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or not int(match[1]):
+        raise InvalidRequest(f"the property {TARGET_SIZE} must be a size such as '128mb', got {text!r}")
+    return int(match[1]) * _UNITS[match[2].lower()[:1]]
+
+
+def curve_positions(columns: Sequence[Any]) -> Any:
+    """Where rows lie on a Z-order curve of some columns: rows that are near each other there are near in each
+    of them. Values are taken by their rank, so that it does not matter how they are spread."""
+    if len(columns) == 1:
+        return _ranks(columns[0])
+    bits = min(16, CURVE_BITS // len(columns))
+    scaled = []
+    for column in columns:
+        ranks = _ranks(column)
+        largest = max(1, pc.max(ranks).as_py())
+        # As far as there are more ranks than places on the curve, neighbours share one.
+        step = max(1, -(-(largest + 1) // (1 << bits)))
+        scaled.append(pc.divide(ranks, step))
+    parts = [
+        pc.shift_left(pc.bit_wise_and(pc.shift_right(ranks, bit), 1), bit * len(scaled) + at)
+        for at, ranks in enumerate(scaled)
+        for bit in range(bits)
+    ]
+    return reduce(pc.bit_wise_or, parts)
+
+
+def _ranks(column: Any) -> Any:
+    """The place of each value among all of them; nulls come first."""
+    values = pc.unique(column).drop_null()
+    ordered = values.take(pc.sort_indices(values))
+    return pc.add(pc.fill_null(pc.index_in(column, value_set=ordered).cast(pa.int64()), -1), 1)
+
+
+def _column_values(table: Any, path: Sequence[str]) -> Any:
+    column = table.column(path[0])
+    for step in path[1:]:
+        column = pc.struct_field(column, step)
+    return pa.concat_arrays(column.chunks)
+
+
+def _logical_path(schema: Any, stored: Sequence[str]) -> tuple[str, ...]:
+    """The names of a column that files call otherwise."""
+    names: list[str] = []
+    inside = schema
+    for step in stored:
+        field = next(field for field in inside.fields if stored_name(field) == step)
+        names.append(field.name)
+        inside = field.type
+    return tuple(names)
+
+
+def _pack(files: Sequence[Add], limit: int) -> Iterator[list[Add]]:
+    """Files, small ones first, in groups of about one size."""
+    group: list[Add] = []
+    size = 0
+    for file in files:
+        if group and size + file.size > limit:
+            yield group
+            group, size = [], 0
+        group.append(file)
+        size += file.size
+    if group:
+        yield group
+
+
+def _first_bins(bins: Sequence[_Bin]) -> Sequence[_Bin]:
+    """The bins of one commit."""
+    size = 0
+    for number, each in enumerate(bins):
+        size += each.size
+        if size >= COMMIT_BYTES:
+            return bins[: number + 1]
+    return bins
+
+
+def _lacks_statistics(file: Add, columns: Sequence[tuple[str, ...]]) -> bool:
+    rows = read_stats(file).get("numRecords")
+    return not isinstance(rows, int) or any(True for _ in lacking_statistics(file, columns))

@@ -1,0 +1,100 @@
+"""A change of rows of a Delta table: files are replaced by others that hold what becomes of their rows.
+
+What such a change rests on is told here, whichever engine makes it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.branch_log.replaced_files import removal
+from penstock.formats.delta.lake import table as delta
+from penstock.formats.delta.lake.calls import Looked, Part
+from penstock.formats.delta.protocol.actions import Action, Add, Remove
+from penstock.formats.delta.protocol.partition_conditions import partition_part
+from penstock.formats.delta.protocol.properties import APPEND_ONLY, CHANGE_DATA_FEED, is_on
+from penstock.formats.delta.rows.writing import check_features
+from penstock.lake.answers import Ratified
+from penstock.lake.call import Said
+
+if TYPE_CHECKING:
+    from penstock.formats.delta.lake.table_job import DeltaJob
+
+READ_FILES_MAX_BYTES: Final = 16 * 1024
+"""Names of files beyond this size are not told one by one: the partitions are, that they are in."""
+
+
+class Rewrite(NamedTuple):
+    """A change of a table whose files are written, and which is not committed yet."""
+
+    table: DeltaJob
+    operation: str
+    parameters: dict[str, Any]
+    actions: Sequence[Action]
+    reads: Looked
+    metrics: Mapping[str, int] = {}
+    """What it did, in the words that other engines have for it."""
+
+    def commit(self, said: Said, idempotency_key: str | None) -> Ratified:
+        """Make it the table's next version. ``TableConflict`` if others changed what it rests on.
+
+        The files of a change that was refused are removed again, as far as possible. If nobody knows what
+        became of it, they stay.
+        """
+        return self.table.commit(
+            self.actions,
+            operation=self.operation,
+            parameters=self.parameters,
+            metrics=self.metrics,
+            reads=self.reads,
+            said=said,
+            idempotency_key=idempotency_key,
+        )
+
+
+def done_before(table: DeltaJob, idempotency_key: str | None) -> Ratified | None:
+    """What a change under an idempotency key came to, if it was done: another try has other files."""
+    return delta.done_before(table.lake, [table.key], table.branch, idempotency_key)
+
+
+def check_changeable(table: DeltaJob) -> None:
+    """``InvalidRequest`` if rows of the table must stay, ``UnsupportedFeature`` if it asks for more of its
+    writers than Penstock does."""
+    if is_on(table.metadata.configuration, APPEND_ONLY):
+        raise InvalidRequest(
+            f"rows of '{table.key}' stay as they are: the table has the property {APPEND_ONLY}",
+            table=str(table.key),
+        )
+    check_features(table.metadata)
+
+
+def has_feed(table: DeltaJob) -> bool:
+    """Whether the table has a change data feed."""
+    return is_on(table.metadata.configuration, CHANGE_DATA_FEED)
+
+
+def removals(files: Iterable[Add]) -> list[Remove]:
+    """What takes files out of the table."""
+    now_ms = time.time_ns() // 1_000_000
+    return [removal(one, now_ms) for one in files]
+
+
+def read_set_of(region: Part, files: Iterable[Add] | None = ()) -> Looked:
+    """What a change rests on: that no further rows are in a region, and that files are still there.
+
+    The files that it removes need not be named. ``None`` stands for all files of the region.
+    """
+    names = None if files is None else tuple(one.key.path for one in files)
+    if names is not None and sum(map(len, names)) > READ_FILES_MAX_BYTES:
+        names = None
+    return Looked(parts=(region,), files=names)
+
+
+def region(table: DeltaJob, needed: str | None) -> Part:
+    """The part of a table that holds all rows for which ``needed`` is true, by partition columns alone."""
+    if needed is None:
+        return Part()
+    return Part(where=partition_part(needed, table.metadata.schema_string, table.partition_columns))

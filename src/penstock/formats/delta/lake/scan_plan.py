@@ -1,0 +1,126 @@
+"""What Spark is to read for the rows of a Delta table: files, columns, and the rows that are deleted."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
+from sys import byteorder
+from typing import Final
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.errors import UnsupportedFeature
+from penstock.formats.delta.lake.file_columns import FileColumns
+from penstock.formats.delta.lake.snapshot import TableSnapshot
+from penstock.formats.delta.protocol.actions import Add, Cdc, Remove
+from penstock.formats.delta.rows.deletion_words import BROADCAST_MAX_ROWS, WORD_ROWS, Words, with_deleted
+from penstock.formats.delta.rows.inside import name_inside
+from penstock.formats.rows.schema import Field, StructType, write_schema
+from penstock.lake.scan_files import (
+    ScanDeletions,
+    ScanFile,
+    ScanPiece,
+    TableScan,
+    encode_files,
+    read_strictly,
+)
+from penstock.storage.hadoop import hadoop_address
+from penstock.storage.places import Place
+
+FILE: Final = "__penstock_file"
+"""The number of the file that a row is in, where it is told."""
+FILE_FIELD: Final = Field(name=FILE, type="integer", nullable=True)
+WORDS_SENT_MAX: Final = 1_000_000
+"""How many words of deletion vectors are sent: some ten megabytes."""
+
+_HIDDEN: Final = ("_", ".")
+"""Spark reads no files with such names, and does not say so."""
+
+
+def check_visible(place: Place, files: Iterable[ScanFile]) -> None:
+    """``UnsupportedFeature`` for a file that Spark would leave out without a word."""
+    for file in files:
+        if file.size <= 0 or file.name.rpartition("/")[2].startswith(_HIDDEN):
+            raise UnsupportedFeature(
+                f"{place.url} has the file {file.name!r} of {file.size} bytes, which Spark does not read: it "
+                "leaves out empty files, and those whose names begin with '_' or '.'",
+                table=place.url,
+                feature="hidden files",
+            )
+
+
+def to_scan_file(
+    place: Place, columns: FileColumns, file: Add | Remove | Cdc, more: tuple[str | None, ...] = ()
+) -> ScanFile:
+    """A file of a table as Spark is told of it, with the values of its partition columns, and of others."""
+    noted = file.partition_values or {}
+    values = [noted.get(field.name) or None for field in columns.partition_fields]
+    modified_ms = file.modification_time if isinstance(file, Add) else 0
+    name = name_inside(file.path, place.roots)
+    return ScanFile(name, file.size or 0, modified_ms, (*values, *more))
+
+
+def plan_scan(snapshot: TableSnapshot, files: Iterable[Add], origin: str) -> TableScan:
+    """The rows of some files of a version of a table, without those that deletion vectors name.
+
+    ``InvalidRequest`` if these are too many to be told.
+    """
+    place, columns = snapshot.place, FileColumns(snapshot.metadata)
+    whole: list[ScanFile] = []
+    partial: list[ScanFile] = []
+    deleted: list[Words] = []
+    count = 0
+    for file, words in with_deleted(place, files):
+        if words is None:
+            whole.append(to_scan_file(place, columns, file))
+        else:
+            # Apart from the others, so that these lose nothing by it.
+            partial.append(to_scan_file(place, columns, file, (str(len(deleted)),)))
+            deleted.append(words)
+            count += len(words.words)
+            _check_sendable(place, count)
+    how = read_strictly("parquet", columns.options, "UTC", origin)
+
+    def piece(files: Sequence[ScanFile], rows: ScanDeletions | None) -> ScanPiece:
+        check_visible(place, files)
+        numbers = () if rows is None else (FILE_FIELD,)
+        return ScanPiece(
+            files=encode_files(hadoop_address(place.url), files),
+            schema=write_schema(columns.in_files),
+            partition_schema=write_schema(StructType((*columns.partition_fields, *numbers))),
+            how=how,
+            deleted=rows,
+        )
+
+    pieces = [piece(whole, None)] if whole or not partial else []
+    if partial:
+        pieces.append(piece(partial, _encode_deleted(deleted)))
+    return TableScan(pieces=tuple(pieces), columns=columns.shown)
+
+
+def _check_sendable(place: Place, words: int) -> None:
+    if words > WORDS_SENT_MAX:
+        raise InvalidRequest(
+            f"the deletion vectors of the files to be read of {place.url} name too many rows to be sent: "
+            f"more than {WORDS_SENT_MAX:,} words of {WORD_ROWS} rows have some\n"
+            "  Read fewer files, by a condition (WHERE), or read the table by PySpark.",
+            table=place.url,
+        )
+
+
+def _encode_deleted(deleted: Sequence[Words]) -> ScanDeletions:
+    numbers = array("q")
+    for at, rows in enumerate(deleted):
+        starts = (number * WORD_ROWS for number in rows.numbers.to_pylist())
+        numbers.extend(chain.from_iterable(zip(repeat(at), starts, rows.words.to_pylist(), strict=False)))
+    if byteorder == "big":
+        numbers.byteswap()
+    packed = gzip.compress(numbers.tobytes(), compresslevel=1, mtime=0)
+    is_few = sum(words.rows for words in deleted) <= BROADCAST_MAX_ROWS
+    return ScanDeletions(
+        words=base64.b64encode(packed).decode(),
+        file_column=FILE,
+        hint="broadcast" if is_few else "merge",
+    )

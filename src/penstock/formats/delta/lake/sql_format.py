@@ -1,0 +1,90 @@
+"""Delta tables for engines of SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.formats.delta.lake.file_columns import shown_schema
+from penstock.formats.delta.lake.scan_plan import plan_scan
+from penstock.formats.delta.lake.snapshot import TableSnapshot
+from penstock.formats.delta.lake.sql_writes import commit_write, plan_write
+from penstock.formats.delta.lake.statement_changes import alter_table
+from penstock.formats.rows.schema import write_schema
+from penstock.formats.rows.spark_conditions import means_the_same
+from penstock.lake.scan_files import TableScan
+from penstock.lake.sql_catalog.formats import SqlFormat
+from penstock.lake.sql_catalog.requests import (
+    CatalogRequest,
+    EmptyTable,
+    RowOrder,
+    StatementChange,
+    TableDescription,
+    WritePlan,
+    WrittenRows,
+)
+from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
+
+if TYPE_CHECKING:
+    from penstock.lake.lake import Lake
+    from penstock.lake.table import Table
+
+
+class DeltaSql(SqlFormat):
+    """Delta tables: read by their files, their statistics and deletion vectors."""
+
+    content_type = DeltaTable.content_type
+    described = "Delta table"
+    source_name = "delta"
+    is_default = True
+
+    def describe(self, table: Table, version: int | None) -> TableDescription:
+        snapshot = table.outside_read_set.snapshot(version).outside_read_set
+        metadata = snapshot.metadata
+        return TableDescription(
+            provider="delta",
+            schema=write_schema(shown_schema(metadata)),
+            partition_by=metadata.partition_columns,
+            properties=dict(metadata.configuration),
+            location=snapshot.location,
+            description=metadata.description or "",
+        )
+
+    def scan(self, table: Table, request: CatalogRequest) -> TableScan:
+        assert request.table is not None
+        noted = table.snapshot(request.table.version)
+        snapshot = noted.outside_read_set
+        condition = readable_condition(snapshot, request.where, request.zone)
+        noted.note_read(condition)
+        return plan_scan(snapshot, snapshot.files(condition), f"{table.key}@{table.ref}")
+
+    def create(self, lake: Lake, table: EmptyTable) -> None:
+        lake.create_table(
+            table.key,
+            schema=table.schema,
+            partition_by=table.partition_by,
+            cluster_by=table.cluster_by,
+            properties=table.properties,
+            description=table.description,
+            branch=table.branch,
+        )
+
+    def plan_write(self, lake: Lake, order: RowOrder) -> WritePlan:
+        return plan_write(lake, order)
+
+    def commit_write(self, lake: Lake, order: RowOrder, written: WrittenRows) -> None:
+        commit_write(lake, order, written)
+
+    def truncate(self, lake: Lake, table: EmptyTable) -> None:
+        lake.table(table.key, table.branch).delete(message=f"TRUNCATE TABLE {table.key}")
+
+    def alter(self, lake: Lake, key: Key, branch: str | None, changes: Sequence[StatementChange]) -> None:
+        alter_table(lake, key, branch, changes)
+
+
+def readable_condition(snapshot: TableSnapshot, where: str | None, zone: str | None) -> str | None:
+    """A condition of a query, if files may be left out by it: it is sure what Spark makes of it."""
+    if where is None or not means_the_same(where, snapshot.schema, zone):
+        return None
+    return where

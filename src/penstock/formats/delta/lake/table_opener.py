@@ -1,0 +1,148 @@
+"""Opens a Delta table by its location: as the lake that owns it has it, or as its own log has it."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+
+from penstock.errors import InvalidRequest, KeyNotFound, LakeMoved, ManagedElsewhere, NotManaged
+from penstock.formats.delta.branch_log.ownership import PENSTOCK, Owner, owner_of
+from penstock.formats.delta.lake.calls import FindTable
+from penstock.formats.delta.lake.snapshot import TableSnapshot, load_published
+from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.snapshot import load_snapshot
+from penstock.lake.lake import Lake
+from penstock.lake.opener import open_lake
+from penstock.lake.table import Table
+from penstock.storage.locations import normalise, without_secrets
+from penstock.storage.places import Places, open_place
+from penstock.stores import is_local
+
+
+def read_delta(
+    location: str | os.PathLike[str],
+    *,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+) -> TableSnapshot:
+    """Any Delta table as its own log has it, without a lake: the newest version, an older one, or that of a
+    time.
+
+    ``location`` is a path, or a URL of a bucket; keys and regions come from the environment. Nothing is
+    written there. Of a table that a lake owns, these are the versions that are published. Rows come by
+    ``to_arrow()`` and ``to_batches()``, with ``columns`` and ``where``, and go into a lake by
+    ``lake.create_table(key, data=penstock.read_delta(location))``.
+
+    ``TableNotFound`` if there is no table, ``VersionNotFound`` if it has no such version,
+    ``UnsupportedFeature`` names what reading it takes that Penstock does not know.
+    """
+    return load_published(open_place(absolute(location)), version, timestamp)
+
+
+def absolute(location: str | os.PathLike[str]) -> str:
+    """A location as it can be found from wherever a lake runs: a path of this process is made absolute."""
+    place = os.fspath(location)
+    return place if "://" in place else os.path.abspath(place)  # noqa: PTH100 - without '..'
+
+
+def open_table(
+    location: str | os.PathLike[str],
+    *,
+    ref: str | None = None,
+    lake: str | os.PathLike[str] | Lake | None = None,
+    author: str | None = None,
+    token: str | None = None,
+) -> Table:
+    """The Delta table at a place, as the lake that owns it has it: on the default branch, or at ``ref``.
+
+    ``lake`` says where the lake is, or is one that is open already. Without it, the address in the table's
+    own metadata is followed if it is on this machine's disks, or the one that ``PENSTOCK_LAKE`` names. Any
+    other is refused, and told: whoever can write to the table's folder could have put it there, and would be
+    sent this caller's token. ``table.lake.close()`` lets go of the lake.
+
+    ``NotManaged`` for a table that no lake owns, ``ManagedElsewhere`` if it belongs to another lake than the
+    given one or is a copy of a table that lies elsewhere, ``TableNotFound`` if there is none.
+    """
+    place = absolute(location)
+    owner = owner_at(place)
+    if isinstance(lake, Lake):
+        return _find_table(lake, place, owner, ref)
+    at = _require_trusted_address(place, owner) if lake is None else os.fspath(lake)
+    opened = open_lake(at, create=False, author=author, token=token)
+    try:
+        return _find_table(opened, place, owner, ref)
+    except BaseException:
+        opened.close()
+        raise
+
+
+def _require_trusted_address(place: str, owner: Owner) -> str:
+    """The address of the lake that owns a table, if the table's own metadata may be trusted with it."""
+    if not owner.at:
+        raise InvalidRequest(
+            f"{place} belongs to {owner}, but does not contain the address of that lake: give it, as in "
+            "penstock.open_table(…, lake=…)"
+        )
+    if is_local(owner.at):
+        return owner.at
+    address = os.environ.get("PENSTOCK_LAKE", "")
+    if address and without_secrets(address).rstrip("/") == without_secrets(owner.at).rstrip("/"):
+        return address
+    raise InvalidRequest(
+        f"{place} names {owner.at} as its lake, which is not trusted without confirmation\n  If that is your "
+        f"lake: penstock.open_table(…, lake={owner.at!r}), or set PENSTOCK_LAKE to it.",
+        location=place,
+        lake=owner.at,
+    )
+
+
+def owner_at(place: str) -> Owner:
+    """The owner that the published log of a table names."""
+    places = Places()
+    try:
+        snapshot = load_snapshot(PlaceFiles(places.at(place)))
+        owner = owner_of(snapshot.protocol, snapshot.metadata, place)
+    finally:
+        places.close()
+    if owner is None:
+        raise NotManaged(
+            f"{place} is not owned by a lake: its commits are in the file system\n  To let a lake manage it: "
+            f"penstock --lake LAKE delta adopt {place}",
+            location=place,
+        )
+    if owner.name != PENSTOCK:
+        raise ManagedElsewhere(f"{place} belongs to {owner}, which is not a lake", owner=owner.name)
+    return owner
+
+
+def _find_table(lake: Lake, place: str, owner: Owner, ref: str | None) -> Table:
+    if target := lake.moving_to:
+        raise LakeMoved(
+            f"{place} belongs to a lake that moves, or moved, to {target}: open the table with lake=…",
+            target=target,
+        )
+    if lake.id != owner.lake:
+        raise ManagedElsewhere(
+            f"{place} belongs to {owner}, but {lake.url} is lake {lake.id}", owner=owner.name, lake=owner.lake
+        )
+    table_place = lake.do(FindTable(id=str(owner.table), at=ref)) if owner.table is not None else None
+    if table_place is None:
+        where = ref if ref is not None else lake.default_branch
+        raise KeyNotFound(
+            f"{place} belongs to {owner}, but that lake does not have it at '{where}'", ref=where
+        )
+    if not _is_same(place, table_place.location):
+        raise ManagedElsewhere(
+            f"{place} is a copy: it names '{table_place.key}' of {owner}, and that table is at "
+            f"{table_place.location}\n  "
+            "Open the table there. A copy receives no commits, and must not be written to.",
+            owner=owner.name,
+            lake=owner.lake,
+        )
+    return lake.table(table_place.key, ref)
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether two locations are the same place, by whatever links they lead there."""
+    one, other = normalise(one), normalise(other)
+    return one == other or ("://" not in one + other and os.path.realpath(one) == os.path.realpath(other))

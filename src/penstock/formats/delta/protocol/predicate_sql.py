@@ -1,0 +1,81 @@
+"""Writes conditions as SQL text, which ``predicate_text`` parses back to the same condition."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from math import isfinite, isnan
+
+from penstock.formats.rows.partition_values import Value
+from penstock.formats.rows.predicates import (
+    And,
+    Column,
+    ComparedValues,
+    IsNull,
+    Like,
+    Not,
+    OneOf,
+    Or,
+    Predicate,
+)
+
+
+def write_predicate(predicate: Predicate) -> str:
+    """The text of a condition."""
+    match predicate:
+        case And():
+            return " and ".join(map(_part, predicate.parts))
+        case Or():
+            return " or ".join(map(_part, predicate.parts))
+        case Not():
+            return _negation_text(predicate.inner)
+        case IsNull():
+            return f"{_column_text(predicate.column)} is null"
+        case ComparedValues():
+            return f"{_column_text(predicate.column)} {predicate.operator} {_literal(predicate.value)}"
+        case OneOf():
+            return f"{_column_text(predicate.column)} in ({', '.join(map(_literal, predicate.values))})"
+        case Like():
+            return f"{_column_text(predicate.column)} like {_quote_text(predicate.pattern)}"
+
+
+def _part(predicate: Predicate) -> str:
+    text = write_predicate(predicate)
+    return f"({text})" if isinstance(predicate, And | Or) else text
+
+
+def _negation_text(inner: Predicate) -> str:
+    """The negation as SQL writes it, such as ``is not null``, without deeper nesting."""
+    match inner:
+        case IsNull():
+            return f"{_column_text(inner.column)} is not null"
+        case OneOf():
+            return f"{_column_text(inner.column)} not in ({', '.join(map(_literal, inner.values))})"
+        case Like():
+            return f"{_column_text(inner.column)} not like {_quote_text(inner.pattern)}"
+        case _:
+            return f"not {_part(inner)}"
+
+
+def _column_text(column: Column) -> str:
+    return ".".join("`" + name.replace("`", "``") + "`" for name in column.path)
+
+
+def _literal(value: Value) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float() if not isfinite(value):
+            return "'NaN'" if isnan(value) else f"'{'-' if value < 0 else ''}Infinity'"
+        case Decimal():
+            return format(value, "f")
+        case datetime() | date():
+            return f"'{value.isoformat()}'"
+        case str():
+            return _quote_text(value)
+        case _:
+            return repr(value)
+
+
+def _quote_text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

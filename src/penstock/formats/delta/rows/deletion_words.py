@@ -1,0 +1,135 @@
+"""Rows that deletion vectors name, as words of bitmaps.
+
+A vector is held as those of its words, of 64 rows each, that name any row. So a few rows take little room in
+this process, whatever the size of their file, and all rows of a file take about twice their bits.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from sys import byteorder
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.errors import InvalidLog
+from penstock.formats.delta.protocol.actions import Add, DeletionVector, Remove
+from penstock.formats.delta.rows.inside import name_inside
+from penstock.formats.delta.rows.tails import tail
+from penstock.formats.delta.rows.vectors import deleted_rows
+from penstock.formats.rows.arrow_types import pa, pc, pq
+from penstock.storage.places import Place
+
+READERS: Final = 8
+"""How many vectors are read at once."""
+READ_AHEAD: Final = 256
+"""How many are asked for before the first of them is used."""
+WORDS_MAX: Final = 50_000_000
+"""How many words are held: about one gigabyte of them."""
+BROADCAST_MAX_ROWS: Final = 1_000_000
+"""So many rows every executor can hold. More are sorted and merged with those of the files."""
+WORD_ROWS: Final = 64
+"""How many rows a word stands for."""
+
+File = TypeVar("File", Add, Remove)
+
+
+class Words(msgspec.Struct, frozen=True):
+    """Rows of a file, as words of a bitmap of which none is zero."""
+
+    numbers: Any
+    """Of the words in the bitmap: an Arrow array of 64-bit integers, as are the words. The first row of a
+    word is its lowest bit."""
+    words: Any
+    rows: int
+    """How many rows it names."""
+
+    @classmethod
+    def of(cls, bitmap: bytes | bytearray) -> Words:
+        """Those of a bitmap of whole words."""
+        held = array("q", bytes(bitmap))
+        if byteorder == "big":
+            held.byteswap()
+        everything = pa.Array.from_buffers(pa.int64(), len(held), [None, pa.py_buffer(held)])
+        numbers = pc.indices_nonzero(everything)
+        rows = int.from_bytes(bitmap, "little").bit_count()
+        return cls(numbers.cast(pa.int64()), everything.take(numbers), rows)
+
+    def without(self, other: Words) -> Words:
+        """The rows that only this one names."""
+        theirs = dict(zip(other.numbers.to_pylist(), other.words.to_pylist(), strict=True))
+        pairs = zip(self.numbers.to_pylist(), self.words.to_pylist(), strict=True)
+        left = [(number, word & ~theirs.get(number, 0)) for number, word in pairs]
+        left = [one for one in left if one[1]]
+        rows = sum((word & (1 << WORD_ROWS) - 1).bit_count() for _, word in left)
+        numbers, words = ([one[at] for one in left] for at in (0, 1))
+        return Words(pa.array(numbers, pa.int64()), pa.array(words, pa.int64()), rows)
+
+
+NONE: Final = Words.of(b"")
+
+
+def with_deleted(place: Place, files: Iterable[File]) -> Iterator[tuple[File, Words | None]]:
+    """Files, in their order, with the rows that their deletion vectors name; ``None`` if they have none.
+
+    Several vectors are read at once. ``InvalidLog`` if one is missing, or is not what the log says.
+    """
+    rest = iter(files)
+    with ThreadPoolExecutor(READERS) as threads:
+        while some := list(islice(rest, READ_AHEAD)):
+            asked = [
+                None
+                if (vector := one.deletion_vector) is None
+                else threads.submit(_read_vector, place, one, vector)
+                for one in some
+            ]
+            for file, found in zip(some, asked, strict=True):
+                yield file, None if found is None else found.result()
+
+
+class Room:
+    """Counts the words that are held, so that a table asks for no more memory than there may be."""
+
+    def __init__(self, place: Place) -> None:
+        self._place, self._words = place, 0
+
+    def take(self, found: Words) -> None:
+        """``InvalidRequest`` if these are too many, together with those before."""
+        self._words += len(found.words)
+        if self._words > WORDS_MAX:
+            raise InvalidRequest(
+                f"the deletion vectors of the files to be read of {self._place.url} name too many rows: more "
+                f"than {WORDS_MAX:,} words of {WORD_ROWS} rows have some\n"
+                "  Read fewer files, by a condition ('where'), or let the table's files be written anew "
+                "without their deleted rows (as by Delta's REORG TABLE … APPLY (PURGE)).",
+                table=self._place.url,
+            )
+
+
+def _read_vector(place: Place, file: Add | Remove, vector: DeletionVector) -> Words:
+    try:
+        count = _row_count(place, file)
+        found = deleted_rows(vector, count, place.read_range, lambda path: name_inside(path, place.roots))
+    except (pa.ArrowException, ValueError, OSError) as problem:
+        raise InvalidLog(
+            f"{file.path} of the table {place.url} cannot be read: {problem}", table=place.url, file=file.path
+        ) from None
+    return Words.of(found)
+
+
+def _row_count(place: Place, file: Add | Remove) -> int:
+    """How many rows a file has, deleted ones too: by its statistics, else by its footer."""
+    stats = json.loads(file.stats or "{}")
+    noted = stats.get("numRecords") if isinstance(stats, dict) else None
+    if isinstance(noted, int) and noted >= 0:
+        return noted
+    name = name_inside(file.path, place.roots)
+    footer = tail(place, name, place.size(name) or 0)
+    if footer is None:
+        raise ValueError("there is no such file")
+    return int(pq.read_metadata(pa.BufferReader(footer)).num_rows)

@@ -1,0 +1,244 @@
+"""Assignments: new values of a table's columns, from expressions that somebody gives.
+
+A value becomes one of the column's type by the rules that Spark has for ``INSERT`` in its ANSI mode, whatever
+the session's own mode is: numbers become other numbers, and anything becomes text, but text becomes nothing
+else, and what does not fit ends the job.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.protocol.identities import identity_of
+from penstock.formats.delta.spark.rewrites.choosing import check_of_one_row
+from penstock.formats.rows.arrow_types import loosened
+from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
+from penstock.model.similar_names import describe_names
+from penstock.spark.analysis import explain_analysis
+from penstock.spark.refusals import refusal
+from penstock.spark.requests import Values
+from penstock.spark.schemas import quote_name, to_spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+Path: TypeAlias = tuple[str, ...]
+"""A column, or a part of one, by the names that the table has for them."""
+_STEPS: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
+
+
+def assign_values(df: DataFrame, values: Values, table: StructType) -> dict[Path, Column]:
+    """New values for columns of a table, each of its column's type; the expressions are over ``df``.
+
+    ``InvalidRequest`` names a column that the table does not have or that is assigned twice, and a type that
+    cannot become the column's. So are expressions that are not made of one row. A null where none may be, in
+    the column or inside of it, ends the job.
+    """
+    given: dict[Path, Column] = {}
+    fields: dict[Path, Field] = {}
+    for name, value in values.items():
+        path, field = _find_column(name, table)
+        if identity_of(field) is not None:
+            raise InvalidRequest(
+                f"'{name}' is not assigned: the table numbers its rows there, and they keep their numbers",
+                column=name,
+            )
+        for other in given:
+            if path[: len(other)] == other[: len(path)]:
+                raise InvalidRequest(
+                    f"'{name}' is assigned twice"
+                    if path == other
+                    else f"'{name}' is assigned as a whole and in part",
+                    column=name,
+                )
+        given[path] = expression(value)
+        fields[path] = field
+    check_of_one_row(df, given.values())
+    with explain_analysis():
+        there = df.select(*(one.alias(f"value{at}") for at, one in enumerate(given.values()))).schema.fields
+    is_ansi = str(df.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
+    found = {}
+    for (path, column), one in zip(given.items(), there, strict=True):
+        value = _cast_to_store(column, one.dataType, fields[path], ".".join(path), is_ansi)
+        found[path] = value if fields[path].nullable or not one.nullable else _not_null(value, ".".join(path))
+    return found
+
+
+def expression(value: Any) -> Column:
+    """A value as it may be given: see ``Values``."""
+    from pyspark.sql import Column
+    from pyspark.sql import functions as f
+
+    with explain_analysis():
+        if isinstance(value, str):
+            return f.expr(value)
+        return value if isinstance(value, Column) else f.lit(value)
+
+
+def with_assigned(field: Field, old: Column, values: Mapping[Path, Column], path: Path = ()) -> Column:
+    """A column with new values for it, or for parts of it; the others stay as they are.
+
+    A struct of which a part is assigned is there afterwards, even if it was null. If it was, and another part
+    may not be null, the job ends with a refusal.
+    """
+    from pyspark.sql import functions as f
+
+    path = (*path, field.name)
+    if path in values:
+        return values[path]
+    if not isinstance(field.type, StructType) or not _is_partly_in(values, path):
+        if field.nullable or len(path) == 1:
+            return old
+        name, whole = ".".join(path), ".".join(path[:-1])
+        said = f"'{whole}' is null in a row, and '{name}' is not nullable; assign '{name}' too"
+        return f.when(old.isNull(), refusal(said)).otherwise(old)
+    return f.struct(
+        *(
+            with_assigned(one, old.getField(one.name), values, path).alias(one.name)
+            for one in field.type.fields
+        )
+    )
+
+
+def row(table: StructType, old: Callable[[str], Column], values: Mapping[Path, Column]) -> dict[str, Column]:
+    """The columns of a row of the table after assignments."""
+    return {one.name: with_assigned(one, old(one.name), values) for one in table.fields}
+
+
+def lacking(table: StructType, values: Collection[Path], path: Path = ()) -> Iterator[str]:
+    """What a new row needs that is given no value: columns, and parts of structs that are given in part."""
+    for field in table.fields:
+        inside = (*path, field.name)
+        if inside in values:
+            continue
+        if isinstance(field.type, StructType) and _is_partly_in(values, inside):
+            yield from lacking(field.type, values, inside)
+        elif not field.nullable:
+            yield ".".join(inside)
+
+
+def _is_partly_in(values: Collection[Path], path: Path) -> bool:
+    return any(one[: len(path)] == path for one in values)
+
+
+def _find_column(name: str, table: StructType) -> tuple[Path, Field]:
+    """Find the column, or the nested field, that a name means."""
+    whole = table.field(name)
+    steps = [name] if whole is not None else [(a.replace("``", "`") or b) for a, b in _STEPS.findall(name)]
+    inside: Any = table
+    path: list[str] = []
+    field: Field | None = None
+    for step in steps:
+        field = inside.field(step) if isinstance(inside, StructType) else None
+        if field is None:
+            break
+        path.append(field.name)
+        inside = field.type
+    if field is None:
+        known = describe_names(name, [one.name for one in table.fields])
+        raise InvalidRequest(f"the table has no column '{name}'{known}", column=name)
+    return tuple(path), field
+
+
+def _cast_to_store(column: Column, given: DataType, field: Field, name: str, is_ansi: bool) -> Column:
+    """Cast a value to the column's type as a Spark store assignment does."""
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+
+    wanted = to_spark_schema(StructType((field,))).fields[0].dataType
+    if given == wanted:
+        return column
+    is_nested = isinstance(wanted, t.StructType | t.ArrayType | t.MapType)
+    is_same = given.simpleString() == wanted.simpleString()  # which says nothing of nulls
+    needs_ansi = is_nested and not is_same and not isinstance(given, t.NullType)
+    if not _may_store(given, wanted) or (needs_ansi and not is_ansi):
+        raise InvalidRequest(
+            f"the column '{name}' is of the type {wanted.simpleString()}, and its new value is "
+            f"{given.simpleString()}, which Spark does not store there; cast it",
+            column=name,
+        )
+    if is_nested:
+        loose = to_spark_schema(StructType((replace(field, type=loosened(field.type)),))).fields[0].dataType
+        return _without_nulls(column if is_same else column.cast(loose), field.type, name)
+    tried = column.try_cast(wanted)
+    said = refusal(f"the column '{name}' is of the type {wanted.simpleString()}, and cannot hold a new value")
+    return f.when(column.isNotNull() & tried.isNull(), said).otherwise(tried)
+
+
+def _may_store(given: DataType, wanted: DataType) -> bool:
+    """Whether Spark stores values of a type in a column of another one: its ANSI rules of assignment."""
+    from pyspark.sql import types as t
+
+    match given, wanted:
+        case t.NullType(), _:
+            return True
+        case t.ArrayType(), t.ArrayType():
+            return _may_store(given.elementType, wanted.elementType)
+        case t.MapType(), t.MapType():
+            return _may_store(given.keyType, wanted.keyType) and _may_store(given.valueType, wanted.valueType)
+        case t.StructType(), t.StructType():
+            return [one.name.lower() for one in given] == [one.name.lower() for one in wanted] and all(
+                _may_store(one.dataType, other.dataType) for one, other in zip(given, wanted, strict=True)
+            )
+        case t.NumericType(), t.NumericType():
+            return True
+        case (
+            (t.DateType() | t.TimestampType() | t.TimestampNTZType()),
+            (t.DateType() | t.TimestampType() | t.TimestampNTZType()),
+        ):
+            return True
+        case t.AtomicType(), t.StringType():
+            return True
+        case _:
+            return type(given) is type(wanted) and given.simpleString() == wanted.simpleString()
+
+
+def _without_nulls(value: Column, kind: Type, name: str) -> Column:
+    """A value of a type; the job ends with a refusal at the first null inside of it where none may be."""
+    from pyspark.sql import functions as f
+
+    def part(one: Column, of: Type, nullable: bool, path: str) -> Column:
+        checked = _without_nulls(one, of, path)
+        return checked if nullable else _not_null(checked, path)
+
+    if kind == loosened(kind):
+        return value
+    match kind:
+        case StructType():
+            parts = (
+                part(value.getField(one.name), one.type, one.nullable, f"{name}.{one.name}").alias(one.name)
+                for one in kind.fields
+            )
+            return f.when(value.isNotNull(), f.struct(*parts))
+        case ArrayType():
+            return f.transform(
+                value, lambda one: part(one, kind.element_type, kind.contains_null, f"{name}.element")
+            )
+        case MapType():
+            keyed = f.transform_keys(value, lambda key, _: part(key, kind.key_type, True, f"{name}.key"))
+            return f.transform_values(
+                keyed,
+                lambda _, one: part(one, kind.value_type, kind.value_contains_null, f"{name}.value"),
+            )
+        case _:
+            return value
+
+
+def _not_null(value: Column, name: str) -> Column:
+    from pyspark.sql import functions as f
+
+    said = refusal(f"the column '{name}' is not nullable, and its new value is null")
+    return f.when(value.isNull(), said).otherwise(value)
+
+
+def old_of(name: str) -> Column:
+    """The column of that name, whatever is in it."""
+    from pyspark.sql import functions as f
+
+    return f.col(quote_name(name))

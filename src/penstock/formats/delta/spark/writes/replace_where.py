@@ -1,0 +1,67 @@
+"""Replaces the rows for which a condition is true, where these are not whole partitions.
+
+Files that hold such rows are written anew with those of their rows that stay, and the new rows with them. The
+commit rests on what was read: if others change it first, it is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.formats.delta.lake import rewrite
+from penstock.formats.delta.lake.calls import Looked
+from penstock.formats.delta.protocol.actions import Action, Metadata
+from penstock.formats.delta.spark.job.tables import JobTable
+from penstock.formats.delta.spark.rewrites import rewriting
+from penstock.formats.delta.spark.rewrites.choosing import check_deterministic
+from penstock.formats.delta.spark.rewrites.plans import find
+from penstock.formats.delta.spark.rewrites.rewriting import KEEP
+from penstock.formats.delta.spark.scan.scans import ROW_ID, ROW_VERSION
+from penstock.formats.delta.spark.writes.row_casts import fit_rows
+from penstock.formats.rows.schema import parse_schema
+from penstock.lake.row_changes import DELETE, INSERT
+from penstock.spark.analysis import explain_analysis, parse_condition
+from penstock.spark.refusals import refusal
+from penstock.spark.schemas import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def only_where(df: DataFrame, where: str) -> DataFrame:
+    """The same rows; the job ends with a refusal at the first one for which a condition is not true."""
+    from pyspark.sql import functions as f
+
+    condition = parse_condition(where)
+    said = refusal(f"the data has rows outside of what is to be overwritten: {where}")
+    with explain_analysis():
+        found = df.where(f.when(condition.column, f.lit(True)).otherwise(said))
+    check_deterministic(found, f"the condition {where!r}")
+    return found
+
+
+def replace_rows(
+    df: DataFrame, table: JobTable, where: str, metadata: Metadata
+) -> tuple[list[Action], Looked]:
+    """Write what becomes of the files that a replacement touches, and say what it rests on.
+
+    ``df`` has the columns of ``metadata``, which is what the table is to become.
+    """
+    from pyspark.sql import functions as f
+
+    condition, schema = parse_condition(where), parse_schema(metadata.schema_string)
+    inserted = only_where(df, where)
+    touched = find(df.sparkSession, table, condition)
+    row_ids = [name for name in (ROW_ID, ROW_VERSION) if name in touched.rows.columns]
+    there = fit_rows(touched.rows, schema, beside=row_ids)
+    columns = {one.name: f.col(quote_name(one.name)) for one in schema.fields}
+    absent = {name: f.when(f.lit(False), column) for name, column in columns.items()}
+    outcome = f.when(condition.column, DELETE).otherwise(KEEP)
+    old, new = rewriting.materialized_row_ids(table, outcome), rewriting.materialized_row_ids(table)
+    rows = rewriting.outcome_rows(there, columns, columns, outcome, old).unionByName(
+        rewriting.outcome_rows(inserted, absent, columns, f.lit(INSERT), new)
+    )
+    has_changes = rewrite.has_feed(table)
+    written = rewriting.select_written(rows, has_changes=has_changes)
+    actions = table.write(written, has_changes=has_changes, metadata=metadata)
+    return [*rewrite.removals(touched.files), *actions], touched.reads

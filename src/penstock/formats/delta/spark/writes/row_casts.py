@@ -1,0 +1,237 @@
+"""Casts the rows of a DataFrame to the types of a table: without loss, or nothing is written.
+
+Columns are found by their names, whatever their order. A type of the table must hold every value of the
+data's type: that is decided before a job begins, with all that is wrong in one message. Nulls are found when
+they come along, and end the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from penstock.formats.delta.protocol.column_expressions import CURRENT_DEFAULT, GENERATED
+from penstock.formats.delta.protocol.identities import identity_of
+from penstock.formats.delta.rows.merged_schemas import fold_case, join_path, refuse
+from penstock.formats.delta.spark.job.computed_columns import default_of, with_generated
+from penstock.formats.rows.arrow_types import DECIMAL
+from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
+from penstock.spark.refusals import refusal
+from penstock.spark.schemas import from_spark_schema, is_case_sensitive, quote_name, to_spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+VOID: Final = "void"
+"""The type of a column that holds nothing but nulls. It fits every column that may be null."""
+
+_TIMES: Final = ("timestamp", "timestamp_ntz")
+_WIDER: Final = {
+    "byte": frozenset({"short", "integer", "long", "float", "double"}),
+    "short": frozenset({"integer", "long", "float", "double"}),
+    "integer": frozenset({"long", "double"}),
+    "float": frozenset({"double"}),
+}
+_DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 20}
+
+
+def fit_rows(df: DataFrame, table: StructType, beside: Sequence[str] = ()) -> DataFrame:
+    """The rows with exactly the columns of a table, in their order, and of their types, and some ``beside``.
+
+    A column that the data lacks is generated, or has its default, or is null, if it may be.
+    ``InvalidRequest`` lists all that does not fit. The job ends with a refusal at the first null where none
+    may be.
+    """
+    from pyspark.sql import functions as f
+
+    given = from_spark_schema(df.drop(*beside).schema)
+    case_sensitive = is_case_sensitive(df.sparkSession)
+    fit = _Fit(case_sensitive)
+    names = {fold_case(field.name, case_sensitive) for field in given.fields}
+    generated = [
+        field
+        for field in table.fields
+        if GENERATED in field.metadata and fold_case(field.name, case_sensitive) not in names
+    ]
+    stored = StructType(tuple(field for field in table.fields if field not in generated))
+    columns = fit.fields(stored, given, "", lambda name: f.col(quote_name(name)))
+    refuse(fit.problems, "merge_schema=True adds columns to the table" if fit.has_unknown else "")
+    rows = df.select(*columns, *beside)
+    return with_generated(rows, table, {field.name: None for field in generated})
+
+
+class _Fit:
+    """What has to be done to the columns of a DataFrame, and what stands against it."""
+
+    def __init__(self, case_sensitive: bool) -> None:
+        self.problems: list[str] = []
+        self.has_unknown = False
+        self._case_sensitive = case_sensitive
+
+    def fields(
+        self, table: StructType, given: StructType, path: str, column: Callable[[str], Column]
+    ) -> list[Column]:
+        """The fields of a struct, or of a row, by the names and in the order of the table."""
+        from pyspark.sql import functions as f
+
+        there = {fold_case(one.name, self._case_sensitive): one for one in given.fields}
+        self._check_names(table, given, path)
+        found = []
+        for field in table.fields:
+            name = join_path(path, field.name)
+            one = there.get(fold_case(field.name, self._case_sensitive))
+            if one is not None:
+                self._check_identity(field)
+                made = self.value(
+                    field.type, one.type, name, column(one.name), field.nullable or not one.nullable
+                )
+            elif not path and CURRENT_DEFAULT in field.metadata:
+                made = default_of(field)
+            else:
+                made = f.lit(None).cast(_spark_type(field.type))
+                if not field.nullable and identity_of(field) is None:
+                    self.problems.append(f"the data lacks the column '{name}', which is not nullable")
+            found.append(made.alias(field.name))
+        return found
+
+    def value(self, wanted: Type, given: Type, path: str, column: Column, may_be_null: bool) -> Column:
+        """A value as one of the wanted type. ``may_be_null``: nulls are welcome, or there are none."""
+        fit = self._cast_column(wanted, given, path, column)
+        if may_be_null:
+            return fit
+        from pyspark.sql import functions as f
+
+        said = refusal(f"the column '{path}' is not nullable, and the data has nulls there")
+        return f.when(column.isNull(), said).otherwise(fit)
+
+    def _cast_column(self, wanted: Type, given: Type, path: str, column: Column) -> Column:
+        if _same(wanted, given):
+            return column
+        match wanted, given:
+            case StructType(), StructType():
+                return self._struct(wanted, given, path, column)
+            case ArrayType(), ArrayType():
+                return self._array(wanted, given, path, column)
+            case MapType(), MapType():
+                return self._map(wanted, given, path, column)
+        if not _may_widen(given, wanted):
+            hint = ""
+            if wanted in _TIMES and given in _TIMES:
+                hint = ", and only you know in which zone its times are"
+            self.problems.append(
+                f"'{path}' is of the type {_type_name(wanted)}, and the data has {_type_name(given)}{hint}"
+            )
+        return column.cast(_spark_type(wanted))
+
+    def _struct(self, wanted: StructType, given: StructType, path: str, column: Column) -> Column:
+        from pyspark.sql import functions as f
+
+        made = f.struct(*self.fields(wanted, given, path, column.getField))
+        return f.when(column.isNotNull(), made)
+
+    def _array(self, wanted: ArrayType, given: ArrayType, path: str, column: Column) -> Column:
+        from pyspark.sql import functions as f
+
+        may_be_null = wanted.contains_null or not given.contains_null
+        return f.transform(
+            column,
+            lambda one: self.value(
+                wanted.element_type, given.element_type, f"{path}.element", one, may_be_null
+            ),
+        )
+
+    def _map(self, wanted: MapType, given: MapType, path: str, column: Column) -> Column:
+        from pyspark.sql import functions as f
+
+        may_be_null = wanted.value_contains_null or not given.value_contains_null
+        if not _same(wanted.key_type, given.key_type):
+            column = f.transform_keys(
+                column, lambda key, _: self.value(wanted.key_type, given.key_type, f"{path}.key", key, True)
+            )
+        return f.transform_values(
+            column,
+            lambda _, one: self.value(wanted.value_type, given.value_type, f"{path}.value", one, may_be_null),
+        )
+
+    def _check_identity(self, field: Field) -> None:
+        """A problem if rows come with numbers that only the table gives."""
+        identity = identity_of(field)
+        if identity is not None and not identity.allows_explicit:
+            self.problems.append(
+                f"the table numbers the rows in '{field.name}', and takes no numbers of others: leave the"
+                " column out"
+            )
+
+    def _check_names(self, table: StructType, given: StructType, path: str) -> None:
+        seen: set[str] = set()
+        known = {fold_case(one.name, self._case_sensitive) for one in table.fields}
+        for one in given.fields:
+            name = join_path(path, one.name)
+            if one.name.lower() in seen:
+                self.problems.append(f"the data has the column '{name}' twice")
+            elif fold_case(one.name, self._case_sensitive) not in known:
+                self.has_unknown = True
+                self.problems.append(f"the table has no column '{name}'")
+            seen.add(one.name.lower())
+
+
+def _same(wanted: Type, given: Type) -> bool:
+    """Whether values need nothing done to them: types, names and their order are the same, and no null is in
+    the way."""
+    match wanted, given:
+        case StructType(), StructType():
+            return len(wanted.fields) == len(given.fields) and all(
+                one.name == other.name
+                and (one.nullable or not other.nullable)
+                and _same(one.type, other.type)
+                for one, other in zip(wanted.fields, given.fields, strict=True)
+            )
+        case ArrayType(), ArrayType():
+            return (wanted.contains_null or not given.contains_null) and _same(
+                wanted.element_type, given.element_type
+            )
+        case MapType(), MapType():
+            return (
+                (wanted.value_contains_null or not given.value_contains_null)
+                and _same(wanted.key_type, given.key_type)
+                and _same(wanted.value_type, given.value_type)
+            )
+        case str(), str():
+            return wanted.replace(" ", "") == given.replace(" ", "")
+        case _:
+            return False
+
+
+def _may_widen(given: Type, wanted: Type) -> bool:
+    """Whether every value of a type is one of another."""
+    if given == VOID:
+        return True
+    if not isinstance(given, str) or not isinstance(wanted, str):
+        return False
+    if wanted in _WIDER.get(given, ()):
+        return True
+    room, there = DECIMAL.fullmatch(wanted), DECIMAL.fullmatch(given)
+    if room is None:
+        return False
+    whole, scale = int(room[1]) - int(room[2]), int(room[2])
+    if there is None:
+        return given in _DIGITS and whole >= _DIGITS[given]
+    return scale >= int(there[2]) and whole >= int(there[1]) - int(there[2])
+
+
+def _spark_type(kind: Type) -> DataType:
+    (field,) = to_spark_schema(StructType((Field(name="value", type=kind, nullable=True),))).fields
+    return field.dataType
+
+
+def _type_name(kind: Type) -> str:
+    match kind:
+        case StructType():
+            return f"struct<{', '.join(f'{one.name}: {_type_name(one.type)}' for one in kind.fields)}>"
+        case ArrayType():
+            return f"array<{_type_name(kind.element_type)}>"
+        case MapType():
+            return f"map<{_type_name(kind.key_type)}, {_type_name(kind.value_type)}>"
+        case _:
+            return kind

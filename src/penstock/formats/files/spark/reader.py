@@ -1,0 +1,194 @@
+"""Reads a table of files with Spark: the rows of exactly those files that it has at a commit.
+
+The lake says which files there are, under which paths; Spark reads them where they lie in the lake's pool,
+with its own reader for their format, and lists nothing. What it tells of them in ``_metadata`` is where they
+lie. Values of partition columns come from the paths in the table.
+
+Columns are those that the table's last job has written, in its order, if it said so. Otherwise Spark looks
+into the files for them, as it does for a directory; then partition columns come last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.formats.files.lake.answers import FileEntry, FilesAbout
+from penstock.formats.files.lake.calls import GetFilesTable, ListFiles
+from penstock.formats.files.lake.data_files import is_data
+from penstock.formats.files.lake.partition_columns import PartitionColumns, PartitionRules, partition_columns
+from penstock.formats.files.lake.paths import as_folder
+from penstock.formats.files.lake.scan import scan_files, scan_layout
+from penstock.spark import jar
+from penstock.spark.requests import ReadOptions, ReadRequest
+from penstock.spark.scan.frames import How, read_files
+from penstock.spark.scan.origins import origin_of
+from penstock.spark.schemas import quote_name
+from penstock.spark.settings import as_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from penstock.lake.table import Table
+
+
+def rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
+    """The rows of a table of files, at the commit that ``table`` names by its id.
+
+    ``NotManaged`` if it is none, ``InvalidRequest`` if it is not known how to read it: no format, no columns,
+    paths that do not agree on partition columns, files that Spark would leave out without a word.
+    """
+    if request.version is not None or request.timestamp is not None:
+        raise InvalidRequest(
+            f"'{table.key}' is a table of files, which has no versions of its own: name a commit as 'ref'",
+            table=str(table.key),
+        )
+    folder = as_folder(request.extra.get("folder", ""))
+    table.note_read(folder)
+    about = table.lake.do(GetFilesTable(key=table.key, at=table.ref, via=table.via))
+    layout = _layout(about, request.extra)
+    listing = ListFiles(key=table.key, at=table.ref, via=table.via, prefix=folder)
+    pages = table.lake.pages(listing, None, lambda last: {"after": last.path})
+    files = [entry for entry in pages if is_data(entry.path)]
+    return _Scan(spark, table, layout, files).rows()
+
+
+class _Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """How the files are read."""
+
+    format: str
+    options: dict[str, str]
+    schema: str | StructType | None
+    """With or without the partition columns; ``None`` if Spark is to look."""
+    has_order: bool
+    """Whether rows have their columns in the order of the schema."""
+
+
+def _layout(about: FilesAbout, extra: ReadOptions) -> _Layout:
+    options = {name: as_text(value) for name, value in (extra.get("options") or {}).items()}
+    layout = scan_layout(about, extra.get("format"), options)
+    schema = extra.get("schema")
+    return _Layout(
+        format=layout.format,
+        options=layout.options,
+        schema=schema if schema is not None else _parse_schema(layout.schema),
+        has_order=schema is None,
+    )
+
+
+def _parse_schema(schema: str) -> StructType | None:
+    if not schema:
+        return None
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(msgspec.json.decode(schema))
+
+
+class _Scan:
+    """Reads files of one table."""
+
+    def __init__(
+        self, spark: SparkSession, table: Table, layout: _Layout, files: Sequence[FileEntry]
+    ) -> None:
+        self._spark, self._table, self._layout, self._files = spark, table, layout, files
+
+    def rows(self) -> DataFrame:
+        from pyspark.sql.types import StructType
+
+        schema, rules = self._schema(), self._rules()
+        partitions = partition_columns((file.path for file in self._files), _types(schema), rules)
+        constants = StructType.fromJson({"type": "struct", "fields": list(map(_field, partitions.fields))})
+        inside = None if schema is None else _without_partitions(schema, partitions, rules)
+        if inside is None and not any(file.size for file in self._files):
+            raise InvalidRequest(
+                f"'{self._table.key}' has no rows, and it is not known which columns: give them as 'schema'",
+                table=str(self._table.key),
+            )
+        lake = self._table.lake
+        place = lake.places.at(lake.warehouse)
+        files = ((file.path, file) for file in self._files)
+        scanned = scan_files(self._table.key, lake.warehouse, files, partitions)
+        try:
+            frame = read_files(self._spark, place, scanned, inside, constants, self._how())
+        except _errors(self._spark) as problem:
+            raise InvalidRequest(
+                f"'{self._table.key}' cannot be read as {self._layout.format}: {_first_line(problem)}",
+                table=str(self._table.key),
+            ) from None
+        if schema is None or not self._layout.has_order:
+            return frame
+        named = [field.name for field in schema]
+        return frame.select(
+            *map(
+                quote_name, (*named, *(constant.name for constant in constants if constant.name not in named))
+            )
+        )
+
+    def _schema(self) -> StructType | None:
+        schema = self._layout.schema
+        if not isinstance(schema, str):
+            return schema
+        from pyspark.errors import PySparkException
+
+        try:
+            return self._spark.createDataFrame([], schema).schema
+        except PySparkException as problem:
+            raise InvalidRequest(f"Spark cannot read the schema {schema!r}: {_first_line(problem)}") from None
+
+    def _rules(self) -> PartitionRules:
+        get_setting = self._spark.conf.get
+        return PartitionRules(
+            infers=get_setting("spark.sql.sources.partitionColumnTypeInference.enabled") == "true",
+            timestamp="timestamp_ntz"
+            if get_setting("spark.sql.timestampType") == "TIMESTAMP_NTZ"
+            else "timestamp",
+            is_case_sensitive=get_setting("spark.sql.caseSensitive") == "true",
+        )
+
+    def _how(self) -> How:
+        options = self._layout.options
+        zones = [value for name, value in options.items() if name.lower() == "timezone"]
+        zone = zones[0] if zones else str(self._spark.conf.get("spark.sql.session.timeZone"))
+        return How(format=self._layout.format, options=options, zone=zone, origin=origin_of(self._table))
+
+
+def _types(schema: StructType | None) -> dict[str, str]:
+    """The types of columns that may be partition columns, as Spark's JSON names them."""
+    kinds = [] if schema is None else [(field.name, field.dataType.jsonValue()) for field in schema]
+    return {name: kind for name, kind in kinds if isinstance(kind, str)}
+
+
+def _field(field: tuple[str, str]) -> dict[str, Any]:
+    name, kind = field
+    return {"name": name, "type": kind, "nullable": True, "metadata": {}}
+
+
+def _without_partitions(
+    schema: StructType, partitions: PartitionColumns, rules: PartitionRules
+) -> StructType:
+    """The columns that are in the files."""
+    from pyspark.sql.types import StructType
+
+    names = {rules.fold_case(name) for name, _ in partitions.fields}
+    return StructType([field for field in schema if rules.fold_case(field.name) not in names])
+
+
+def _errors(spark: SparkSession) -> tuple[type[Exception], ...]:
+    """What Spark raises. Not all errors of Java are made ones of PySpark; Spark Connect knows no others."""
+    from pyspark.errors import PySparkException
+
+    if not jar.is_classic(spark):
+        return (PySparkException,)
+    from py4j.protocol import Py4JJavaError
+
+    return PySparkException, Py4JJavaError
+
+
+def _first_line(problem: Any) -> str:
+    """What an error says, without the trace below."""
+    inside = getattr(problem, "java_exception", None)
+    return str(problem if inside is None else inside.getMessage()).partition("\n")[0]

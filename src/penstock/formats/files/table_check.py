@@ -1,0 +1,92 @@
+"""Checks tables of files: each entry can be read, and the state counts what its tree has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from penstock.errors import Damaged, InvalidRequest
+from penstock.formats.files.content import FilesTable
+from penstock.formats.files.files import check_file, decode_file, is_managed, state_of, with_state
+from penstock.kernel.objects import Objects
+from penstock.model.content import AnyContent
+from penstock.model.encoding import ObjectId
+from penstock.model.objects import Leaf, Node
+
+
+class Total(NamedTuple):
+    """How many files there are, and how large they are together."""
+
+    files: int
+    size: int
+
+
+class FilesCheck:
+    """Checks many tables, and what their trees share once.
+
+    That the nodes of trees are there, and fit together, is checked by whoever checks objects.
+    """
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._totals: dict[ObjectId, Total | None] = {}
+        """Of nodes; nothing for one below which something cannot be read."""
+        self._flaws: list[tuple[str, str]] = []
+
+    def find_flaws(self, key: str, content: AnyContent) -> Iterator[tuple[str, str]]:
+        """What is wrong with the table at a key: the id of an object or the key, and what."""
+        if not isinstance(content, FilesTable) or not is_managed(content):
+            return
+        try:
+            state = state_of(content)
+        except Damaged as damaged:
+            yield key, damaged.message
+            return
+        if with_state(content, state).held != content.held:
+            yield key, "does not hold the tree that its state names"
+        total = self._total(state.root)
+        yield from self._flaws
+        self._flaws.clear()
+        if total is not None and total != (state.files, state.size):
+            claim = f"'{key}', whose tree it is, says {state.files} of {state.size}"
+            yield state.root.hex(), f"has {total.files} files of {total.size} bytes; {claim}"
+
+    def _total(self, data: ObjectId) -> Total | None:
+        if data not in self._totals:
+            try:
+                node = self._objects.find((data,)).get(data)
+            except Damaged:
+                node = None
+            self._totals[data] = self._sum(data, node)
+        return self._totals[data]
+
+    def _sum(self, data: ObjectId, node: object) -> Total | None:
+        if isinstance(node, Leaf):
+            return self._leaf(data, node)
+        if not isinstance(node, Node):
+            return None
+        missing = [child for child in node.children if child not in self._totals]
+        with suppress(Damaged):  # whoever reads it finds out
+            self._objects.find(missing)  # with one request
+        below = [self._total(child) for child in node.children]
+        totals = [each for each in below if each is not None]
+        if len(totals) < len(below):
+            return None
+        return Total(sum(each.files for each in totals), sum(each.size for each in totals))
+
+    def _leaf(self, data: ObjectId, leaf: Leaf) -> Total | None:
+        size, is_sound = 0, True
+        for path, value in zip(leaf.keys, leaf.values, strict=False):
+            try:
+                file = decode_file(value)
+                check_file(path.decode(), file)
+            except (Damaged, InvalidRequest) as wrong:
+                self._flaws.append((data.hex(), wrong.message))
+                is_sound = False
+            except UnicodeDecodeError:
+                self._flaws.append((data.hex(), f"has a path that is not UTF-8: {path!r}"))
+                is_sound = False
+            else:
+                size += file.size
+        return Total(len(leaf.keys), size) if is_sound else None

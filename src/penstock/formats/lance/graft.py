@@ -1,0 +1,581 @@
+"""Grafts the row changes of one side, since the sides parted, on top of the other side.
+
+Rows are compared one by one, by where each was first written (``rows``), so that it does not matter what was
+compacted on either side. Rows that one side added come in its own fragments, with numbers of their own here,
+and their files stay where they are. Rows that it removed are deleted in the fragments of the other side,
+whatever else was deleted there. A fragment that holds other rows too, because it was compacted, comes with
+those rows deleted.
+
+An update removes rows and adds others. It is grafted if the other side has not touched the same rows.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Iterable, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from penstock.formats.lance.columns import has_more_columns, why_not_read
+from penstock.formats.lance.fragments import FRESH, SUFFIXES, Fragment, Side, fragments_of, mark_of
+from penstock.formats.lance.lineage import Lineage, RowChanges
+from penstock.formats.lance.manifests import Base, Flag, Manifest, ManifestOperation
+from penstock.formats.lance.relocation import (
+    BASE_OF_FILE,
+    DELETION_FILE,
+    FRAGMENT_ID,
+    Moved,
+    check_movable,
+    move_bases,
+    move_fragment,
+)
+from penstock.formats.lance.rows import (
+    Ranges,
+    RowSet,
+    all_rows,
+    count,
+    difference,
+    other_rows,
+    places_of,
+    shared_rows,
+    union,
+)
+from penstock.formats.lance.state import Step
+from penstock.formats.lance.wire import Message, packed_numbers
+
+PLAIN: Final = frozenset((ManifestOperation.APPEND, ManifestOperation.DELETE, ManifestOperation.RESERVE))
+"""What neither replaces rows nor writes them to other files."""
+OF_ROWS: Final = frozenset((*PLAIN, ManifestOperation.UPDATE, ManifestOperation.REWRITE))
+GRAFTED: Final = frozenset((*OF_ROWS, ManifestOperation.MERGE, ManifestOperation.PROJECT))
+"""What can come on top of something else, columns only if both sides have the same ones in the end."""
+UNGROUNDED: Final = frozenset(
+    (ManifestOperation.OVERWRITE, ManifestOperation.RESTORE, ManifestOperation.CLONE, ManifestOperation.OTHER)
+)
+"""What nothing can be grafted onto: the other side may have meant rows that are not there any more."""
+_BITMAP: Final = 1
+"""The kind of a file of deleted rows that is written here."""
+_BLOBS: Final = b"lance.blob.v2"
+"""Columns whose rows may name the numbers of bases."""
+
+
+class Ungraftable(Exception):
+    """Two sides of a table do not go together. The reason continues a sentence; clashes name data files.
+
+    ``way_out`` is what helps beside what always does.
+    """
+
+    def __init__(self, why: str, clashes: Collection[str] = (), way_out: str = "") -> None:
+        super().__init__(why)
+        self.why, self.clashes, self.way_out = why, tuple(clashes), way_out
+
+
+class Copy(NamedTuple):
+    """A file that has to be copied for a grafted version to be read."""
+
+    source: str
+    """Its whole path or URL."""
+    name: str
+    """Below the folder of the target."""
+
+
+class NewDeletions(NamedTuple):
+    """A file of deleted rows that has to be written for a grafted version to be read."""
+
+    name: str
+    """Below the folder of the target."""
+    places: Ranges
+
+
+class GraftResult(NamedTuple):
+    """The other side with what was grafted, and what that was, for the transaction of the version."""
+
+    manifest: Manifest
+    operation: ManifestOperation
+    what: Message
+    copies: tuple[Copy, ...]
+    deletions: tuple[NewDeletions, ...]
+    added: frozenset[bytes]
+    """Marks of the data files that rows came from."""
+    is_changed: bool
+    """Whether it is not as it was."""
+
+
+class SideHistory(NamedTuple):
+    """What was done on a side since the sides parted."""
+
+    operations: frozenset[ManifestOperation]
+    changes: RowChanges | None
+    """What was done to rows; ``None`` if that is not known."""
+    has_inserts: bool
+    """Whether a merge insert has inserted rows, or may have."""
+    taken: frozenset[bytes]
+    """Marks of the fragments that came by repeated commits."""
+    comes_from_bases: bool
+    """Whether it has had all rows of the states that both sides come from: none of them was left out."""
+    left_out: RowSet | None
+    """Rows of such states that it never had, and that were put in the place of others, which it has
+    therefore; ``None`` if that is not known."""
+
+    @property
+    def has_replaced(self) -> bool:
+        """Whether rows that are gone may be there still, as others or in other fragments."""
+        return not PLAIN.issuperset(self.operations)
+
+    @property
+    def has_added(self) -> bool:
+        return ManifestOperation.APPEND in self.operations or self.has_inserts
+
+
+class BaseState(NamedTuple):
+    """A state that both sides come from."""
+
+    side: Side
+    removed: RowSet
+    """Rows that it has removed, and that another such state has."""
+
+
+def check_operations(grafted: Collection[ManifestOperation], ground: Collection[ManifestOperation]) -> None:
+    """``Ungraftable`` if what was done on one side cannot come on top of what was done on the other."""
+    if others := _operation_names({*grafted} - GRAFTED):
+        raise Ungraftable(
+            f"was changed on both sides, and {_join_names(others)} on the source cannot be repeated on top "
+            "of the target"
+        )
+    if others := _operation_names({*ground} & UNGROUNDED):
+        raise Ungraftable(
+            f"was changed on both sides, and no other change can be applied on top of {_join_names(others)}"
+        )
+
+
+def graft(
+    bases: Sequence[BaseState],
+    source: Side,
+    target: Side,
+    lineage: Lineage,
+    source_done: SideHistory,
+    target_done: SideHistory,
+    *,
+    receiver: SideHistory | None = None,
+    is_again: bool = False,
+    strange: RowSet = MappingProxyType({}),
+) -> GraftResult:
+    """What became of ``bases`` at ``source``, done to ``target``. ``Ungraftable``, ``Immovable`` if not.
+
+    Both sides come from every base: rows that one of them has are not new, and a row that one side does not
+    have any more has been removed there, since rows that were removed do not come back.
+    ``receiver`` is the side that one commit is repeated on, if so: it may never have had such rows.
+    ``is_again`` tells that it had the commit, and may have reverted it. ``strange`` are rows that came and
+    went where a revert was made that is repeated: what they replaced may be here still.
+    """
+    states = [base.side for base in bases]
+    for side in (*states, source, target):
+        check_movable(side.manifest)
+        if side.manifest.flags & Flag.STABLE_ROW_IDS:
+            raise Ungraftable(
+                "was changed on both sides, and it has stable row ids, which each side gave to its own new "
+                "rows"
+            )
+    _check_columns(states[0].manifest, source.manifest, target.manifest, source_done)
+    _check_inserts(source_done, target_done)
+    rows = _Rows([fragments_of(side) for side in (*states, source, target)], lineage)
+    _check_values(rows, source_done, target_done)
+    _check_known(rows, bases, source_done, target_done)
+    removed_rows = {} if receiver is None or receiver.changes is None else receiver.changes.removed_rows()
+    if unknown := other_rows(shared_rows(rows.added, strange), removed_rows):
+        raise Ungraftable("has never had rows that the revert restores", unknown)
+    _check_returned(rows, source_done, target_done)
+    if rows.added or rows.removed or not is_again:
+        _check_rows(rows, bases, source_done, target_done, receiver, is_again=is_again)
+    moves = RowMoves(rows.kept, rows.source, rows.target, rows.added, rows.removed)
+    return RowGraft(source, target, lineage, moves).graft()
+
+
+class _Rows:
+    """The rows of all states that differ, and what follows from them."""
+
+    def __init__(self, states: list[list[Fragment]], lineage: Lineage) -> None:
+        self.lineage = lineage
+        same = set.intersection(*({fragment.key for fragment in fragments} for fragments in states))
+        self.kept = [state for state in states[-1] if state.key in same]
+        """Fragments of the target that are the same everywhere."""
+        rest = [[fragment for fragment in fragments if fragment.key not in same] for fragments in states]
+        *self.bases, self.source, self.target = rest
+        self.of_bases = [self._rows(base) for base in self.bases]
+        self.base = all_rows(self.of_bases)
+        self.of_source, self.of_target = self._rows(self.source), self._rows(self.target)
+        self.added = other_rows(self.of_source, self.base, self.of_target)
+        """What the source has, and has to come."""
+        self.removed = shared_rows(other_rows(self.base, self.of_source), self.of_target)
+        """What the target has, and has to go."""
+
+    def _rows(self, fragments: Iterable[Fragment]) -> RowSet:
+        return all_rows(map(self.lineage.rows, fragments))
+
+
+def _check_known(rows: _Rows, bases: Sequence[BaseState], source: SideHistory, target: SideHistory) -> None:
+    """``Ungraftable`` if rows are gone of which nothing says that they were removed.
+
+    They would be there still, as others: it is not known then how the rows of both sides are to be compared.
+    """
+    for history, present in ((source, rows.of_source), (target, rows.of_target)):
+        if history.changes is None or not history.comes_from_bases:
+            continue
+        gone = other_rows(rows.base, present)
+        if lost := other_rows(gone, history.changes.removed_rows(), *(base.removed for base in bases)):
+            raise Ungraftable("has rows on both sides that cannot be compared with each other", lost)
+
+
+def _check_rows(
+    rows: _Rows,
+    bases: Sequence[BaseState],
+    source: SideHistory,
+    target: SideHistory,
+    receiver: SideHistory | None,
+    *,
+    is_again: bool,
+) -> None:
+    """``Ungraftable`` if both sides have done something to one row that is not the same, or may have."""
+    twice = other_rows(rows.base, rows.of_source, rows.of_target)
+    for base, of_base in zip(bases, rows.of_bases, strict=True):
+        # Both sides have it from a common state that such a row is gone.
+        twice = other_rows(twice, shared_rows(other_rows(twice, of_base), base.removed))
+    row_changes, other = source.changes, target.changes
+    if row_changes is None or other is None:
+        has_replaced = any(
+            history.has_replaced or _find_undone(twice, history) for history in (source, target)
+        )
+        if twice and (has_replaced or not rows.lineage.is_whole):
+            raise Ungraftable(
+                "has rows of the same data files updated, compacted or deleted on both sides, and the "
+                "history no longer says which rows",
+                twice,
+            )
+        if source.taken or target.taken:
+            raise Ungraftable(
+                "got repeated commits on one side, and the history no longer says where their rows are: a "
+                "merge might duplicate rows"
+            )
+        return
+    removed_rows = {} if receiver is None or receiver.changes is None else receiver.changes.removed_rows()
+    if receiver is not None and (missing := other_rows(twice, removed_rows)):
+        raise Ungraftable("lacks rows that the commit removes, or has updated them", missing)
+    # A commit that was reverted comes back, and what was deleted or updated since does not.
+    for_good = {} if receiver is None or receiver.changes is None else receiver.changes.removed_for_good()
+    if back := shared_rows(rows.added, for_good):
+        raise Ungraftable("has deleted or updated rows of the commit, which would come back", back)
+    common = set() if is_again else row_changes.updates.keys() & other.updates.keys()
+    """Updates that both sides have, by whatever way, and that stand."""
+    own = [
+        {step: change for step, change in side.updates.items() if step not in common}
+        for side in (row_changes, other)
+    ]
+    replaced = all_rows(change.removed for updates in own for change in updates.values())
+    if clashes := shared_rows(twice, replaced):
+        raise Ungraftable("has the same rows updated or deleted on both sides", clashes)
+    if clashes := all_rows(_find_undone(twice, history) for history in (source, target)):
+        raise Ungraftable(
+            "has rows updated or deleted on one side; the other side still has the old rows, because their "
+            "update was reverted or left out there",
+            clashes,
+        )
+    # Else a row is on both sides by a common state, or on one of them alone.
+    is_whole = receiver is not None or (source.comes_from_bases and target.comes_from_bases)
+    if source.taken or target.taken or not is_whole or (row_changes.has_reverts and other.has_reverts):
+        _check_repeated(rows, row_changes, other, common, may_return=receiver is not None)
+
+
+def _find_undone(rows: RowSet, history: SideHistory) -> RowSet:
+    """Of rows that a side does not have, those in whose place it has others, though it did nothing to them.
+
+    What both come from was merged to it after it had been reverted, or was left out.
+    """
+    if history.comes_from_bases:
+        return {}
+    removed = {} if history.changes is None else history.changes.removed_rows()
+    never_had = other_rows(rows, removed)
+    return never_had if history.left_out is None else shared_rows(never_had, history.left_out)
+
+
+def _check_repeated(
+    rows: _Rows, source: RowChanges, target: RowChanges, common: Collection[Step], *, may_return: bool
+) -> None:
+    """``Ungraftable`` if a row that came to a side by a repeated commit would be there twice, or come back.
+
+    So would one that reverts have brought back on both sides.
+
+    It is in no state that both sides come from, so that only what was done to it tells that both had it.
+    ``may_return`` tells that a row may come back that a revert has removed: its commit is repeated.
+    """
+    removed = target.removed_for_good() if may_return else target.removed_rows()
+    remaining_other_rows = other_rows(rows.of_target, rows.of_source, rows.base)
+    again = {*shared_rows(rows.added, removed)}
+    for step, update in source.updates.items():
+        again |= shared_rows(remaining_other_rows, update.removed).keys()
+        if step in common:  # what it made is gone on one side
+            again |= shared_rows(remaining_other_rows, update.added).keys()
+        else:
+            again |= shared_rows(other_rows(update.removed, rows.base, rows.of_target), removed).keys()
+    if again:
+        raise Ungraftable(
+            "has rows that one side got by a repeated commit or a revert and the other side deleted or "
+            "updated: a merge would duplicate or restore them",
+            again,
+            way_out="transplant the commits that are missing",
+        )
+
+
+def _check_returned(rows: _Rows, source: SideHistory, target: SideHistory) -> None:
+    """``Ungraftable`` if a revert brought rows back on one side that only some of the common states have.
+
+    By one of these they are new there, and by another one the other side has removed them.
+    """
+    everywhere = rows.base
+    for of_base in rows.of_bases:
+        everywhere = shared_rows(everywhere, of_base)
+    doubtful = other_rows(rows.base, everywhere)
+    for history, mine, others in (
+        (source, rows.of_source, rows.of_target),
+        (target, rows.of_target, rows.of_source),
+    ):
+        returned = {} if history.changes is None else history.changes.returned_rows()
+        if clashes := other_rows(shared_rows(shared_rows(doubtful, mine), returned), others):
+            raise Ungraftable(
+                "has rows that a revert restored on one side and the other side does not have",
+                clashes,
+            )
+
+
+def _check_inserts(source: SideHistory, target: SideHistory) -> None:
+    """A merge insert that comes on top of other rows has not looked whether its keys are among them."""
+    if source.has_inserts and target.has_added:
+        raise Ungraftable(
+            "both sides added rows, one of them by a merge insert, so that both may have inserted rows with "
+            "the same keys"
+        )
+
+
+def _check_columns(base: Manifest, source: Manifest, target: Manifest, history: SideHistory) -> None:
+    """``Ungraftable`` if rows that were written on one side do not fit the columns of the other."""
+    if not source.has_settings_of(base) and not source.has_settings_of(target):
+        raise Ungraftable("was changed on both sides: its rows on one, its settings on the other")
+    if source.has_schema_of(target):
+        if (
+            not source.has_schema_of(base)
+            and {ManifestOperation.MERGE, ManifestOperation.REWRITE} <= history.operations
+        ):
+            raise Ungraftable("got the same columns on both sides, possibly with different values")
+        return
+    if not source.has_schema_of(base):
+        if not target.has_schema_of(base):
+            raise Ungraftable("was changed on both sides, and both changed its columns")
+        raise Ungraftable(
+            "was changed on both sides, and the source also changed its columns",
+            way_out="merge the other way first, and then this way",
+        )
+    if (why := why_not_read(source, target)) is not None:
+        raise Ungraftable(f"was changed on both sides, and {why} on one of them")
+    if ManifestOperation.UPDATE in history.operations and has_more_columns(target, source):
+        raise Ungraftable(
+            "got a column on one side and updated rows on the other: the updated rows would lose their "
+            "values of that column"
+        )
+
+
+def _check_values(rows: _Rows, source: SideHistory, target: SideHistory) -> None:
+    """``Ungraftable`` if rows of one side got other values where they are, and the other side has them too.
+
+    Lance can write a column of a fragment anew, and leave the others where they are.
+    """
+    files_of_bases = {fragment.files for fragments in rows.bases for fragment in fragments} | {
+        fragment.files for fragment in rows.target
+    }
+    first = {files[0] for files in files_of_bases}
+    clashes = {
+        fragment.file
+        for fragment in rows.source
+        if fragment.file in first and fragment.files not in files_of_bases
+    }
+    if source.changes is None or target.changes is None:
+        is_hidden = {ManifestOperation.UPDATE, ManifestOperation.REWRITE} <= source.operations
+        clashes |= {*rows.of_source} if is_hidden else set()
+        clashes |= {*rows.removed} if ManifestOperation.UPDATE in target.operations else set()
+    else:
+        rewritten_by_source, other = (
+            all_rows(change.rewritten for step, change in mine.updates.items() if step not in others.updates)
+            for mine, others in ((source.changes, target.changes), (target.changes, source.changes))
+        )
+        clashes |= shared_rows(rewritten_by_source, all_rows((rows.base, rows.of_target))).keys()
+        clashes |= shared_rows(other, rows.removed).keys()
+    if clashes:
+        raise Ungraftable(
+            "was changed on both sides: one rewrote columns of data files whose rows the other side has or "
+            "removed",
+            clashes,
+        )
+
+
+class RowMoves(NamedTuple):
+    """Which rows come to a target, which go, and the fragments of both sides that have them."""
+
+    kept: Sequence[Fragment]
+    """Fragments of the target that stay as they are."""
+    source: Sequence[Fragment]
+    target: Sequence[Fragment]
+    added: RowSet
+    removed: RowSet
+
+
+class RowGraft:
+    """The target while fragments and deletions of the source come to it."""
+
+    def __init__(self, source: Side, target: Side, lineage: Lineage, rows: RowMoves) -> None:
+        self._source, self._target, self._rows = source, target, rows
+        self._lineage = lineage
+        self._bases, self._moved = move_bases(
+            source.manifest.bases, source.folder, target.folder, target.manifest.bases
+        )
+        is_renumbered = any(old not in (None, new) for old, new in self._moved.items())
+        if is_renumbered and any(_BLOBS in field for field in source.manifest.schema[0]):
+            raise Ungraftable("was changed on both sides, and the ids of its blob locations differ")
+        self._copies: list[Copy] = []
+        self._written: list[NewDeletions] = []
+
+    @property
+    def bases(self) -> tuple[Base, ...]:
+        """The bases of the target, with those that the source's files need there."""
+        return self._bases
+
+    @property
+    def base_moves(self) -> Moved:
+        """Maps base paths of the source to those of the target."""
+        return self._moved
+
+    def graft(self) -> GraftResult:
+        target = self._target.manifest
+        messages: dict[int, Message] = {fragment.number: fragment.message for fragment in self._rows.kept}
+        updated: list[Message] = []
+        removed: list[int] = []
+        for fragment in self._rows.target:
+            after_removal = self._after_removal(fragment)
+            if after_removal is None:
+                removed.append(fragment.number)
+                continue
+            messages[fragment.number] = after_removal
+            if after_removal is not fragment.message:
+                updated.append(after_removal)
+        first = target.max_fragment_id + 1
+        new = [
+            self._as_number(fragment, ranges, first + place)
+            for place, (fragment, ranges) in enumerate(self._incoming_fragments())
+        ]
+        ordered = [
+            messages[number]
+            for fragment in target.fragments
+            if (number := fragment.number(FRAGMENT_ID) or 0) in messages
+        ]
+        manifest = target.with_parts(
+            fragments=[*ordered, *new],
+            bases=self._bases if new or updated else None,
+            max_fragment_id=first + len(new) - 1,
+        )
+        transaction = _describe_transaction(new, updated, packed_numbers(sorted(removed)))
+        marks = frozenset(map(mark_of, self._rows.added))
+        is_changed = bool(new or updated or removed)
+        return GraftResult(
+            manifest, *transaction, tuple(self._copies), tuple(self._written), marks, is_changed
+        )
+
+    def _after_removal(self, fragment: Fragment) -> Message | None:
+        """A fragment of the target without the rows that have to go; ``None`` if it has no others."""
+        layout = self._lineage.layout(fragment)
+        gone = places_of(layout, self._rows.removed)
+        if not gone:
+            return fragment.message
+        places = union(self._lineage.deletions(fragment), gone)
+        if count(places) == fragment.physical_rows:
+            return None
+        for incoming in self._rows.source:
+            if incoming.file == fragment.file and self._lineage.deletions(incoming) == places:
+                return self._with_deletion(fragment.message, self._deletion(incoming, fragment.number))
+        return self._with_deletion(fragment.message, self._write(fragment.number, places))
+
+    def _incoming_fragments(self) -> list[tuple[Fragment, Ranges]]:
+        """Fragments of the source that have rows which have to come, and the places of these."""
+        fragments = ((fragment, self._live_places(fragment)) for fragment in self._rows.source)
+        return [(fragment, ranges) for fragment, ranges in fragments if ranges]
+
+    def _live_places(self, fragment: Fragment) -> Ranges:
+        places = places_of(self._lineage.layout(fragment), self._rows.added)
+        return difference(places, self._lineage.deletions(fragment))
+
+    def _as_number(self, fragment: Fragment, ranges: Ranges, number: int) -> Message:
+        """A fragment of the source as a new one of the target, with the rows that have to come."""
+        moved = move_fragment(fragment.message, self._moved).having(FRAGMENT_ID, number)
+        places = difference(((0, fragment.physical_rows),), ranges)
+        if not places:
+            return self._with_deletion(moved, None)
+        if places == self._lineage.deletions(fragment):
+            return self._with_deletion(moved, self._deletion(fragment, number))
+        return self._with_deletion(moved, self._write(number, places))
+
+    @staticmethod
+    def _with_deletion(fragment: Message, deletion: bytes | None) -> Message:
+        return fragment.having(DELETION_FILE, *(() if deletion is None else (deletion,)))
+
+    def _deletion(self, fragment: Fragment, number: int) -> bytes:
+        """The file of a fragment's deleted rows for the target, whose number of the fragment is given.
+
+        It is named by the number of its fragment: where that becomes another one, the file is copied.
+        """
+        message = fragment.message.message(DELETION_FILE)
+        assert message is not None
+        assert fragment.deletion_file is not None
+        if number == fragment.number:
+            return move_fragment(fragment.message, self._moved).all(DELETION_FILE)[-1]
+        chance = (message.number(3) or 0) & ~FRESH | secrets.randbits(FRESH.bit_length())
+        suffix = SUFFIXES[message.number(1) or 0]
+        self._copies.append(
+            Copy(fragment.deletion_file, f"_deletions/{number}-{message.number(2) or 0}-{chance}.{suffix}")
+        )
+        return message.having(BASE_OF_FILE).having(3, chance).pack()
+
+    def _write(self, number: int, places: Ranges) -> bytes:
+        """A new file of deleted rows for a fragment of the target."""
+        version, chance = self._target.manifest.version, secrets.randbits(64)
+        name = f"_deletions/{number}-{version}-{chance}.{SUFFIXES[_BITMAP]}"
+        self._written.append(NewDeletions(name, places))
+        return Message.of((1, _BITMAP), (2, version), (3, chance), (4, count(places))).pack()
+
+
+def marks_between(before: Side | None, after: Side) -> list[bytes]:
+    """Marks of the data files that one version has and another has not. Raises as ``graft``."""
+    old_files = {fragment.file for fragment in fragments_of(before)} if before is not None else set()
+    return [mark_of(fragment.file) for fragment in fragments_of(after) if fragment.file not in old_files]
+
+
+def _describe_transaction(
+    new: list[Message], updated: list[Message], removed: bytes
+) -> tuple[ManifestOperation, Message]:
+    """The operation and the transaction message for Lance, by which other writers detect conflicts."""
+    if not updated and not removed:
+        return ManifestOperation.APPEND, Message.of(*((1, message.pack()) for message in new))
+    if not new:
+        ids = ((2, removed),) if removed else ()
+        return ManifestOperation.DELETE, Message.of(
+            *((1, message.pack()) for message in updated), *ids, (3, "true")
+        )
+    gone = ((1, removed),) if removed else ()
+    return ManifestOperation.UPDATE, Message.of(
+        *gone, *((2, message.pack()) for message in updated), *((3, message.pack()) for message in new)
+    )
+
+
+def _operation_names(operations: Iterable[ManifestOperation]) -> list[str]:
+    unknown = "an unknown operation (versions were deleted, or a newer Lance made them)"
+    return sorted(
+        unknown if operation is ManifestOperation.OTHER else operation.value for operation in operations
+    )
+
+
+def _join_names(names: Collection[str]) -> str:
+    return " and ".join(names)

@@ -1,0 +1,138 @@
+"""The files that a manifest references: every file that a version of a Lance table is made of.
+
+Files are told by whole paths or URLs. A deletion file is told without its ending, which its manifest does not
+spell out, and an index by its folder; so are they looked for (``spellings``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Final
+from uuid import UUID
+
+from penstock.errors import InvalidRequest, LocationRefused
+from penstock.formats.lance.manifests import Flag, Manifest
+from penstock.formats.lance.names import TRANSACTIONS
+from penstock.formats.lance.relocation import DELETION_FILE, FILES, FRAGMENT_ID
+from penstock.formats.lance.wire import Malformed, Message
+from penstock.storage.locations import normalise
+
+_PATH: Final = 1
+_READ_VERSION: Final = 2
+_DELETION_ID: Final = 3
+_BASE_OF_FILE: Final = 7
+_INDEX_UUID: Final = 1
+_BASE_OF_INDEX: Final = 9
+_FRAGMENT_FIELDS: Final = frozenset((1, 2, 3, 4, 5, 7, 9))
+"""Those that do not name a file, or are read here."""
+_DATA: Final = "data/"
+INDICES: Final = "_indices/"
+_DELETIONS: Final = "_deletions/"
+
+
+class Unclear(Exception):
+    """A manifest may name files in a way that is not known here. The reason continues a sentence."""
+
+
+class ManifestFiles:
+    """Reads what manifests name. What many of them have in common is read once."""
+
+    def __init__(self) -> None:
+        self._seen: set[bytes] = set()
+
+    def of(self, manifest: Manifest, folder: str) -> Iterator[str]:
+        """What a manifest names that lies in the chain at a folder, as far as no other one did before.
+
+        ``Unclear`` if that cannot be said.
+        """
+        if manifest.flags & ~Flag.KNOWN:
+            raise Unclear("uses something of Lance that this version of Penstock does not know")
+        if unknown := manifest.unknown_fields:
+            raise Unclear(f"has fields that this version of Penstock does not know ({unknown})")
+        try:
+            roots = _roots(manifest, folder)
+            if name := manifest.transaction_file:
+                yield f"{folder}/{TRANSACTIONS}{name}"
+            for index in manifest.indexes:
+                root = _root(roots, index.number(_BASE_OF_INDEX))[0]
+                yield f"{root}/{INDICES}{_uuid(index)}"
+            context = repr(sorted(roots.items(), key=repr)).encode()
+            for packed in manifest.body.all(2):
+                digest = blake2b(
+                    packed, key=blake2b(context, digest_size=32).digest(), digest_size=16
+                ).digest()
+                if digest not in self._seen:
+                    yield from _of_fragment(Message.read(packed), roots)
+                    self._seen.add(digest)
+        except Malformed as problem:
+            raise Unclear(f"cannot be read: {problem}") from None
+
+
+def fragments_with_files(manifest: Manifest, folder: str) -> Iterator[tuple[Message, frozenset[str]]]:
+    """The fragments of a version that lies in the chain at a folder, each with its data files. ``Unclear`` if
+    these cannot be told."""
+    roots = _roots(manifest, folder)
+    for fragment in manifest.fragments:
+        plain = fragment.having(DELETION_FILE)
+        yield fragment, frozenset(_of_fragment(plain, roots))
+
+
+_Roots = dict[int | None, tuple[str, bool]]
+"""By the numbers of bases: a folder, and whether it is that of a table, and not only one of data files."""
+
+
+def _roots(manifest: Manifest, folder: str) -> _Roots:
+    roots: _Roots = {None: (folder, True)}
+    for base in manifest.bases:
+        try:
+            if "://" in folder and "://" not in base.path:
+                raise InvalidRequest("it is no URL")
+            roots[base.id] = normalise(base.path), base.is_root
+        except (InvalidRequest, LocationRefused, ValueError):
+            raise Unclear(f"has files at {base.path!r}, which is not a location that is known here") from None
+    return roots
+
+
+def _root(roots: _Roots, base: int | None) -> tuple[str, bool]:
+    if base not in roots:
+        raise Unclear(f"refers to the base path {base}, which its manifest does not list")
+    return roots[base]
+
+
+def _of_fragment(fragment: Message, roots: _Roots) -> Iterator[str]:
+    if unknown := {field.number for field in fragment} - _FRAGMENT_FIELDS:
+        raise Unclear(f"has fragments that Penstock does not understand (fields {sorted(unknown)})")
+    for packed in fragment.all(FILES):
+        file = Message.read(packed)
+        root, is_table = _root(roots, file.number(_BASE_OF_FILE))
+        yield f"{root}/{_DATA if is_table else ''}{file.text(_PATH)}"
+    if (deletion := fragment.message(DELETION_FILE)) is not None:
+        root = _root(roots, deletion.number(_BASE_OF_FILE))[0]
+        number = fragment.number(FRAGMENT_ID) or 0
+        read, deletion_id = deletion.number(_READ_VERSION) or 0, deletion.number(_DELETION_ID) or 0
+        yield f"{root}/{_DELETIONS}{number}-{read}-{deletion_id}"
+
+
+def _uuid(index: Message) -> str:
+    message = index.message(_INDEX_UUID)
+    uuids = message.all(1) if message is not None else []
+    if not uuids or len(uuids[-1]) != 16:
+        raise Malformed("an index has no id")
+    return str(UUID(bytes=uuids[-1]))
+
+
+def spellings(path: str) -> Iterator[str]:
+    """The names by one of which a manifest tells of a file, if it does: the file's own, or that of what it
+    belongs to."""
+    yield path
+    folder, _, name = path.rpartition("/")
+    if folder.endswith("/_deletions"):
+        yield f"{folder}/{name.rpartition('.')[0]}"
+    if f"/{INDICES}" in path:
+        before, _, after = path.rpartition(f"/{INDICES}")
+        yield f"{before}/{INDICES}{after.partition('/')[0]}"
+    if f"/{_DATA}" in path:  # what is beside a data file, in a folder of its name
+        before, _, after = path.rpartition(f"/{_DATA}")
+        if "/" in after:
+            yield f"{before}/{_DATA}{after.partition('/')[0]}.lance"

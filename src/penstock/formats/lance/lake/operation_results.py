@@ -1,0 +1,145 @@
+"""The result of each operation of a commit to Lance tables, read from the commit itself.
+
+So the answer to a request that is repeated is the one that its writer missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.formats.lance.content import LanceTable
+from penstock.formats.lance.lake import calls
+from penstock.formats.lance.lake.answers import LanceCommitted, LanceDone, LanceVersion
+from penstock.formats.lance.lake.calls import LanceOperation
+from penstock.formats.lance.lake.table_opener import OpenedTable, TableOpener
+from penstock.formats.lance.names import MAIN, own_branch_name
+from penstock.formats.lance.state import LanceState, Versions, folder_at, is_managed, state_of
+from penstock.kernel.batch import Outcome
+from penstock.model.clock import utc
+from penstock.model.commits import Commit
+from penstock.model.encoding import ObjectId
+from penstock.model.keys import Key
+
+if TYPE_CHECKING:
+    from penstock.lake.embedded import Embedded
+
+
+class TableAt(NamedTuple):
+    """A table as a commit has it."""
+
+    content: LanceTable
+    state: LanceState
+    versions: Versions
+
+
+class CommittedRequest(NamedTuple):
+    """A commit request, with what its answer is computed from."""
+
+    lake: Embedded
+    opening: TableOpener
+    call: calls.CommitLance
+    tables: Mapping[Key, TableAt | None] = MappingProxyType({})
+    """Tables as the request's commit has them, where that was looked up."""
+
+
+def table_at(lake: Embedded, commit: ObjectId, key: Key) -> TableAt | None:
+    """The table at a key of a commit; ``None`` if there is none whose versions the lake decides."""
+    content = lake.content_at(commit, key)
+    if not isinstance(content, LanceTable) or not is_managed(content):
+        return None
+    state = state_of(content)
+    return TableAt(content, state, Versions(lake.kernel.objects, state))
+
+
+def result_of_outcome(doings: CommittedRequest, outcome: Outcome) -> LanceCommitted:
+    """The answer to a request that was sent before, from its outcome."""
+    if not outcome.commits:
+        return result_of_commit(doings, None, outcome.head)
+    return result_of_commit(doings, outcome.commits[-1], outcome.head)
+
+
+def result_of_commit(doings: CommittedRequest, commit: ObjectId | None, head: ObjectId) -> LanceCommitted:
+    """The answer to a request, from the commit that it landed as; from the head if it changed nothing."""
+    made = None if commit is None else doings.lake.kernel.history.commit(commit)
+    before = head if made is None else made.parent
+    results = _OperationResults(doings, head if commit is None else commit, before)
+    return LanceCommitted(
+        commit=None if made is None or commit is None else Commit.of(commit, made),
+        head=head.hex(),
+        done=tuple(map(results.result_of, doings.call.operations)),
+    )
+
+
+class _OperationResults:
+    """Computes the result of each operation from the lake before and after the commit."""
+
+    def __init__(self, doings: CommittedRequest, after: ObjectId, before: ObjectId) -> None:
+        self._lake, self._opening = doings.lake, doings.opening
+        self._branch = doings.lake.or_default(doings.call.branch)
+        self._after, self._before, self._tables = after, before, doings.tables
+        self._deleted: set[tuple[Key, str, int]] = set()
+
+    def result_of(self, operation: LanceOperation) -> LanceDone:
+        if isinstance(operation, calls.DeregisterLance):
+            return self._describe_table(self._table(self._before, operation.key))
+        is_known = operation.key in self._tables
+        table = self._tables[operation.key] if is_known else self._table(self._after, operation.key)
+        if table is None:
+            return LanceDone()
+        if isinstance(operation, calls.CreateLanceVersion):
+            return LanceDone(
+                version=self._version(
+                    operation.key, table, own_branch_name(operation.branch), operation.version
+                )
+            )
+        if isinstance(operation, calls.PutLanceBranch):
+            begun = table.versions.branch(operation.branch)
+            number = 0 if begun is None else begun.version
+            return LanceDone(version=self._version(operation.key, table, operation.branch, number))
+        if isinstance(operation, calls.DeleteLanceVersions):
+            return LanceDone(deleted=self._count_deleted(operation))
+        return self._describe_table(table)
+
+    def _table(self, commit: ObjectId, key: Key) -> TableAt | None:
+        return table_at(self._lake, commit, key)
+
+    def _describe_table(self, table: TableAt | None) -> LanceDone:
+        if table is None:
+            return LanceDone()
+        location = table.content.location
+        return LanceDone(
+            location=location,
+            folder=folder_at(location, table.state.chain),
+            properties=table.state.properties,
+        )
+
+    def _version(self, key: Key, table: TableAt, branch: str, number: int) -> LanceVersion | None:
+        version = table.versions.get(branch, number)
+        if version is None:
+            return None
+        opened = OpenedTable(key, table.content, table.state, table.versions, version.chain, self._branch)
+        placed = self._opening.place_after_commit(opened, branch, number, version)
+        return LanceVersion(
+            version=number,
+            manifest=f"{table.content.location}/{placed.name}",
+            size=placed.size,
+            created=utc(version.time_us) if version.time_us else None,
+            operation=version.operation.value,
+            metadata=version.metadata,
+        )
+
+    def _count_deleted(self, operation: calls.DeleteLanceVersions) -> int:
+        table, branch = self._table(self._before, operation.key), own_branch_name(operation.branch)
+        if table is None or self._before == self._after:
+            return 0
+        count = 0
+        for number, _ in table.versions.all(branch or MAIN):
+            named = (operation.key, branch, number)
+            if named not in self._deleted and any(
+                start <= number and (end < 0 or number < end) for start, end in operation.ranges
+            ):
+                self._deleted.add(named)
+                count += 1
+        return count

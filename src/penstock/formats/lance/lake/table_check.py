@@ -1,0 +1,120 @@
+"""Checks Lance tables: the entries of their trees can be read, and lead to others that exist.
+
+That the nodes of trees are there, and fit together, is checked by whoever checks objects. Whether manifests
+and files are where versions say is looked at by ``readability``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from penstock.errors import Damaged
+from penstock.formats.lance.content import LanceTable
+from penstock.formats.lance.names import LINES, MAIN
+from penstock.formats.lance.state import (
+    LanceState,
+    OwnBranch,
+    OwnTag,
+    Version,
+    Versions,
+    decode_entry,
+    is_managed,
+    state_of,
+    version_key,
+    version_of,
+    with_state,
+)
+from penstock.kernel import tree
+from penstock.kernel.objects import Objects
+from penstock.model.content import AnyContent
+from penstock.model.encoding import ObjectId
+
+SHA256_BYTES = 32
+
+
+class LanceCheck:
+    """Checks many tables, and every tree once."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._checked: set[ObjectId] = set()
+
+    def find_flaws(self, key: str, content: AnyContent) -> Iterator[tuple[str, str]]:
+        """What is wrong with the table at a key: the id of a tree or the key, and what."""
+        if not isinstance(content, LanceTable) or not is_managed(content):
+            return
+        try:
+            state = state_of(content)
+        except Damaged as damaged:
+            yield key, damaged.message
+            return
+        if with_state(content, state).held != content.held:
+            yield key, "does not hold the tree that its state names"
+        if not _is_chain(state.chain):
+            yield key, f"goes on in {state.chain!r}, which is no chain of versions"
+        yield from ((key, what) for what in self._of_recent(state))
+        if state.root not in self._checked:
+            self._checked.add(state.root)
+            yield from ((state.root.hex(), what) for what in self._of_tree(state))
+
+    def _of_recent(self, state: LanceState) -> Iterator[str]:
+        """What is wrong with the versions beside the tree: each comes after all others of its branch."""
+        state = msgspec.structs.replace(state, first=0)  # an entry may stay that is not told any more
+        versions = Versions(self._objects, state)
+        older = Versions(self._objects, msgspec.structs.replace(state, recent=()))
+        newest: dict[str, int] = {}
+        try:
+            for entry in state.recent:
+                yield from _of_entry(version_key(entry.branch, entry.number), entry.version, versions)
+                if entry.branch not in newest:
+                    before = older.newest(entry.branch)
+                    newest[entry.branch] = 0 if before is None else before[0]
+                if entry.number <= newest[entry.branch]:
+                    yield f"has a version {entry.number} after version {newest[entry.branch]}"
+                newest[entry.branch] = entry.number
+        except Damaged:
+            return  # told by whoever checks the nodes
+
+    def _of_tree(self, state: LanceState) -> Iterator[str]:
+        versions = Versions(self._objects, msgspec.structs.replace(state, first=0))
+        try:
+            for stored, value in tree.scan(self._objects, state.root):
+                try:
+                    entry = decode_entry(value)
+                except Damaged as damaged:
+                    yield damaged.message
+                    continue
+                yield from _of_entry(stored, entry, versions)
+        except Damaged:
+            return  # told by whoever checks the nodes
+        except UnicodeDecodeError:
+            yield "has an entry whose name is not UTF-8"
+
+
+def _of_entry(stored: bytes, entry: Version | OwnBranch | OwnTag, versions: Versions) -> Iterator[str]:
+    named = version_of(stored)
+    if (named is not None) != isinstance(entry, Version):
+        yield f"has an entry of another kind than its name says: {stored!r}"
+        return
+    if isinstance(entry, Version):
+        branch, number = named or (MAIN, 0)
+        if not _is_chain(entry.chain):
+            yield f"has a version {number} in {entry.chain!r}, which is no chain of versions"
+        if len(entry.sha256) not in (0, SHA256_BYTES) or entry.size < 0:
+            yield f"has a version {number} whose manifest cannot be known by its size and hash"
+        if not entry.sha256 and entry.staged:
+            yield f"has a version {number} whose manifest nobody has read"
+        if branch != MAIN and versions.branch(branch) is None:
+            yield f"has a version {number} of branch {branch!r}, which it does not have"
+    elif isinstance(entry, OwnTag):
+        name = stored[1:].decode()
+        if versions.get(entry.branch, entry.version) is None:
+            yield f"has a tag {name!r} of version {entry.version}, which it does not have"
+    elif entry.parent != MAIN and versions.branch(entry.parent) is None:
+        yield f"has a branch {stored[1:].decode()!r} that begins at {entry.parent!r}, which it does not have"
+
+
+def _is_chain(folder: str) -> bool:
+    return not folder or (folder.startswith(LINES) and folder.endswith("/") and ".." not in folder)

@@ -1,0 +1,368 @@
+"""How Lance tables merge, are restored and reverted: what becomes of a table's versions on another branch.
+
+Versions that were written for the target's own chain come as they are: those of a transaction, if nobody
+overtook it. Everything else comes as one new version, since the versions of another chain mean files at other
+places: the source's newest one if the target has not changed, or else what can be grafted. A default branch
+only goes forward, so that a state of earlier is a new version too.
+
+Lance's own tags merge one by one, and so do Lance's own branches as far as their files are where the target's
+would be. What would have to be left behind is a reason to refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from penstock.errors import Damaged, ManagedElsewhere, VersionNotFound
+from penstock.formats.lance.branch_chains import WriteTarget, free_chain
+from penstock.formats.lance.content import LanceTable
+from penstock.formats.lance.manifest_reader import Manifests
+from penstock.formats.lance.names import MAIN, MERGE, REVERT
+from penstock.formats.lance.relocation import Immovable
+from penstock.formats.lance.reversal import Irreversible
+from penstock.formats.lance.sides import NumberedVersion, TableSide, includes, is_same
+from penstock.formats.lance.state import LanceState, state_of, with_state
+from penstock.formats.lance.table_merge import TableMerge, has_same_names
+from penstock.formats.lance.version_pins import pin
+from penstock.formats.lance.version_writer import TOLD_MAX, WAY_OUT, VersionWriter, shorten_names
+from penstock.kernel.format import DRY_RUN, Applied, LaterCommit, Refused, Since, Table
+from penstock.kernel.objects import Objects
+from penstock.model.content import content_bytes
+from penstock.storage.places import Places
+
+
+class Means(NamedTuple):
+    """What a new version is made with."""
+
+    manifests: Manifests
+    places: Places
+    now_us: int
+    check: Callable[[LanceTable], object]
+    """Asked before anything is written to a table's folder: raises if that is not for this lake to do."""
+
+
+def merge(
+    table: Table,
+    means: Means,
+    target: LanceTable | None,
+    base: LanceTable | None,
+    source: LanceTable | None,
+) -> Applied:
+    """The table after a source's changes since a base.
+
+    ``Refused`` if they do not go with what the table is now, ``PrepareAgain`` if that cannot be told without
+    table storage.
+    """
+    if source is None:
+        return _drop(table, target, base)
+    if target is None:
+        return _arrive(table, means, base, source)
+    _check_same(target, source)
+    if target == base and _may_take(table, target, source):
+        return _as_it_is(table, means, source)
+    objects = _objects(table)
+    here, side = TableSide.of(target, objects), TableSide.of(source, objects)
+    if base is None or base.id != target.id:
+        newest = side.newest()
+        if newest is None or includes(here, side, newest) or is_same(newest, here.newest()):
+            return Applied(target)
+        raise Refused(f"is on both sides, and no common version is known; {WAY_OUT}")
+    parted = TableSide.of(base, objects)
+    bases = [base for base in table.bases if isinstance(base, LanceTable) and base.id == target.id]
+    others = [TableSide.of(content, objects) for content in bases if content != base]
+    what = ("lance merge", table.is_repeated, *map(content_bytes, (target, base, source, *bases)))
+    return table.read_once(what, lambda: _joining(table, means, here).merge(parted, side, others))
+
+
+def restore(table: Table, means: Means, target: LanceTable | None, after: LanceTable | None) -> Applied:
+    """The table in a wanted state, by a new version: a chain does not go back. Raises as ``merge``."""
+    if after is None:
+        return Applied(None)
+    last = table.last if isinstance(table.last, LanceTable) and table.last.state else None
+    before = target if target is not None else last
+    if before is None:
+        return _arrive(table, means, None, after)
+    _check_same(before, after)
+    if before == after:
+        return Applied(before)
+    objects = _objects(table)
+    here, side = TableSide.of(before, objects), TableSide.of(after, objects)
+    if _may_take(table, before, after) and _goes_on(here, side):
+        return _as_it_is(table, means, after)
+    what = ("lance restore", *map(content_bytes, (before, after)))
+    return table.read_once(what, lambda: _restore(table, means, here, side))
+
+
+def restore_version(table: Table, means: Means, target: LanceTable | None, version: int) -> Applied:
+    """The table as it was at an earlier version of its main branch; Lance's own branches and tags stay.
+
+    Raises as ``restore``, and ``VersionNotFound``.
+    """
+    assert target is not None, "or it has no versions"
+    objects = _objects(table)
+    here = TableSide.of(target, objects)
+    newest, wanted_version = here.newest(), here.versions.get(MAIN, version)
+    if wanted_version is None or newest is None:
+        state_of_versions = "it has none yet" if newest is None else f"the newest one is {newest.number}"
+        raise VersionNotFound(
+            f"'{table.key}' has no version {version}; {state_of_versions}",
+            table=str(table.key),
+            version=version,
+        )
+    if is_same(newest, NumberedVersion(version, wanted_version)):
+        return Applied(target)
+    what = ("lance restore version", content_bytes(target), version)
+    return table.read_once(what, lambda: _restore(table, means, here, here.until(version, objects)))
+
+
+def _restore(table: Table, means: Means, here: TableSide, side: TableSide) -> Applied:
+    """A new version that is as another state. ``Refused`` if nobody knows what that was."""
+    source = side.newest()
+    if source is not None:
+        try:
+            means.manifests.manifest(side.content.location, MAIN, source.number, source.version)
+        except Damaged as problem:
+            raise Refused(
+                f"cannot be restored to version {source.number}: {problem.message}; restore another version, "
+                "or restore the file"
+            ) from None
+    return _joining(table, means, here, REVERT).restore(side)
+
+
+def revert(
+    table: Table,
+    means: Means,
+    target: LanceTable | None,
+    content: LanceTable | None,
+    before: LanceTable | None,
+    since: Since,
+) -> Applied:
+    """The table without what one commit did, which made ``done`` of ``before``. Raises as ``merge``."""
+    if target is None or content is None or before is None or target.id != content.id:
+        return _revert_existence(table, means, target, content, before, since)
+    _check_same(content, before)
+    if is_as(table, target, content):
+        return restore(table, means, target, before)
+    objects = _objects(table)
+    here, old_side, side = (TableSide.of(content, objects) for content in (target, content, before))
+
+    def apply_revert() -> Applied:
+        try:
+            return _joining(table, means, here, REVERT).revert(old_side, side)
+        except Irreversible as problem:
+            raise _describe_clash(problem, objects, since, here.content.location) from None
+        except Immovable as problem:
+            raise Refused(f"{problem}; {_ways_out()}") from None
+        except Damaged as problem:
+            raise Refused(
+                "cannot get back what the commit removed, because the files were cleaned up: "
+                f"{problem.message}; {_LEAVE_IT}"
+            ) from None
+
+    return table.read_once(("lance revert", *map(content_bytes, (target, content, before))), apply_revert)
+
+
+def _revert_existence(
+    table: Table,
+    means: Means,
+    target: LanceTable | None,
+    content: LanceTable | None,
+    before: LanceTable | None,
+    since: Since,
+) -> Applied:
+    """The commit created, dropped or replaced the table, or another one did so since."""
+    if target is None and before is None:
+        return Applied(None)
+    if target is not None and before is not None and target.id == before.id:
+        return Applied(target)  # the commit dropped it, and it came back since
+    if target is None and content is None:
+        return restore(table, means, None, before)
+    if target is None:
+        later = _describe_commits(commit for commit in since.commits if commit.after is None)
+        raise Refused(f"was dropped or renamed since{later}; revert that first, and then this commit")
+    if content is not None and before is None and target.id == content.id:
+        if is_as(table, target, content):
+            return Applied(None)
+        later = _describe_commits(since.commits)
+        raise Refused(
+            f"was created or renamed by the commit, and changed since{later}; drop the table to undo both, "
+            "or leave it as it is with the mode 'drop'"
+        )
+    raise Refused(
+        "is another table now than the commit changed; rename it, then revert the commit, or leave it as it "
+        "is with the mode 'drop'"
+    )
+
+
+def _describe_clash(problem: Irreversible, objects: Objects, since: Since, location: str) -> Refused:
+    """Why a commit cannot be undone, with data files and the commits that are in the way."""
+    shown_files = shorten_names([name.removeprefix(f"{location}/") for name in problem.files])
+    commits = [commit for commit in since.commits if _made_any(commit, problem.versions, objects)]
+    later = _describe_commits(commits)
+    return Refused(
+        f"{problem.why}{f' ({shown_files})' if shown_files else ''}{later}; {_ways_out(len(commits))}"
+    )
+
+
+def _made_any(commit: LaterCommit, versions: Sequence[NumberedVersion], objects: Objects) -> bool:
+    """Whether a commit brought one of some versions to a table."""
+    if not isinstance(commit.after, LanceTable) or not commit.after.state:
+        return False
+    after = TableSide.of(commit.after, objects)
+    before = [
+        TableSide.of(content, objects)
+        for content in commit.before
+        if isinstance(content, LanceTable) and content.state
+    ]
+    return any(after.has(version) and not any(each.has(version) for each in before) for version in versions)
+
+
+def _describe_commits(commits: Iterable[LaterCommit]) -> str:
+    """The commits that are in the way, the newest first."""
+    named = [commit.describe() for commit in commits][::-1]
+    more = f" and {len(named) - TOLD_MAX} more" if len(named) > TOLD_MAX else ""
+    return f", by {', '.join(named[:TOLD_MAX])}{more}" if named else ""
+
+
+_LEAVE_IT: Final = "leave the table as it is with the mode 'drop'"
+_REVERT_THAT: Final = "revert that commit, and then this one, or "
+_REVERT_THOSE: Final = "revert those commits, the newest one first, and then this one, or "
+
+
+def _ways_out(commits: int = 0) -> str:
+    first = {0: "", 1: _REVERT_THAT}.get(commits, _REVERT_THOSE)
+    return (
+        f"{first}reset the table to its state before this commit, without any later change, with the mode "
+        f"'force', or {_LEAVE_IT}"
+    )
+
+
+def is_as(table: Table, target: LanceTable, before: LanceTable) -> bool:
+    """Whether a table is what it was in a state of earlier, by whatever versions it came to be that again."""
+    if target.id != before.id:
+        return False
+    here, side = (TableSide.of(content, _objects(table)) for content in (target, before))
+    return is_same(here.newest(), side.newest()) and has_same_names(here, side)
+
+
+def why_not_move(before: LanceTable, after: LanceTable) -> str | None:
+    """Why a default branch may not jump from one state of a table to another, if so.
+
+    What a tree has is not looked at here: only a state with the same versions is surely none of earlier.
+    """
+    state, other = state_of(before), state_of(after)
+    if before.id == after.id and _versions_of(state) == _versions_of(other):
+        return None
+    return "would have other versions than those that readers see already"
+
+
+def _versions_of(state: LanceState) -> tuple[object, ...]:
+    return state.root, state.recent, state.chain
+
+
+# --- one side has no table --------------------------------------------------------------------------------
+
+
+def _drop(table: Table, target: LanceTable | None, base: LanceTable | None) -> Applied:
+    """The source has dropped the table, or given it another name."""
+    if target is None:
+        return Applied(None)
+    if base is not None and base.id == target.id:
+        if base == target:
+            return Applied(None)
+        here, parted = (TableSide.of(content, _objects(table)) for content in (target, base))
+        if is_same(here.newest(), parted.newest()) and has_same_names(here, parted):
+            return Applied(None)
+    raise Refused(
+        "was dropped or renamed on the other side, and changed here; drop or rename it here too, or keep it"
+        " with the mode 'drop'"
+    )
+
+
+def _arrive(table: Table, means: Means, base: LanceTable | None, source: LanceTable) -> Applied:
+    """The source has a table that is not here."""
+    if base is not None and base.id == source.id:
+        side, parted = (TableSide.of(content, _objects(table)) for content in (source, base))
+        if is_same(side.newest(), parted.newest()) and has_same_names(side, parted):
+            return Applied(None)
+        raise Refused(
+            "was dropped or renamed here, and changed on the other side; restore it with the mode 'force', "
+            "or leave it dropped with 'drop'"
+        )
+    if isinstance(table.last, LanceTable) and table.last.state:
+        return restore(table, means, None, source)
+    state = state_of(source)
+    if state.owner and not WriteTarget.of(table).owner:
+        empty = LanceState(is_private=state.is_private, properties=state.properties, first=state.first)
+        start = with_state(source, empty)
+        here, side = (TableSide.of(content, _objects(table)) for content in (start, source))
+        what = ("lance arrival", content_bytes(source))
+        return table.read_once(what, lambda: _joining(table, means, here).merge(here, side))
+    return _as_it_is(table, means, source)
+
+
+# --- both sides have it -----------------------------------------------------------------------------------
+
+
+def _may_take(table: Table, target: LanceTable, source: LanceTable) -> bool:
+    """Whether a branch can go on from the source's state as it is, in whatever chain that is.
+
+    The default branch, and one that has a chain of its own already, must stay in it.
+    """
+    owner = WriteTarget.of(table).owner
+    if state_of(source).owner == owner:
+        return True
+    return owner != b"" and state_of(target).owner != owner
+
+
+def _as_it_is(table: Table, means: Means, source: LanceTable) -> Applied:
+    """The source's state, whose versions are pinned where they are of a line that is not this branch's."""
+    if state_of(source).owner in (b"", WriteTarget.of(table).owner):
+        return Applied(source)
+
+    def pin_source() -> Applied:
+        side, place = TableSide.of(source, _objects(table)), means.places.at(source.location)
+        with suppress(ManagedElsewhere):  # a fork has its tables with the lake that it is of
+            if DRY_RUN not in table.notes:
+                means.check(source)
+                for branch in (MAIN, *side.versions.branches()):
+                    newest = side.newest(branch)
+                    if newest is not None and newest.version.chain:
+                        pin(place, newest, branch, means.now_us)
+        return Applied(source)
+
+    return table.read_once(("lance pinned", content_bytes(source)), pin_source)
+
+
+def _goes_on(here: TableSide, side: TableSide) -> bool:
+    """Whether another state is this one with further versions."""
+    newest = here.newest()
+    return newest is None or side.has(newest)
+
+
+def _check_same(target: LanceTable, source: LanceTable) -> None:
+    if target.id != source.id:
+        raise Refused(
+            "is another table on the other side; rename one of them, or keep this one with the mode 'drop'. "
+            "To take the other one, drop this one first, then merge"
+        )
+
+
+def _joining(table: Table, means: Means, here: TableSide, kind: str = "") -> TableMerge:
+    means.check(here.content)
+    standing, location = WriteTarget.of(table), here.content.location
+    place = means.places.at(location)
+    chain = free_chain(place, standing, here.content, here.state, here.versions)
+    attempt = "-".join(part for part in (standing.transaction or MERGE, kind) if part)
+    is_dry = DRY_RUN in table.notes
+    landing = VersionWriter(
+        means.places, means.manifests, location, chain, attempt, means.now_us, is_dry=is_dry
+    )
+    return TableMerge(_objects(table), here, chain, landing, is_part=table.is_repeated)
+
+
+def _objects(table: Table) -> Objects:
+    assert table.objects is not None
+    return table.objects

@@ -1,0 +1,150 @@
+"""Relocation: a version of a table becomes a version in another folder, without a copy of its files.
+
+Every file that lay in the folder of the one becomes a file at a base of the other, and what lay at a base
+that is the other's own folder needs no base any more. So a branch begins as the version that it forked from,
+and a branch that nobody overtook lands as it is, with whatever was done there.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from penstock.formats.lance.manifests import Base, Flag, Manifest
+from penstock.formats.lance.wire import Message
+from penstock.model.encoding import digest
+
+FRAGMENT_ID: Final = 1
+FILES: Final = 2
+DELETION_FILE: Final = 3
+BASE_OF_FILE: Final = 7
+INDEX_UUID: Final = 1
+INDEX_NAME: Final = 3
+INDEX_VERSION: Final = 4
+"""The version of the table that an index was made of."""
+BASE_OF_INDEX: Final = 9
+Moved: TypeAlias = Mapping[int | None, int | None]
+"""Which base, or none, becomes which."""
+_FRAGMENT_FIELDS: Final = frozenset((1, 2, 3, 4, 5, 7, 9))
+"""Those that do not name a file, or whose files are known to name their base."""
+
+
+class Immovable(Exception):
+    """A version has something whose place is not known here. The reason continues a sentence."""
+
+
+def check_movable(manifest: Manifest) -> None:
+    """``Immovable`` if a version has something that may name files in a way that is not known here."""
+    if manifest.flags & ~Flag.KNOWN:
+        raise Immovable("uses something of Lance that this version of Penstock does not know")
+    if unknown := manifest.unknown_fields:
+        raise Immovable(f"has a manifest that Penstock does not understand (fields {unknown})")
+    if not manifest.data_format.startswith("2"):
+        raise Immovable("is in Lance's oldest file format")
+    for fragment in manifest.fragments:
+        if unknown := sorted({field.number for field in fragment} - _FRAGMENT_FIELDS):
+            raise Immovable(f"has fragments that Penstock does not understand (fields {unknown})")
+
+
+def rehome(manifest: Manifest, folder: str, other: str) -> Manifest:
+    """A version at one folder as it reads at another one. ``Immovable`` if that cannot be said.
+
+    It is the same for everybody who asks, so that two who write it write the same.
+    """
+    if folder == other:
+        return manifest
+    check_movable(manifest)
+    bases, moved = move_bases(manifest.bases, folder, other)
+    return manifest.with_parts(
+        fragments=[move_fragment(fragment, moved) for fragment in manifest.fragments],
+        bases=bases,
+        indexes=[move_index(index, moved) for index in manifest.indexes],
+    )
+
+
+def index_id(index: Message) -> UUID:
+    """What an index, and the folder that its files are in, is named by. ``Immovable`` if it has no name."""
+    uuid = index.message(INDEX_UUID)
+    raw = uuid.all(1) if uuid is not None else []
+    if not raw or len(raw[-1]) != 16:
+        raise Immovable("has an index without a unique id")
+    return UUID(bytes=raw[-1])
+
+
+def copy_id(index: UUID) -> UUID:
+    """A name for a copy of an index, which no other copy has: what another attempt has left may be about to
+    be removed. It tells of what it is a copy."""
+    return UUID(bytes=_trace(index) + secrets.token_bytes(8))
+
+
+def is_copy(identity: UUID, index: UUID) -> bool:
+    """Whether a name is that of a copy of an index."""
+    return identity.bytes[:8] == _trace(index)
+
+
+def _trace(index: UUID) -> bytes:
+    return digest("lance index", index.bytes)[:8]
+
+
+def without_idle(manifest: Manifest, below: str) -> Manifest:
+    """A manifest without those bases below a folder at which it has no files: or every branch that was ever
+    merged would leave one for good."""
+    used: set[int | None] = {index.number(BASE_OF_INDEX) for index in manifest.indexes}
+    for fragment in manifest.fragments:
+        files = (*fragment.all(FILES), *fragment.all(DELETION_FILE))
+        used |= {Message.read(file).number(BASE_OF_FILE) for file in files}
+    kept_bases = [base for base in manifest.bases if base.id in used or not base.path.startswith(below)]
+    return manifest if len(kept_bases) == len(manifest.bases) else manifest.with_parts(bases=kept_bases)
+
+
+def move_bases(
+    bases: tuple[Base, ...], folder: str, other: str, existing: tuple[Base, ...] = ()
+) -> tuple[tuple[Base, ...], dict[int | None, int | None]]:
+    """The base paths of a manifest that moves to another folder, and a map from old to new base ids.
+
+    ``known`` are those that the other has already: they keep their numbers.
+    """
+    new_bases, moved = list(existing), dict[int | None, int | None]()
+    numbers = {base.id for base in (*existing, *bases)}
+    for old, base in (*((base.id, base) for base in bases), (None, Base(-1, folder))):
+        if base.is_root and base.path == other:
+            moved[old] = None
+            continue
+        base_id = next(
+            (
+                new_base.id
+                for new_base in new_bases
+                if (new_base.path, new_base.is_root) == (base.path, base.is_root)
+            ),
+            None,
+        )
+        if base_id is None:
+            is_free = old is not None and old not in {base.id for base in new_bases}
+            base_id = base.id if is_free else max(numbers, default=-1) + 1
+            numbers.add(base_id)
+            new_bases.append(base._replace(id=base_id))
+        moved[old] = base_id
+    return tuple(new_bases), moved
+
+
+def move_fragment(fragment: Message, moved: Moved) -> Message:
+    """A fragment whose files name other bases."""
+    files = [_move(Message.read(data), BASE_OF_FILE, moved).pack() for data in fragment.all(FILES)]
+    fragment = fragment.having(FILES, *files)
+    if (deletion := fragment.message(DELETION_FILE)) is not None:
+        fragment = fragment.having(DELETION_FILE, _move(deletion, BASE_OF_FILE, moved).pack())
+    return fragment
+
+
+def move_index(index: Message, moved: Moved) -> Message:
+    return _move(index, BASE_OF_INDEX, moved)
+
+
+def _move(named: Message, field: int, moved: Moved) -> Message:
+    base = named.number(field)
+    if base not in moved:
+        raise Immovable(f"refers to the base path {base}, which its manifest does not list")
+    becomes = moved[base]
+    return named.having(field, *(() if becomes is None else (becomes,)))

@@ -1,0 +1,68 @@
+"""Finds what an earlier attempt of a job did: a job with an id is done once, however often it is tried."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import HistoryExpired, JobOver, KeyNotFound, NotManaged
+from penstock.formats.lance.lake.answers import LanceAbout
+from penstock.formats.lance.lake.calls import GetLanceTable
+from penstock.formats.lance.lake.jobs import find_landing, require_changed
+from penstock.formats.lance.spark.orders import LanceOrder
+from penstock.formats.lance.spark.table_creation import landed_before
+from penstock.lake.calls import GetCommit
+from penstock.model.commits import Commit
+from penstock.model.keys import Key
+from penstock.model.transactions import PREFIX
+from penstock.spark.requests import WriteResult
+
+if TYPE_CHECKING:
+    from penstock.lake.lake import Lake
+
+
+def find_earlier_result(lake: Lake, key: Key, branch: str, order: LanceOrder) -> WriteResult | None:
+    """What a job came to that was done before; ``None`` if it was not.
+
+    ``IdempotencyKeyReused`` if its id is that of something else, which did not write to the table.
+    ``JobOver`` if it was done in a transaction that has lost the table since: nothing of it would land.
+    """
+    landing = find_landing(lake, order.job, key, branch)
+    if landing is not None:
+        then = lake.do(GetLanceTable(key=key, at=landing.head, via=branch))
+        if branch.startswith(PREFIX):
+            _require_there(lake, branch, order, then)
+        return _repeated_result(branch, order, then, landing.commit)
+    created = None if branch.startswith(PREFIX) else landed_before(lake, key, branch, order)
+    if created is None or not created.commit:
+        return None
+    require_changed(lake, order.job, key, branch, created.commit)
+    try:
+        commit = lake.do(GetCommit(revision=created.commit, via=branch))
+    except HistoryExpired:
+        commit = None
+    then = lake.do(GetLanceTable(key=key, at=created.commit, via=branch))
+    return _repeated_result(branch, order, then, commit)
+
+
+def _require_there(lake: Lake, branch: str, order: LanceOrder, then: LanceAbout) -> None:
+    try:
+        is_there = lake.do(GetLanceTable(key=then.key, at=branch)).id == then.id
+    except (KeyNotFound, NotManaged):
+        is_there = False
+    if not is_there:
+        raise JobOver(
+            f"job {order.job} has written '{then.key}' in this transaction, where that table is gone by now\n"
+            "  To write it once more, give the job another id.",
+            job=order.job,
+        )
+
+
+def _repeated_result(branch: str, order: LanceOrder, then: LanceAbout, commit: Commit | None) -> WriteResult:
+    return WriteResult(
+        key=then.key,
+        branch=branch,
+        version=then.version or 0,
+        commit=commit,
+        job=order.job,
+        is_repeated=True,
+    )

@@ -1,0 +1,449 @@
+"""Carries out the steps of a request on a Lance table, as the table is at the request's turn: no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from penstock.errors import (
+    InvalidManifest,
+    InvalidRequest,
+    OwnRefExists,
+    OwnRefNotFound,
+    PenstockError,
+    TableExists,
+    TableNotFound,
+    TableStateRefused,
+    VersionNotFound,
+    VersionTaken,
+)
+from penstock.formats.lance.branch_chains import OwnedChain, WriteTarget, chains, new_line
+from penstock.formats.lance.content import LanceTable
+from penstock.formats.lance.intents import (
+    Alter,
+    Create,
+    Declare,
+    Delete,
+    Deregister,
+    DropBranch,
+    DropTag,
+    Erase,
+    Placed,
+    PutBranch,
+    PutTag,
+    Register,
+    Resync,
+)
+from penstock.formats.lance.names import MAIN, check_ref_name
+from penstock.formats.lance.state import (
+    Entry,
+    LanceState,
+    Mark,
+    OwnBranch,
+    OwnTag,
+    Recent,
+    Version,
+    Versions,
+    apply_changes,
+    branch_key,
+    branch_of,
+    state_of,
+    tag_key,
+    version_key,
+    version_of,
+    with_next,
+    with_state,
+)
+from penstock.kernel.format import Applied
+from penstock.kernel.objects import Objects, Pending
+from penstock.model.content import AnyContent
+from penstock.model.encoding import ObjectId, encode
+from penstock.model.keys import Key
+
+_OVERTAKEN: Final = "  Another writer committed first. Open the table again, and write to its newest version."
+_UNKNOWN: Final = (
+    "  Open the table again, and write to its newest version. If that does not help, its folder has "
+    "versions that the lake does not know: 'penstock resync' takes them over."
+)
+
+
+class MadeVersion(NamedTuple):
+    """A version that a step creates, as it was found in storage when the request was prepared."""
+
+    version: Version
+    chain: OwnedChain
+    """The chain that its manifest was written for."""
+    parent: OwnBranch | None = None
+    """Where one of Lance's own branches forks, if the version is the first of one."""
+    follows: Mark | None = None
+    """The version that it was seen to go on from; ``None`` if that is not for the turn to ask."""
+
+
+class FoundVersion(NamedTuple):
+    """The versions, branches and tags of a table that is to be registered, as they are in storage."""
+
+    entries: Mapping[bytes, Entry]
+
+
+Prepared = Mapping[int, MadeVersion | FoundVersion]
+"""By the number of a step's operation."""
+
+
+def apply_steps(
+    objects: Objects,
+    key: Key,
+    content: AnyContent | None,
+    standing: WriteTarget,
+    steps: Sequence[Placed],
+    prepared: Prepared,
+    now_us: int,
+) -> Applied:
+    """Apply steps to a table. Every error names the operation that it is about."""
+    doing = _StepRun(Pending(objects), key, content, standing, prepared, now_us)
+    for step in steps:
+        try:
+            doing.do(step)
+        except PenstockError as problem:
+            problem.details.setdefault("operation", step.operation)
+            problem.details.setdefault("table", str(key))
+            raise
+    return Applied(doing.content, doing.blobs)
+
+
+class _StepRun:
+    """A table while steps are applied to it."""
+
+    def __init__(
+        self,
+        objects: Pending,
+        key: Key,
+        content: AnyContent | None,
+        standing: WriteTarget,
+        prepared: Prepared,
+        now_us: int,
+    ) -> None:
+        self.content, self.blobs = content, dict[ObjectId, bytes]()
+        self._known: tuple[LanceTable, LanceState] | None = None
+        """The content whose state was read last, and that."""
+        self._objects, self._key, self._standing = objects, key, standing
+        self._prepared, self._now_us = prepared, now_us
+
+    def do(self, placed: Placed) -> None:
+        step = placed.step
+        match step:
+            case Declare():
+                self._declare(step)
+            case Register():
+                self._register(step, self._prepared.get(placed.operation))
+            case Resync():
+                self._resync(step, self._prepared.get(placed.operation))
+            case Deregister():
+                self._table()
+                self.content = None
+            case Create():
+                self._create(step, self._prepared.get(placed.operation))
+            case Delete():
+                self._delete(step)
+            case Alter():
+                content, state = self._table()
+                properties = {**state.properties, **step.properties}
+                remaining_properties = {
+                    name: value for name, value in properties.items() if value is not None
+                }
+                self.content = with_state(
+                    content, msgspec.structs.replace(state, properties=remaining_properties)
+                )
+            case PutTag():
+                self._put_tag(step)
+            case DropTag():
+                self._drop_tag(step)
+            case PutBranch():
+                self._put_branch(step, self._prepared.get(placed.operation))
+            case DropBranch():
+                self._drop_branch(step)
+            case Erase():
+                self._erase(step, self._prepared.get(placed.operation))
+
+    # -- tables --------------------------------------------------------------------------------------------
+
+    def _table(self) -> tuple[LanceTable, LanceState]:
+        if not isinstance(self.content, LanceTable) or not self.content.state:
+            raise TableNotFound(f"there is no Lance table '{self._key}'")
+        if self._known is None or self._known[0] is not self.content:
+            self._known = self.content, state_of(self.content)
+        return self._known
+
+    def _declare(self, step: Declare) -> None:
+        if self.content is not None:
+            raise TableExists(f"'{self._key}' already exists: it is {self.content.type_in_words}")
+        state = LanceState(is_private=step.is_private, properties=step.properties)
+        table = LanceTable(id=step.id, location=step.location)
+        chain = new_line(self._standing, table, Versions(self._objects, state))
+        state = msgspec.structs.replace(state, chain=chain.folder, owner=chain.owner)
+        self.content = with_state(table, state)
+
+    def _register(self, step: Register, made_version: MadeVersion | FoundVersion | None) -> None:
+        if not isinstance(made_version, FoundVersion):
+            raise InvalidRequest(f"the table at {step.location} was not inspected")
+        if self.content is not None and not step.replaces:
+            raise TableExists(f"'{self._key}' already exists: it is {self.content.type_in_words}")
+        if self._standing != WriteTarget(b""):
+            raise InvalidRequest(
+                f"'{self._key}' can be registered on the default branch only, and outside transactions, "
+                "because everybody can already read its versions"
+            )
+        state = LanceState(is_private=step.is_private, is_registered=True, properties=step.properties)
+        self.content = with_state(LanceTable(id=step.id, location=step.location), state)
+        self._change(made_version.entries)
+
+    def _resync(self, step: Resync, made_version: MadeVersion | FoundVersion | None) -> None:
+        if not isinstance(made_version, FoundVersion):
+            raise InvalidRequest(f"the table at {step.location} was not inspected")
+        if self._standing != WriteTarget(b""):
+            raise InvalidRequest(
+                f"'{self._key}' can be resynced on the default branch only, and outside transactions"
+            )
+        known_version, properties = 0, dict[str, str]()
+        if self.content is not None:
+            content, state = self._table()
+            known_version, properties = state.newest, state.properties
+            if content.id != (step.replaced or step.id):
+                raise VersionTaken(f"'{self._key}' is another table now; check it, then resync it")
+        if known_version != step.known:
+            raise VersionTaken(
+                f"'{self._key}' was changed while it was compared with its folder; resync it again",
+                version=step.known,
+                newest=known_version,
+            )
+        if self.content is None or step.replaced is not None:
+            table = LanceTable(id=step.id, location=step.location)
+            self.content = with_state(table, LanceState(is_registered=True, properties=properties))
+            self._change(made_version.entries)
+            return
+        versions = self._versions()
+        self._change(
+            {name: version for name, version in made_version.entries.items() if _is_news(versions, name)}
+        )
+
+    # -- versions ------------------------------------------------------------------------------------------
+
+    def _versions(self) -> Versions:
+        return Versions(self._objects, self._table()[1])
+
+    def _create(self, step: Create, made: MadeVersion | FoundVersion | None) -> None:
+        content, state = self._table()
+        if not isinstance(made, MadeVersion):
+            raise InvalidManifest(f"version {step.version} of '{self._key}' was not inspected")
+        versions = self._versions()
+        target_version = versions.get(step.branch, step.version)
+        if target_version is not None and target_version.mark == made.version.mark:
+            return  # it is asked once more, because the answer was lost
+        self._check_chain(content, state, versions, made)
+        newest = versions.newest(step.branch)
+        if newest is None and step.branch != MAIN:
+            self._begin_branch(step, made)
+        else:
+            next_version = 1 if newest is None else newest[0] + 1
+            if step.version != next_version:
+                raise VersionTaken(
+                    f"version {step.version} of '{self._key}' is not the next version, which is "
+                    f"{next_version}\n" + (_OVERTAKEN if step.version < next_version else _UNKNOWN),
+                    version=step.version,
+                    newest=next_version - 1,
+                )
+            if newest is not None and made.follows not in (None, newest[1].mark):
+                raise VersionTaken(
+                    f"version {step.version} of '{self._key}' follows another version {newest[0]} than the "
+                    "branch has\n  The branch was moved. Open the table again, and write to its newest "
+                    "version.",
+                    version=step.version,
+                    newest=newest[0],
+                )
+        self._go_on_in(made.chain)
+        version = msgspec.structs.replace(made.version, time_us=self._now_us)
+        self._keep(*with_next(self._objects, *self._table(), Recent(step.branch, step.version, version)))
+
+    def _check_chain(
+        self, content: LanceTable, state: LanceState, versions: Versions, made: MadeVersion
+    ) -> None:
+        """``VersionTaken`` for a version that goes on from something else than the table as it is."""
+        if made.chain not in chains(self._standing, content, state, versions):
+            raise VersionTaken(
+                f"'{self._key}' is no longer written at {made.chain.folder or content.location}\n  It was "
+                "merged or moved since it was opened. Open the table again, and write to its newest "
+                "version."
+            )
+
+    def _go_on_in(self, chain: OwnedChain) -> None:
+        content, state = self._table()
+        if (state.chain, state.owner) != chain:
+            state = msgspec.structs.replace(state, chain=chain.folder, owner=chain.owner)
+            self.content = with_state(content, state)
+
+    def _begin_branch(self, step: Create, made: MadeVersion) -> None:
+        """The first version of one of Lance's own branches. It has the number of that which it forks from."""
+        if made.parent is None:
+            raise OwnRefNotFound(f"'{self._key}' has no branch '{step.branch}'", branch=step.branch)
+        self._check_fork(made.parent.parent, made.parent.version)
+        if step.version != made.parent.version:
+            raise InvalidManifest(
+                f"branch '{step.branch}' of '{self._key}' forks at version {made.parent.version}, and cannot"
+                f" begin with {step.version}"
+            )
+        parent = msgspec.structs.replace(made.parent, created_us=self._now_us)
+        self._change({branch_key(check_ref_name(step.branch, "branch")): parent})
+
+    def _delete(self, step: Delete) -> None:
+        versions = self._versions()
+        newest = versions.newest(step.branch)
+        if newest is None:
+            if step.branch != MAIN and versions.branch(step.branch) is None:
+                raise OwnRefNotFound(f"'{self._key}' has no branch '{step.branch}'", branch=step.branch)
+            return
+        needed = self._referenced_versions(versions, step.branch) | {newest[0]: "the newest one"}
+        changes: dict[bytes, Entry | None] = {}
+        for start, end in step.ranges:
+            if start < 0 or (0 <= end <= start):
+                raise InvalidRequest(
+                    f"invalid range of versions: from {start} up to, but not including, {end}"
+                )
+            last = newest[0] if end < 0 else end - 1
+            for version, _ in versions.all(step.branch, last + 1):
+                if version < start:
+                    break
+                if version in needed:
+                    raise TableStateRefused(
+                        f"version {version} of '{self._key}' cannot be deleted: it is {needed[version]}; "
+                        f"let the range end before it, which is up to {version}, or begin after it",
+                        version=version,
+                    )
+                changes[version_key(step.branch, version)] = None
+        self._change(changes)
+
+    def _erase(self, step: Erase, made: MadeVersion | FoundVersion | None) -> None:
+        """Let the history begin with a version: the next one, or one that the table has."""
+        if self._standing != WriteTarget(b""):
+            raise InvalidRequest(
+                f"'{self._key}' can be erased on the default branch only, and outside transactions"
+            )
+        self._create(Create(version=step.version, path=step.path, size=step.size), made)
+        versions = self._versions()
+        first = max(step.version if step.first is None else step.first, self._table()[1].first)
+        tags = {name: tag for name, tag in versions.tags().items() if tag.version < first}
+        if versions.branches() or (tags and not step.drops_tags):
+            raise TableStateRefused(f"'{self._key}' has new branches or tags of Lance, which hold its rows")
+        changes: dict[bytes, Entry | None] = {tag_key(name): None for name in tags}
+        changes |= {version_key(MAIN, number): None for number, _ in versions.all(MAIN, first)}
+        self._change(changes)
+        content, state = self._table()
+        self.content = with_state(content, msgspec.structs.replace(state, first=first))
+
+    def _referenced_versions(self, versions: Versions, branch: str) -> dict[int, str]:
+        """Versions that one of Lance's own branches or tags points to, each with the reason in words."""
+        tags = {tag.version: f"tag '{name}'" for name, tag in versions.tags().items() if tag.branch == branch}
+        forks = {
+            own_branch.version: f"where branch '{name}' forks"
+            for name, own_branch in versions.branches().items()
+            if own_branch.parent == branch
+        }
+        return tags | forks
+
+    # -- Lance's own branches and tags ---------------------------------------------------------------------
+
+    def _put_tag(self, step: PutTag) -> None:
+        versions, name = self._versions(), check_ref_name(step.name, "tag")
+        known_tag = versions.tag(name)
+        if step.is_new and known_tag is not None:
+            raise OwnRefExists(f"'{self._key}' already has a tag '{name}'", tag=name)
+        if not step.is_new and known_tag is None:
+            raise OwnRefNotFound(f"'{self._key}' has no tag '{name}'", tag=name)
+        self._check_fork(step.branch, step.version)
+        created_us = self._now_us if known_tag is None else known_tag.created_us
+        tag = OwnTag(
+            branch=step.branch,
+            version=step.version,
+            created_us=created_us,
+            updated_us=self._now_us,
+            metadata=step.metadata,
+        )
+        self._change({tag_key(name): tag})
+
+    def _drop_tag(self, step: DropTag) -> None:
+        if self._versions().tag(step.name) is None:
+            raise OwnRefNotFound(f"'{self._key}' has no tag '{step.name}'", tag=step.name)
+        self._change({tag_key(step.name): None})
+
+    def _put_branch(self, step: PutBranch, made: MadeVersion | FoundVersion | None) -> None:
+        versions, name = self._versions(), check_ref_name(step.name, "branch")
+        if versions.branch(name) is not None:
+            raise OwnRefExists(f"'{self._key}' already has a branch '{name}'", branch=name)
+        if not isinstance(made, MadeVersion) or made.parent is None:
+            raise InvalidRequest(f"branch '{name}' of '{self._key}' was not prepared")
+        self._check_fork(made.parent.parent, made.parent.version)
+        content, state = self._table()
+        self._check_chain(content, state, versions, made)
+        self._go_on_in(made.chain)
+        now_us = self._now_us
+        self._change(
+            {
+                branch_key(name): msgspec.structs.replace(made.parent, created_us=now_us),
+                version_key(name, made.parent.version): msgspec.structs.replace(made.version, time_us=now_us),
+            }
+        )
+
+    def _drop_branch(self, step: DropBranch) -> None:
+        versions = self._versions()
+        if versions.branch(step.name) is None:
+            raise OwnRefNotFound(f"'{self._key}' has no branch '{step.name}'", branch=step.name)
+        if needed := self._referenced_versions(versions, step.name):
+            why = next(iter(needed.values()))
+            raise TableStateRefused(f"branch '{step.name}' of '{self._key}' cannot be deleted: it has {why}")
+        changes: dict[bytes, Entry | None] = {
+            version_key(step.name, version): None for version, _ in versions.all(step.name)
+        }
+        self._change({**changes, branch_key(step.name): None})
+
+    def _check_fork(self, branch: str, version: int) -> None:
+        versions = self._versions()
+        if versions.get(branch, version) is None:
+            raise no_version_error(self._key, versions, branch, version)
+
+    def _change(self, changes: Mapping[bytes, Entry | None]) -> None:
+        content, state = self._table()
+        grown, blobs = apply_changes(self._objects, state, changes)
+        self._keep(with_state(content, grown), blobs)
+
+    def _keep(self, content: LanceTable, blobs: Mapping[ObjectId, bytes]) -> None:
+        self._objects.fresh.update(blobs)
+        self.blobs.update(blobs)
+        self.content = content
+
+
+def _is_news(versions: Versions, name: bytes) -> bool:
+    """Whether a table has nothing by the name of an entry of its tree, and nothing that came later."""
+    if (version := version_of(name)) is not None:
+        newest = versions.newest(version[0])
+        return newest is None or newest[0] < version[1]
+    branch = branch_of(name)
+    return versions.branch(branch) is None if branch is not None else versions.tag(name[1:].decode()) is None
+
+
+def step_names(steps: Sequence[Placed]) -> bytes:
+    """The intent that is stored with a commit: only the kinds of its steps."""
+    return encode([type(step.step).__name__.lower() for step in steps])
+
+
+def no_version_error(key: Key, versions: Versions, branch: str, version: int) -> PenstockError:
+    """Why one of Lance's own branches has no such version."""
+    if branch != MAIN and versions.branch(branch) is None:
+        return OwnRefNotFound(f"'{key}' has no branch '{branch}'", branch=branch)
+    newest = versions.newest(branch)
+    if newest is None:
+        return VersionNotFound(
+            f"'{key}' is only declared, and has no version yet: the first write creates one", version=version
+        )
+    return VersionNotFound(
+        f"'{key}' has no version {version}: the newest one is {newest[0]}", version=version
+    )

@@ -1,0 +1,547 @@
+"""Merges two states of a Lance table, entry by entry of its tree.
+
+Each part goes by itself: the versions of Lance's main branch, those of Lance's other branches, tags, and the
+properties. What only one side changed is taken, and what both changed is grafted or refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from penstock.formats.lance.branch_chains import OwnedChain
+from penstock.formats.lance.graft import OF_ROWS, PLAIN, SideHistory, Ungraftable, check_operations
+from penstock.formats.lance.lineage import Lineage, rewrites_in
+from penstock.formats.lance.manifests import ManifestOperation
+from penstock.formats.lance.names import MAIN
+from penstock.formats.lance.removals import LaterChanges, LaterLanceVersions, MergedChanges
+from penstock.formats.lance.reversal import commit_rows
+from penstock.formats.lance.rows import RowSet, all_rows
+from penstock.formats.lance.sides import (
+    NumberedVersion,
+    SidesHistory,
+    TableSide,
+    beside,
+    comes_from,
+    compared_versions,
+    has_arrived,
+    has_undone,
+    history_since,
+    includes,
+    is_same,
+    newest_states,
+    parted_at,
+    standing_versions,
+)
+from penstock.formats.lance.state import (
+    Arrived,
+    Changes,
+    OwnBranch,
+    OwnTag,
+    Trace,
+    Version,
+    apply_changes,
+    branch_key,
+    branch_of,
+    keys_differing,
+    tag_key,
+    version_key,
+    version_of,
+    with_state,
+)
+from penstock.formats.lance.version_writer import WAY_OUT, VersionWriter, refusal
+from penstock.kernel.format import Applied, PathClash, Refused
+from penstock.kernel.objects import Objects
+
+_ABOUT_TABLES: Final = frozenset(
+    (ManifestOperation.CREATE_INDEX, ManifestOperation.PROJECT, ManifestOperation.CONFIG)
+)
+"""What Lance lets through whatever was done to rows meanwhile."""
+
+
+class TableMerge:
+    """A table while another state of it comes to it. New versions go to a chain."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        here: TableSide,
+        chain: OwnedChain,
+        landing: VersionWriter,
+        *,
+        is_part: bool,
+    ) -> None:
+        """``is_part`` tells that not all comes that the other side has, but what one commit did."""
+        self._objects, self._here, self._chain, self._landing = objects, here, chain, landing
+        self._is_part = is_part
+        self._changes: Changes = {}
+        self._properties = dict(here.state.properties)
+        self._others: Sequence[TableSide] = ()
+        self._both_sides = "on both sides"
+        """Where or when something else was done to what is to change, as a refusal says it."""
+        self._goes_on = False
+        """Whether there are versions that are written for the chain."""
+
+    def merge(self, base: TableSide, source: TableSide, others: Sequence[TableSide] = ()) -> Applied:
+        """The table with what became of a base on the other side.
+
+        ``others`` are further states that both sides come from, where merges crossed.
+        """
+        self._others = others
+        keys = keys_differing(self._objects, base.state, source.state)
+        self._bring_versions(base, source, MAIN)
+        for name in _branches_of(keys):
+            self._bring_branch(base, source, name)
+        self._bring_tags(base.versions.tags(), source)
+        self._leave_removed(base, source, keys)
+        self._check_dropped()
+        old_properties, new_properties = base.state.properties, source.state.properties
+        for name in old_properties.keys() | new_properties.keys():
+            self._bring_property(name, old_properties.get(name), new_properties.get(name))
+        return self._build_result()
+
+    def restore(self, side: TableSide) -> Applied:
+        """The table as it was in a wanted state."""
+        source, newest = side.newest(), self._here.newest()
+        if source is None and newest is not None:
+            raise Refused(
+                "had no version before this, and its first version cannot be undone; drop the table instead"
+            )
+        if source is not None and not is_same(source, newest):
+            self._add(self._landing.whole(source, newest, None), MAIN)
+        for name in self._here.versions.branches().keys() | side.versions.branches().keys():
+            if self._here.own(name) == side.own(name):
+                continue
+            if side.versions.branch(name) is None:
+                self._drop_branch(name)
+            elif self._here.versions.branch(name) is None:
+                self._take_branch(side, name)
+            else:
+                raise Refused(f"has had Lance's own branch '{name}' changed since, which cannot be undone")
+        self._bring_tags(self._here.versions.tags(), side)
+        self._check_dropped()
+        self._properties = dict(side.state.properties)
+        return self._build_result()
+
+    def revert(self, side: TableSide, before: TableSide) -> Applied:
+        """The table without what one commit did, which led from one state to another.
+
+        ``Irreversible``, ``Immovable`` or ``Damaged`` if rows cannot be undone, ``Refused`` for all else.
+        """
+        self._both_sides = "since the commit"
+        self._revert_versions(side, before, MAIN)
+        for name in _branches_of(keys_differing(self._objects, before.state, side.state)):
+            self._revert_branch(side, before, name)
+        self._bring_tags(side.versions.tags(), before)
+        self._check_dropped()
+        old_properties, new_properties = side.state.properties, before.state.properties
+        for name in old_properties.keys() | new_properties.keys():
+            self._bring_property(name, old_properties.get(name), new_properties.get(name))
+        return self._build_result()
+
+    def _revert_branch(self, side: TableSide, before: TableSide, name: str) -> None:
+        old_branch, new_branch, now = (side.own(name) for side in (side, before, self._here))
+        if new_branch in (old_branch, now):
+            return
+        if None not in (old_branch[0], new_branch[0], now[0]):
+            self._revert_versions(side, before, name)
+        elif now != old_branch:
+            raise Refused(f"has had Lance's own branch '{name}' changed since the commit")
+        elif new_branch[0] is None:
+            self._drop_branch(name)
+        else:
+            self._take_branch(before, name)
+
+    def _revert_versions(self, finished_side: TableSide, before: TableSide, branch: str) -> None:
+        old_version, version, now = (side.newest(branch) for side in (finished_side, before, self._here))
+        if is_same(old_version, version) or is_same(now, version):
+            return
+        if old_version is None or version is None or now is None:
+            raise Refused(
+                "had no version before this, and its first version cannot be undone; drop the table instead"
+            )
+        if is_same(now, old_version):
+            self._add(self._landing.whole(version, now, None, branch), branch)
+            return
+        compared = compared_versions([before, finished_side, self._here], branch)
+        lineage = self._landing.lineage(rewrites_in(compared), branch)
+        own = history_since(finished_side, before, branch)
+        commit = commit_rows(lineage, own)
+        later: LaterChanges | None = self._later_versions(finished_side, lineage, branch)
+        if later is None:
+            side = self._landing.side(now, branch)
+            later = MergedChanges(lineage, history_since(self._here, finished_side, branch), own, side)
+        landed = self._landing.write_reversal((version, old_version), now, lineage, commit, later, branch)
+        if landed is not None:
+            self._add(landed, branch)
+
+    def _later_versions(self, side: TableSide, lineage: Lineage, branch: str) -> LaterLanceVersions | None:
+        """The versions that came after a state, with that one; ``None`` if it is of another chain.
+
+        One that is the same as that state, and did not come from it, may be of before: versions that follow
+        it here may be such that the commit was made on top of.
+        """
+        old_newest = side.newest(branch)
+        assert old_newest is not None
+        has_own = self._here.has(old_newest, branch)
+        versions: list[NumberedVersion] = []
+        for version, is_next in standing_versions(self._here, branch):
+            if not is_next:
+                return None
+            versions.append(version)
+            if is_same(version, old_newest) or (has_own and version.number <= old_newest.number):
+                if (
+                    not has_own
+                    and not has_arrived(version, old_newest)
+                    and not has_arrived(old_newest, version)
+                ):
+                    return None
+                is_undone = not is_same(version, old_newest)
+                return LaterLanceVersions(
+                    versions[::-1],
+                    lineage,
+                    lambda each: self._landing.side(each, branch),
+                    is_undone=is_undone,
+                )
+        return None
+
+    # -- versions ------------------------------------------------------------------------------------------
+
+    def _bring_versions(self, base: TableSide, source: TableSide, branch: str) -> None:
+        """What became of one of Lance's branches, on top of what it is here."""
+        old_version, version, now = (side.newest(branch) for side in (base, source, self._here))
+        if version is None or is_same(version, old_version) or is_same(version, now):
+            return
+        is_again = False
+        if includes(self._here, source, version, branch):
+            is_again = self._is_part and has_undone(self._here, version, branch)
+            if not is_again:
+                return
+        if is_same(now, old_version) and self._take(source, now, branch):
+            return
+        history = history_since(source, base, branch)
+        if is_same(now, old_version):
+            compared = compared_versions((self._here, source), branch)
+            trace = self._landing.trace_of_whole(version, now, history, compared, branch)
+            arrived = self._arrival(history, trace, version)
+            parted = parted_at(source, base, branch)
+            self._add(self._landing.whole(version, now, arrived, branch, parted), branch)
+            return
+        if old_version is None or now is None:
+            raise Refused(f"got its first version on both sides; {WAY_OUT}")
+        if (landed := self._graft(base, source, history, branch, is_again=is_again)) is not None:
+            self._add(landed, branch)
+
+    def _graft(
+        self, base: TableSide, source: TableSide, history: SidesHistory, branch: str, *, is_again: bool
+    ) -> NumberedVersion | None:
+        """What was done on the other side and what was done here, together.
+
+        ``is_again`` tells that it is a commit that was here, and was reverted.
+        """
+        old_version, version, now = (side.newest(branch) for side in (base, source, self._here))
+        assert old_version is not None
+        assert version is not None
+        assert now is not None
+        mine = history_since(self._here, base, branch)
+        try:
+            is_below = self._goes_below(history, mine, source)
+            check_operations(
+                *(history.operations for history in ((mine, history) if is_below else (history, mine)))
+            )
+        except Ungraftable as problem:
+            raise refusal(problem, self._here.content.location) from None
+        states = [base, *self._others]
+        if not is_again:  # or both have the commit, and nothing of it would come
+            states = newest_states(
+                [*states, *beside(base, self._here, source, self._objects, branch)], branch
+            )
+        compared = compared_versions([*states, self._here, source], branch)
+        lineage = self._landing.lineage(rewrites_in(compared), branch)
+        here, their_history = (
+            _side_history(lineage, side, history, states, branch)
+            for side, history in ((self._here, mine), (source, history))
+        )
+        if is_again and here.changes is None:
+            raise Refused(
+                "had the commit reverted, and its history since then is no longer complete; repeat the "
+                "change, or revert the commit that reverted it"
+            )
+        strange: RowSet = {}
+        if (
+            self._is_part
+            and not is_again
+            and their_history.changes is not None
+            and their_history.changes.has_reverts
+        ):
+            strange = self._rows_elsewhere(lineage, base, branch)
+        arrived = self._arrival(history, None, version)
+        bases = [
+            (version, _removed_rows(lineage, state, states, branch))
+            for state, version in _newest(states, branch)
+        ]
+        mover, ground = (version, their_history), (now, here)
+        if is_below:
+            mover, ground = ground, mover
+        return self._landing.write_graft(
+            bases, mover, ground, now, lineage, arrived, history, branch, is_again=is_again, strange=strange
+        )
+
+    def _rows_elsewhere(self, lineage: Lineage, base: TableSide, branch: str) -> RowSet:
+        """The rows that another side had and removed since it parted from this one."""
+        changes = lineage.changes(lineage.trace(history_since(base, self._here, branch)))
+        if changes is None:
+            raise Refused(
+                "has another history here than where the revert was made, and that history is no longer "
+                "complete; revert the commit here"
+            )
+        return changes.removed_rows()
+
+    def _goes_below(self, history: SidesHistory, mine: SidesHistory, source: TableSide) -> bool:
+        """Whether what was done here is put on top of the other side's newest version.
+
+        So a branch takes in the default one, whatever was done there: it becomes what that is, with its own
+        changes. And so what was done on the other side comes that is not about rows.
+        """
+        ours, theirs = {*mine.operations}, {*history.operations}
+        if not OF_ROWS.issuperset(ours):
+            return False
+        if self._chain.owner and not source.state.owner:
+            return not (OF_ROWS if self._is_part else PLAIN).issuperset(theirs)
+        others = theirs - OF_ROWS
+        may_go = bool(others) and _ABOUT_TABLES.issuperset(others) and not self._is_part
+        return may_go and ManifestOperation.REWRITE not in ours  # it would be undone
+
+    def _arrival(self, history: SidesHistory, trace: Trace | None, version: NumberedVersion) -> Arrived:
+        """The record of a merge: operations, fragments and trace that arrive with the other side's newest
+        version."""
+        arrived = Arrived(
+            operations=tuple(sorted(set(history.operations))), taken=history.taken_marks, trace=trace
+        )
+        if self._is_part:
+            return arrived
+        return msgspec.structs.replace(arrived, number=version.number, id=version.id)
+
+    def _take(self, source: TableSide, now: NumberedVersion | None, branch: str) -> bool:
+        """Take the versions of the other side as they are, if they were written for this chain."""
+        coming: list[NumberedVersion] = []
+        for version in source.all(branch):
+            if now is not None and version.number <= now.number:
+                break
+            coming.append(version)
+        follows = now is None or source.has(now, branch)
+        if not follows or any(version.version.chain != self._chain.folder for version in coming):
+            return False
+        for version in coming:
+            self._add(version, branch)
+        return True
+
+    def _add(self, version: NumberedVersion, branch: str) -> None:
+        self._changes[version_key(branch, version.number)] = version.version
+        self._goes_on = True
+
+    def _leave_removed(self, base: TableSide, source: TableSide, keys: list[bytes]) -> None:
+        """Forget versions that were forgotten on the other side, where nothing here leads to them."""
+        parted, newest = base.newest(), self._here.newest()
+        if parted is None or newest is None or not source.has(parted):
+            return  # what the other side does not have may be of a chain that it never had
+        needed = {(tag.branch, tag.version) for tag in self._here.versions.tags().values()}
+        needed |= {(branch.parent, branch.version) for branch in self._here.versions.branches().values()}
+        needed |= {
+            (change.branch, change.version) for change in self._changes.values() if isinstance(change, OwnTag)
+        }
+        for key in keys:
+            named = version_of(key)
+            if named is None or named[0] != MAIN or named in needed or named[1] == newest.number:
+                continue
+            before = base.versions.get(*named)
+            is_gone = before is not None and source.versions.get(*named) is None
+            if is_gone and self._here.versions.get(*named) == before:
+                self._changes[key] = None
+
+    # -- Lance's own branches and tags ---------------------------------------------------------------------
+
+    def _bring_branch(self, base: TableSide, source: TableSide, name: str) -> None:
+        old_branch, new_branch, now = (side.own(name) for side in (base, source, self._here))
+        if new_branch in (old_branch, now):
+            return
+        sides = [side.newest(name) for side in (base, source, self._here)]
+        if now != old_branch and not (now[0] == old_branch[0] and is_same(sides[0], sides[2])):
+            if any(side is None or side.version.chain != self._chain.folder for side in sides):
+                raise Refused(f"had Lance's own branch '{name}' changed on both sides; {WAY_OUT}")
+            self._bring_versions(base, source, name)
+            return
+        if new_branch[0] is None:
+            self._drop_branch(name)
+        elif new_branch[0] == old_branch[0] and not self._chain.owner:
+            self._bring_versions(base, source, name)  # those of a line cannot be here as they are
+        else:
+            self._take_branch(source, name)
+
+    def _take_branch(self, source: TableSide, name: str) -> None:
+        """Take one of Lance's own branches as it is on the other side."""
+        for version in source.all(name):
+            if self._here.has(version, name):
+                break
+            if not self._chain.owner and version.version.chain:
+                raise Refused(
+                    f"has versions of Lance's own branch '{name}' on the other side, which cannot be merged: "
+                    "their files are in that branch's folder; create the branch here, repeat its changes, "
+                    "and only then delete it there, which deletes its versions"
+                )
+            self._changes[version_key(name, version.number)] = version.version
+        self._changes[branch_key(name)] = source.versions.branch(name)
+
+    def _drop_branch(self, name: str) -> None:
+        for version in self._here.all(name):
+            self._changes[version_key(name, version.number)] = None
+        self._changes[branch_key(name)] = None
+
+    def _check_dropped(self) -> None:
+        """``Refused`` if a tag or a branch of the result leads to a branch that goes: who made it does not
+        know."""
+        tags, branches = self._here.versions.tags(), self._here.versions.branches()
+        changes: Changes = {tag_key(name): tag for name, tag in tags.items()}
+        changes |= {branch_key(name): branch for name, branch in branches.items()}
+        changes |= self._changes
+        dropped = {name for name in branches if changes[branch_key(name)] is None}
+        for tag in changes.values():
+            leads_to = (
+                tag.branch if isinstance(tag, OwnTag) else tag.parent if isinstance(tag, OwnBranch) else ""
+            )
+            if leads_to in dropped:
+                what = "tagged" if isinstance(tag, OwnTag) else "forked"
+                raise Refused(
+                    f"had Lance's own branch '{leads_to}' dropped on one side, and {what} on the other;"
+                    f" {WAY_OUT}"
+                )
+
+    def _bring_tags(self, before: Mapping[str, OwnTag], source: TableSide) -> None:
+        """Take the tags that differ from what they were before on the other side."""
+        tags, here = source.versions.tags(), self._here.versions.tags()
+        for name in before.keys() | tags.keys():
+            old_tag, comes, now = before.get(name), tags.get(name), here.get(name)
+            if comes in (old_tag, now):
+                continue
+            if now != old_tag:
+                clash = PathClash(f"tag '{name}'", _describe_tag(old_tag), _describe_tag(now))
+                raise Refused(f"had one of Lance's own tags changed {self._both_sides}", clashes=[clash])
+            self._changes[tag_key(name)] = None if comes is None else self._tag(name, comes, source)
+
+    def _tag(self, name: str, tag: OwnTag, source: TableSide) -> OwnTag:
+        """A tag of the other side, at the same version here."""
+        version = source.versions.get(tag.branch, tag.version)
+        if version is None:
+            raise Refused(f"has a tag '{name}' on the other side that points to no version; delete it there")
+        meant = NumberedVersion(tag.version, version)
+        landed = self._changes.get(version_key(tag.branch, tag.version))
+        if landed == version or (landed is None and self._here.has(meant, tag.branch)):
+            return tag
+        if tag.branch == MAIN:
+            for candidate in (*self._landed_versions(), self._here.newest()):
+                if candidate is not None and is_same(candidate, meant):
+                    return msgspec.structs.replace(tag, version=candidate.number)
+        raise Refused(
+            f"has a tag '{name}' at version {tag.version} on the other side, and that version is not merged; "
+            "delete the tag there, or move it to the newest version"
+        )
+
+    def _landed_versions(self) -> list[NumberedVersion]:
+        """The versions that this merge adds to Lance's main branch."""
+        named = ((version_of(key), version) for key, version in self._changes.items())
+        return [
+            NumberedVersion(at[1], version)
+            for at, version in named
+            if at and at[0] == MAIN and isinstance(version, Version)
+        ]
+
+    def _bring_property(self, name: str, old_value: str | None, new_value: str | None) -> None:
+        now = self._properties.get(name)
+        if new_value in (old_value, now):
+            return
+        if now != old_value:
+            clash = PathClash(f"property '{name}'", old_value or "nothing", now or "nothing")
+            raise Refused(f"had a property changed {self._both_sides}", clashes=[clash])
+        if new_value is None:
+            self._properties.pop(name, None)
+        else:
+            self._properties[name] = new_value
+
+    # -- the result ----------------------------------------------------------------------------------------
+
+    def _build_result(self) -> Applied:
+        state, blobs = apply_changes(self._objects, self._here.state, self._changes)
+        state = msgspec.structs.replace(state, properties=self._properties)
+        if self._goes_on:
+            state = msgspec.structs.replace(state, chain=self._chain.folder, owner=self._chain.owner)
+        return Applied(with_state(self._here.content, state), blobs)
+
+
+def has_same_names(side: TableSide, other: TableSide) -> bool:
+    """Whether all is the same on two sides beside the versions of Lance's main branch."""
+    branches = side.versions.branches()
+    return (
+        side.state.properties == other.state.properties
+        and side.versions.tags() == other.versions.tags()
+        and branches == other.versions.branches()
+        and all(side.own(name) == other.own(name) for name in branches)
+    )
+
+
+def _newest(states: Sequence[TableSide], branch: str) -> Iterator[tuple[TableSide, NumberedVersion]]:
+    """The newest version of each of some states, those that are the same once."""
+    versions: list[NumberedVersion] = []
+    for state in states:
+        newest = state.newest(branch)
+        if newest is not None and newest not in versions:
+            versions.append(newest)
+            yield state, newest
+
+
+def _side_history(
+    lineage: Lineage, side: TableSide, history: SidesHistory, states: Sequence[TableSide], branch: str
+) -> SideHistory:
+    trace = lineage.trace(history)
+    unknown = [state for state in states if not comes_from(side, state, branch)]
+    return SideHistory(
+        frozenset(history.operations),
+        lineage.changes(trace),
+        ManifestOperation.UPDATE in history.operations and (trace is None or trace.has_inserts),
+        frozenset(history.taken_marks),
+        not unknown,
+        _left_out(lineage, side, unknown, branch),
+    )
+
+
+def _left_out(lineage: Lineage, side: TableSide, states: Sequence[TableSide], branch: str) -> RowSet | None:
+    """The rows that some states have put in the place of others, and a side has not; ``None`` if unknown."""
+    row_sets: list[RowSet] = []
+    for state in states:
+        changes = lineage.changes(lineage.trace(history_since(state, side, branch)))
+        if changes is None:
+            return None
+        row_sets += [change.added for change in changes.updates.values()]
+    return all_rows(row_sets)
+
+
+def _removed_rows(lineage: Lineage, state: TableSide, others: Sequence[TableSide], branch: str) -> RowSet:
+    """The rows that a common state has removed and another common state may have."""
+    row_sets: list[RowSet] = []
+    for other in others:
+        if other is not state:
+            changes = lineage.changes(lineage.trace(history_since(state, other, branch)))
+            row_sets.append({} if changes is None else changes.removed_rows())
+    return all_rows(row_sets)
+
+
+def _branches_of(keys: list[bytes]) -> list[str]:
+    """Lance's own branches, but the main one, that keys of a tree are about."""
+    versions = {named[0] for key in keys if (named := version_of(key)) is not None}
+    branches = {name for key in keys if (name := branch_of(key)) is not None}
+    return sorted((versions | branches) - {MAIN})
+
+
+def _describe_tag(tag: OwnTag | None) -> str:
+    return "no version" if tag is None else f"version {tag.version}"

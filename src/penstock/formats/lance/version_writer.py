@@ -1,0 +1,463 @@
+"""Writes new versions of a Lance table from files that are there already: the lake writes them, not a client.
+
+A version of another chain comes as it is, rehomed; or what one side did comes on top of the other. Its
+manifest is staged under a name that no other attempt has, before the version can count. What Lance would look
+for in the new place by the number of a fragment, or would write to as if it were its own, is copied.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+from uuid import UUID, uuid4
+
+import msgspec
+
+from penstock.errors import Damaged, OutcomeUnknown
+from penstock.formats.lance.branch_chains import OwnedChain
+from penstock.formats.lance.deletions import pack_deletions, read_deletions
+from penstock.formats.lance.fragments import Side, fragments_of
+from penstock.formats.lance.graft import (
+    BaseState,
+    Copy,
+    GraftResult,
+    SideHistory,
+    Ungraftable,
+    graft,
+    marks_between,
+)
+from penstock.formats.lance.lineage import Lineage, Sources, rewrites_in
+from penstock.formats.lance.manifest_reader import Manifests
+from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
+from penstock.formats.lance.names import LINES, MAIN, staged_name
+from penstock.formats.lance.relocation import (
+    BASE_OF_INDEX,
+    INDEX_NAME,
+    INDEX_UUID,
+    Immovable,
+    copy_id,
+    index_id,
+    is_copy,
+    rehome,
+    without_idle,
+)
+from penstock.formats.lance.removals import LaterChanges
+from penstock.formats.lance.reversal import CommitRows, States, reverse
+from penstock.formats.lance.row_versions import renumber_row_versions
+from penstock.formats.lance.rows import Ranges, RowSet
+from penstock.formats.lance.sides import NumberedVersion, SidesHistory
+from penstock.formats.lance.state import Arrived, Trace, Version, VersionAt, folder_at
+from penstock.formats.lance.version_pins import pin
+from penstock.formats.lance.wire import Message
+from penstock.kernel.format import Refused
+from penstock.storage.places import Place, Places
+
+INDEXES_MAX_BYTES: Final = 1024**3
+"""How much of indexes is copied for a new version at most."""
+TAKEN_MAX: Final = 4096
+"""Of so many fragments one version remembers that they came by repeated commits."""
+PIECE_BYTES: Final = 8 * 1024 * 1024
+
+
+class VersionWriter:
+    """Makes new versions of a table, in a chain of it and on one of Lance's own branches."""
+
+    def __init__(
+        self,
+        places: Places,
+        manifests: Manifests,
+        location: str,
+        chain: OwnedChain,
+        attempt: str,
+        now_us: int,
+        *,
+        is_dry: bool = False,
+    ) -> None:
+        """``is_dry`` tells that nothing is to be written, because it is only asked what would come of it."""
+        self._place, self._manifests, self._location = places.at(location), manifests, location
+        self._moved = places.moved
+        self._chain, self._attempt, self._now_us = chain, f"{attempt}-{uuid4().hex}", now_us
+        self._is_dry = is_dry
+
+    def whole(
+        self,
+        source: NumberedVersion,
+        newest: NumberedVersion | None,
+        arrived: Arrived | None,
+        branch: str = MAIN,
+        parted: int = 0,
+    ) -> NumberedVersion:
+        """A version as it is elsewhere or was earlier, as the next one here. ``Refused`` if it cannot be.
+
+        ``parted`` is the number, there, of the last version that both have.
+        """
+        old_side = self._side(source, branch)
+        before = None if newest is None else self._side(newest, branch).manifest
+        folder = folder_at(self._location, self._chain.folder, branch)
+        try:
+            manifest = rehome(old_side.manifest, old_side.folder, folder)
+            if old_side.folder != folder:
+                manifest = renumber_row_versions(manifest, before, parted)
+            if not self._chain.folder and branch == MAIN:
+                manifest = self._with_indexes(manifest, before)
+        except Immovable as problem:
+            raise Refused(f"{problem}, so it cannot be merged into another branch") from None
+        if before is not None:
+            manifest = manifest.numbered_after(before)
+            message = transaction(
+                ManifestOperation.RESTORE, before.version, str(uuid4()), Message.of((1, source.number)), {}
+            )
+        else:
+            message = transaction(ManifestOperation.OVERWRITE, 0, str(uuid4()), manifest.as_overwrite(), {})
+        self._pin(source, branch)
+        return self._stage(manifest, newest, branch, message, arrived, source.state)
+
+    def lineage(self, rewrites: Iterable[VersionAt] | None, branch: str = MAIN) -> Lineage:
+        """Where rows are, as far as some versions moved them. ``Refused`` if one of these cannot be read."""
+        try:
+            return self._lineage(rewrites, branch)
+        except Immovable as problem:
+            raise Refused(f"was changed on both sides, and {problem}; {WAY_OUT}") from None
+
+    def _lineage(self, rewrites: Iterable[VersionAt] | None, branch: str) -> Lineage:
+        return Lineage(Sources(lambda version_at: self._at(version_at, branch), self._deletions), rewrites)
+
+    def trace_of_whole(
+        self,
+        source: NumberedVersion,
+        newest: NumberedVersion | None,
+        history: SidesHistory,
+        apart: Iterable[NumberedVersion],
+        branch: str,
+    ) -> Trace | None:
+        """Where rows went by what comes with another version as it is; ``None`` if that is not known.
+
+        ``apart`` are the versions that only one of both sides has.
+        """
+        try:
+            lineage = self._lineage(rewrites_in(apart), branch)
+            if newest is not None:
+                lineage.compare(self._side(source, branch), self._side(newest, branch))
+            return lineage.trace(history)
+        except (Immovable, Refused, Damaged):
+            return None
+
+    def write_graft(
+        self,
+        bases: Sequence[tuple[NumberedVersion, RowSet]],
+        source: tuple[NumberedVersion, SideHistory],
+        onto: tuple[NumberedVersion, SideHistory],
+        newest: NumberedVersion,
+        lineage: Lineage,
+        arrived: Arrived,
+        history: SidesHistory,
+        branch: str = MAIN,
+        *,
+        is_again: bool = False,
+        strange: RowSet = MappingProxyType({}),
+    ) -> NumberedVersion | None:
+        """Write the next version: the changes of one side since the common versions, on top of the other
+        side.
+
+        That is the newest one here, or it is the other side's: then what was done here comes on top of that.
+        ``done`` is what was done on the other side. Of each base the rows are given that it has
+        removed and another one has. ``is_again`` tells that a commit is repeated that was here, and was
+        reverted, and ``strange`` are rows that a repeated revert may bring, but not to here. ``Refused`` if
+        it cannot be, ``None`` if a commit is repeated that is here already.
+        """
+        folder = folder_at(self._location, self._chain.folder, branch)
+        ground = self._side(onto[0], branch)
+        try:
+            ground = Side(rehome(ground.manifest, ground.folder, folder), folder)
+            parted = [BaseState(self._base(version, branch), removed) for version, removed in bases]
+            receiver = None if arrived.id else onto[1] if onto[0] is newest else source[1]
+            graft_result = graft(
+                parted,
+                self._side(source[0], branch),
+                ground,
+                lineage,
+                source[1],
+                onto[1],
+                receiver=receiver,
+                is_again=is_again,
+                strange=strange,
+            )
+            manifest = graft_result.manifest
+            if onto[0] is not newest and not self._chain.folder and branch == MAIN:
+                manifest = self._with_indexes(manifest, self._side(newest, branch).manifest)
+        except Immovable as problem:
+            raise Refused(f"was changed on both sides, and {problem}; {WAY_OUT}") from None
+        except Ungraftable as problem:
+            raise refusal(problem, self._location) from None
+        if not arrived.id and onto[0] is newest and not graft_result.is_changed:
+            return None
+        for version in (source[0], onto[0]):
+            self._pin(version, branch)
+        self._write_deletions(graft_result, folder)
+        operation, what = graft_result.operation, graft_result.what
+        if onto[0] is not newest:
+            manifest = manifest.numbered_after(self._side(newest, branch).manifest)
+            operation, what = ManifestOperation.RESTORE, Message.of((1, newest.number))
+        message = transaction(operation, newest.number, str(uuid4()), what, {})
+        arrived = msgspec.structs.replace(arrived, trace=lineage.trace(history))
+        if not arrived.id:
+            arrived = _with_marks(arrived, graft_result.added)
+        return self._stage(manifest, newest, branch, message, arrived, b"")
+
+    def side(self, version: NumberedVersion, branch: str = MAIN) -> Side:
+        """A version, as it is stored. ``Damaged`` if its manifest is gone."""
+        return self._side(version, branch)
+
+    def write_reversal(
+        self,
+        versions: tuple[NumberedVersion, NumberedVersion],
+        newest: NumberedVersion,
+        lineage: Lineage,
+        commit: CommitRows,
+        later: LaterChanges,
+        branch: str = MAIN,
+    ) -> NumberedVersion | None:
+        """Write the next version: the newest one without the changes between two earlier versions.
+
+        As the next version here; ``None`` if nothing is left to be undone. ``Irreversible``, ``Immovable`` if
+        it cannot be, ``Damaged`` if something that it needs is gone.
+        """
+        folder = folder_at(self._location, self._chain.folder, branch)
+        before, after, now = (self._side(version, branch) for version in (*versions, newest))
+        graft_result = reverse(
+            States(before, after, Side(rehome(now.manifest, now.folder, folder), folder)),
+            lineage,
+            commit,
+            later,
+        )
+        if not graft_result.is_changed:
+            return None
+        manifest = graft_result.manifest
+        self._check_files(manifest, now, folder)
+        if not self._chain.folder and branch == MAIN:
+            manifest = self._with_indexes(manifest, now.manifest)
+        for version in (versions[0], newest):
+            self._pin(version, branch)
+        self._write_deletions(graft_result, folder)
+        message = transaction(graft_result.operation, newest.number, str(uuid4()), graft_result.what, {})
+        return self._stage(manifest, newest, branch, message, None, b"")
+
+    def _check_files(self, manifest: Manifest, now: Side, folder: str) -> None:
+        """``Damaged`` if a data file that comes back is gone: its rows would be lost without a word."""
+        current_files = {file for fragment in fragments_of(now) for file in fragment.files}
+        coming = {file for fragment in fragments_of(Side(manifest, folder)) for file in fragment.files}
+        for file in sorted(coming - current_files):
+            if self._place.size(self._inside(file)) is None:
+                raise Damaged(
+                    f"{file}, whose rows would be restored, no longer exists", location=self._location
+                )
+
+    def _write_deletions(self, graft_result: GraftResult, folder: str) -> None:
+        self._copy(graft_result.copies, folder)
+        for name, places in () if self._is_dry else graft_result.deletions:
+            _create(self._place, self._inside(f"{folder}/{name}"), pack_deletions(places))
+
+    def _pin(self, version: NumberedVersion, branch: str) -> None:
+        """See that files of another chain which the new version names are not cleaned up there."""
+        if version.version.chain != self._chain.folder and not self._is_dry:
+            pin(self._place, version, branch, self._now_us)
+
+    def _side(self, version: NumberedVersion, branch: str) -> Side:
+        manifest = self._manifests.manifest(self._location, branch, version.number, version.version)
+        return Side(manifest, folder_at(self._location, version.version.chain, branch))
+
+    def _at(self, version_at: VersionAt, branch: str) -> Side:
+        version = Version(
+            chain=version_at.chain,
+            staged=version_at.staged,
+            size=version_at.size,
+            sha256=version_at.sha256,
+            is_v1=version_at.is_v1,
+        )
+        try:
+            return self._side(NumberedVersion(version_at.number, version), branch)
+        except Damaged as problem:
+            raise Immovable(problem.message) from None
+
+    def _deletions(self, path: str) -> Ranges:
+        (data,) = self._place.read([self._inside(path)])
+        if data is None:
+            raise Immovable(f"the deletion file {path} no longer exists")
+        try:
+            return read_deletions(path, data)
+        except ValueError as problem:
+            raise Immovable(f"the deletion file {path} cannot be read: {problem}") from None
+
+    def _base(self, version: NumberedVersion, branch: str) -> Side:
+        """Where the sides parted. Who let Lance clean up old versions may have lost it."""
+        try:
+            return self._side(version, branch)
+        except Damaged as problem:
+            raise Refused(f"was changed on both sides, and {problem.message}; {WAY_OUT}") from None
+
+    def _stage(
+        self,
+        manifest: Manifest,
+        newest: NumberedVersion | None,
+        branch: str,
+        message: Message,
+        arrived: Arrived | None,
+        copied: bytes,
+    ) -> NumberedVersion:
+        number = 1 if newest is None else newest.number + 1
+        manifest = without_idle(manifest, f"{self._location}/{LINES}")
+        manifest = manifest.as_version(number, branch or None, message, self._now_us)
+        if arrived is not None and not arrived.id:
+            arrived = self._with_taken(arrived, manifest, newest, branch)
+        if arrived is not None and len(arrived.taken) > TAKEN_MAX:
+            raise Refused(
+                f"would have {len(arrived.taken)} fragments from repeated commits, and at most {TAKEN_MAX} "
+                "are supported; merge branches instead of transplanting or rebasing their commits"
+            )
+        data = manifest.pack(self._moved)
+        name = staged_name(self._chain.folder, branch, self._attempt, number)
+        if not self._is_dry:
+            _create(self._place, name, data)
+        version = Version(
+            chain=self._chain.folder,
+            staged=name,
+            size=len(data),
+            sha256=hashlib.sha256(data).digest(),
+            time_us=self._now_us,
+            operation=manifest.operation,
+            is_v1=newest is not None and newest.version.is_v1 and newest.version.chain == self._chain.folder,
+            arrived=arrived,
+            copied=copied,
+        )
+        self._manifests.keep(version, data)  # of a dry run, too: what would change is told from it
+        return NumberedVersion(number, version)
+
+    def _with_taken(
+        self, arrived: Arrived, manifest: Manifest, newest: NumberedVersion | None, branch: str
+    ) -> Arrived:
+        """What came by a commit that was repeated, with the marks of the fragments that came with it."""
+        before = None if newest is None else self._side(newest, branch)
+        after = Side(manifest, folder_at(self._location, self._chain.folder, branch))
+        try:
+            marks = marks_between(before, after)
+        except (Immovable, Ungraftable):
+            return arrived  # nothing will ever be grafted onto it
+        return _with_marks(arrived, marks)
+
+    # -- copies --------------------------------------------------------------------------------------------
+
+    def _copy(self, copies: Iterable[Copy], folder: str) -> None:
+        """Copy small files to below a folder."""
+        for source, name in () if self._is_dry else copies:
+            (data,) = self._place.read([self._inside(source)])
+            if data is None:
+                raise Damaged(
+                    f"the deletion file {source} no longer exists of a Lance table", location=source
+                )
+            _create(self._place, self._inside(f"{folder}/{name}"), data)
+
+    def _with_indexes(self, manifest: Manifest, before: Manifest | None) -> Manifest:
+        """A manifest whose indexes all lie in the table's own folder, where this chain is.
+
+        Compaction renews an index without bringing it home: what a table needs for filtered reads would be
+        looked for at the old place, and not be there.
+        """
+        messages = () if before is None else before.indexes
+        home = {index_id(message) for message in messages if message.number(BASE_OF_INDEX) is None}
+        paths = {base.id: base.path for base in manifest.bases}
+        copies: list[_IndexFile] = []
+        indexes: list[Message] = []
+        for index in manifest.indexes:
+            base = index.number(BASE_OF_INDEX)
+            if base is not None and index_id(index) not in home:
+                copy = next((identity for identity in home if is_copy(identity, index_id(index))), None)
+                new = copy_id(index_id(index)) if copy is None else copy
+                if copy is None:
+                    copies += self._files_of(index, paths.get(base, ""), new)
+                index = index.having(INDEX_UUID, Message.of((1, new.bytes)).pack())
+            indexes.append(index.having(BASE_OF_INDEX))
+        size = sum(copy.size for copy in copies)
+        if size > INDEXES_MAX_BYTES:
+            names = sorted({index.text(INDEX_NAME) or "" for index in manifest.indexes})
+            raise Refused(
+                f"has indexes of {size} bytes ({', '.join(names)}) that would have to be copied, and at most "
+                f"{INDEXES_MAX_BYTES} bytes are copied; drop them on the other side, and create them here "
+                "later"
+            )
+        for index_file in () if self._is_dry else copies:
+            self._place.put_pieces(index_file.name, _pieces(self._place, index_file.source, index_file.size))
+        return manifest.with_parts(indexes=indexes)
+
+    def _files_of(self, index: Message, base: str, new: UUID) -> list[_IndexFile]:
+        folder, name = self._inside(f"{base}/_indices/{index_id(index)}/"), f"_indices/{new}/"
+        index_files = [
+            _IndexFile(entry.key, name + entry.key.removeprefix(folder), entry.size)
+            for entry in self._place.list(folder)
+        ]
+        if not index_files:
+            raise Refused(
+                f"has an index '{index.text(INDEX_NAME)}' on the other side whose files no longer exist; "
+                "drop it there, and merge again"
+            )
+        return index_files
+
+    def _inside(self, path: str) -> str:
+        """The name of a file below the table's folder: no manifest makes the lake read any other."""
+        name = path.removeprefix(f"{self._location}/")
+        if name == path or ".." in name.split("/"):
+            raise Refused(f"has files at {path}, outside its own folder, so it cannot be merged")
+        return name
+
+
+class _IndexFile(NamedTuple):
+    """A file of an index: where it is, where it belongs, and its size."""
+
+    source: str
+    name: str
+    size: int
+
+
+WAY_OUT: Final = "take one side with the mode 'force' or 'drop', or repeat the source's changes on the target"
+
+
+TOLD_MAX: Final = 3
+"""Of fragments that clash, so many are named."""
+
+
+def refusal(problem: Ungraftable, location: str) -> Refused:
+    """Why two sides do not go together, with some of the fragments that both changed, by their data files.
+
+    It is about the table as a whole: nobody takes one side of a fragment.
+    """
+    shown_files = shorten_names([name.removeprefix(f"{location}/") for name in sorted(problem.clashes)])
+    way_out = f"{problem.way_out}, or {WAY_OUT}" if problem.way_out else WAY_OUT
+    return Refused(f"{problem.why}{f' ({shown_files})' if shown_files else ''}; {way_out}")
+
+
+def shorten_names(names: Sequence[str]) -> str:
+    """The first names of a list, and how many more there are."""
+    more = f" and {len(names) - TOLD_MAX} more" if len(names) > TOLD_MAX else ""
+    return ", ".join(names[:TOLD_MAX]) + more
+
+
+def _with_marks(arrived: Arrived, marks: Iterable[bytes]) -> Arrived:
+    return msgspec.structs.replace(arrived, taken=tuple(dict.fromkeys((*arrived.taken, *sorted(marks)))))
+
+
+def _create(place: Place, name: str, data: bytes) -> None:
+    """Write a file whose name tells what is in it."""
+    try:
+        place.create(name, data)
+    except OutcomeUnknown:
+        if next(iter(place.read([name]))) != data:
+            raise
+
+
+def _pieces(place: Place, name: str, size: int) -> Iterator[bytes]:
+    for start in range(0, size, PIECE_BYTES):
+        piece = place.read_range(name, start, PIECE_BYTES)
+        if piece is None:
+            raise Damaged(f"{place.url}/{name}, a file of an index, no longer exists", location=place.url)
+        yield piece

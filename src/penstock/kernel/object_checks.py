@@ -1,0 +1,117 @@
+"""Shapes: what is wrong with objects that have the right hashes, by themselves and in their trees."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from operator import lt
+from typing import Final, NamedTuple
+
+from penstock.errors import Damaged
+from penstock.kernel import tree
+from penstock.kernel.objects import Objects
+from penstock.model.encoding import ObjectId, encode
+from penstock.model.objects import OBJECT_MAX_BYTES, AnyObject, Leaf, Node, Segment
+
+BLOCK: Final = 500
+"""How many nodes are read at once."""
+
+
+def flaws(stored: AnyObject, whole: AnyObject, data: bytes) -> Iterator[str]:
+    """What is wrong with an object by itself: its size, its form, its keys.
+
+    ``stored`` is what its bytes say, ``whole`` the same with whole keys, as it is in memory.
+    """
+    if len(data) > OBJECT_MAX_BYTES:
+        yield f"has {len(data)} bytes, more than an object may have"
+    is_canonical = encode(stored) == data
+    if isinstance(whole, Leaf | Node) and isinstance(stored, Leaf | Node):
+        is_canonical = is_canonical and tree.is_shortest(whole.keys, stored.prefix)
+    if not is_canonical:
+        yield "is not in canonical form"
+    if not isinstance(whole, Leaf | Node | Segment):
+        return
+    keys, values = whole.keys, len(whole.children if isinstance(whole, Node) else whole.values)
+    if values != len(keys):
+        yield f"has {len(keys)} keys, but {values} values"
+    if isinstance(whole, Leaf | Node):
+        if not all(map(lt, keys, keys[1:])):
+            yield "has keys that are not in order"
+        end = tree.first_cut(_level(whole), keys)
+        if end and end != len(keys):
+            yield f"should end after {end} entries, but has {len(keys)}"
+
+
+def _level(node: Leaf | Node) -> int:
+    return node.level if isinstance(node, Node) else 0
+
+
+class _Place(NamedTuple):
+    """A node and where it stands, as its parent has it. A root has no parent, so it may end anywhere."""
+
+    id: ObjectId
+    level: int
+    after: bytes | None
+    """The key before its first one."""
+    last_key: bytes | None
+    is_last: bool
+    """Whether it is the last one of its level."""
+
+
+class Trees:
+    """Checks the nodes of many trees, those that they share once."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._checked: set[_Place] = set()
+
+    def flaws(self, root: ObjectId) -> Iterator[tuple[ObjectId, str]]:
+        """The nodes of a tree that do not fit where they stand, and why.
+
+        Those that are missing or unreadable are passed over: whoever reads them finds out.
+        """
+        top = self._find([root]).get(root)
+        level = _level(top) if isinstance(top, Leaf | Node) else 0
+        waiting = [_Place(root, level, None, None, True)]
+        while waiting:
+            block = [place for place in waiting[-BLOCK:] if place not in self._checked]
+            del waiting[-BLOCK:]
+            self._checked.update(block)
+            nodes = self._find([place.id for place in block])
+            for place in block:
+                node = nodes.get(place.id)
+                if isinstance(node, Leaf | Node):
+                    for what in _misfits(node, place):
+                        yield place.id, what
+                    if isinstance(node, Node):
+                        waiting += [below for below in _below(node, place) if below not in self._checked]
+                elif node is not None:
+                    yield place.id, f"is a {type(node).__name__}, where a tree node belongs"
+
+    def _find(self, ids: Collection[ObjectId]) -> dict[ObjectId, AnyObject]:
+        try:
+            return self._objects.find(ids)
+        except Damaged:
+            if len(ids) == 1:
+                return {}
+        return {found_id: node for wanted_id in ids for found_id, node in self._find([wanted_id]).items()}
+
+
+def _misfits(node: Leaf | Node, place: _Place) -> Iterator[str]:
+    """Its keys lie within what its parent says, and only the last node of a level may end early."""
+    if _level(node) != place.level:
+        yield f"is on another level than {place.level}, where its parent has it"
+    if place.last_key is None and isinstance(node, Node) and len(node.keys) < 2:
+        yield "is a root with less than two children"
+    if place.last_key is not None and node.keys[-1:] != [place.last_key]:
+        yield "ends with another key than its parent says"
+    if place.after is not None and node.keys[:1] <= [place.after]:
+        yield "begins before the node before it ends"
+    if not place.is_last and tree.first_cut(place.level, node.keys) != len(node.keys):
+        yield "ends at a key where no node may end"
+
+
+def _below(node: Node, place: _Place) -> Iterator[_Place]:
+    after = place.after
+    for index, (key, child) in enumerate(zip(node.keys, node.children, strict=False), 1):
+        yield _Place(child, place.level - 1, after, key, place.is_last and index == len(node.keys))
+        after = key

@@ -1,0 +1,667 @@
+"""Bringing a difference between two commits onto a third: what merge, transplant, revert and restore share.
+
+All ask the same question per key: what was it where the difference starts (*was*), what should it
+become (*wanted*), and what is it on the target *now*? Where only one side changed it the answer is plain.
+Where both did, the table's format replays what the other side intended, or it is a conflict.
+
+The formats of managed tables are asked twice. Before the queue they are asked on the head as it is then: what
+they answer does not count, but what they read from table storage is noted for the turn, where they may not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.kernel.conflict import compare, content_of
+from penstock.kernel.edit import Edit, EditContext
+from penstock.kernel.format import (
+    DRY_RUN,
+    Applied,
+    Crossed,
+    Format,
+    Formats,
+    PrepareAgain,
+    Refused,
+    Since,
+)
+from penstock.kernel.history import History
+from penstock.kernel.ledger import find_table, ledger_key
+from penstock.kernel.objects import Objects
+from penstock.kernel.post_commit import LandingNotice
+from penstock.kernel.reads import Reads
+from penstock.kernel.request import Request, RequestTerms
+from penstock.kernel.state import Difference, View, diff_commits, prefix_end, state_of
+from penstock.model.commits import CommitMeta
+from penstock.model.conflicts import Conflict
+from penstock.model.content import AnyContent, Namespace, encode_content
+from penstock.model.encoding import ObjectId
+from penstock.model.keys import RESERVED, Key
+from penstock.model.merges import ChangeSummary, KeyMerge, MergedKey, MergeMode
+from penstock.model.objects import CommitObject, Intent, Value
+from penstock.model.references import Reference
+
+if TYPE_CHECKING:
+    from penstock.kernel.table_horizons import TableHorizons
+
+MISSING_SHOWN: Final = 3
+"""How many files that are gone are named."""
+_NORMAL: Final = KeyMerge()
+_ONE_VALUE: Final = "to resolve this, set them to the same values on both sides, and repeat the merge"
+_ONE_SIDE: Final = (
+    "to take all properties of one side, use the mode 'force' (the source's) or 'drop' (the target's)"
+)
+Intents = dict[bytes, list[Intent]]
+"""Per key all that formats were asked to do to it, oldest first."""
+
+
+class MergeOptions(NamedTuple):
+    """How to merge: for single keys, and for all others."""
+
+    keys: Mapping[Key, KeyMerge] = {}
+    default: MergeMode = MergeMode.NORMAL
+    is_snapshot: bool = False
+    """Whether a key that both sides changed is a conflict, whatever its format could make of that."""
+    reads: Reads | None = None
+    """What the source has read, if it is a transaction: that must be so still on the target."""
+
+    def check(self) -> MergeOptions:
+        """Return ``self`` if it can be carried out."""
+        self.fingerprint()
+        for key, how in self.keys.items():
+            if how.paths and (how.mode is not MergeMode.NORMAL or how.content is not None):
+                raise InvalidRequest(
+                    f"'{key}' has a merge mode for the whole table and others for its paths; give one or the "
+                    "other"
+                )
+        return self
+
+    def of(self, key: Key) -> KeyMerge:
+        key_merge = self.keys.get(key)
+        if key_merge is not None:
+            return key_merge
+        return _NORMAL if self.default is MergeMode.NORMAL else KeyMerge(mode=self.default)
+
+    def fingerprint(self) -> list[object]:
+        """The options in a form that can be hashed."""
+        keys = sorted((key.encode(), _key_fingerprint(how)) for key, how in self.keys.items())
+        return [
+            self.default.value,
+            keys,
+            *(["snapshot"] if self.is_snapshot else []),
+            *self._reads_fingerprint(),
+        ]
+
+    def _reads_fingerprint(self) -> list[object]:
+        if self.reads is None:
+            return []
+        base, isolation, entries = self.reads
+        return ["reads", base, isolation.value, sorted(entries.items())]
+
+
+def _key_fingerprint(how: KeyMerge) -> list[object]:
+    contents = [
+        None if content is None else encode_content(content) for content in (how.content, how.expected)
+    ]
+    paths = [sorted((path, mode.value) for path, mode in how.paths.items())] if how.paths else []
+    return [how.mode.value, *contents, how.expect_absent, *paths]
+
+
+class ThreeWayTerms(RequestTerms, frozen=True, kw_only=True):
+    """The terms of a request that brings differences."""
+
+    is_dry_run: bool = False
+    """Whether nothing is to be written: the request is never queued."""
+    may_read: bool = False
+    """Whether formats may read table storage when it is applied; not at a turn in the queue."""
+    notes: dict[Any, Any] | None = None
+    """What formats noted of an earlier try, for this one to go by, and to add to."""
+
+
+class ThreeWayRequest(Request):
+    """A request that brings differences: what it goes by, and what comes of it."""
+
+    is_repeated: bool = False
+    """Whether it brings commits one by one, each without what came before it."""
+
+    def __init__(
+        self,
+        history: History,
+        formats: Formats,
+        meta: CommitMeta,
+        options: MergeOptions,
+        terms: ThreeWayTerms,
+    ) -> None:
+        super().__init__(meta.authors[0] if meta.authors else meta.committer, terms)
+        self._history, self._formats = history, formats
+        self._meta, self._options = meta.check(), options.check()
+        self.is_dry_run, self.may_read = terms.is_dry_run, terms.may_read or terms.is_dry_run
+        self.notes = {} if terms.notes is None else terms.notes
+        if terms.is_dry_run:
+            self.notes[DRY_RUN] = True
+        self.results: list[MergedKey] = []
+        self._landing: LandingNotice | None = None
+
+    def _edit(
+        self,
+        objects: Objects,
+        below: View,
+        reference: Reference,
+        may_read: bool,
+        earlier: Mapping[ObjectId, bytes] = MappingProxyType({}),
+    ) -> Edit:
+        occasion = EditContext(reference, self.notes, may_read, self.is_repeated)
+        return Edit(objects, below, self._formats, occasion, earlier)
+
+    def _managed_changes(self, changes: Difference) -> Difference:
+        """Those that a format has to decide about."""
+        if not self._formats:
+            return {}
+        objects, managing = self._history.objects, self._formats.managing
+        return {
+            stored: (before, after)
+            for stored, (before, after) in changes.items()
+            if managing(content_of(objects, before if after is None else after)) is not None
+        }
+
+    def after_commit(self, commits: list[ObjectId]) -> None:
+        if self._landing is not None:
+            self._landing.tell(commits)
+
+
+class KeySides(NamedTuple):
+    """Two sides at one key: where they parted, what the source wants, what the target has."""
+
+    key: Key
+    stored: bytes
+    was: Value | None
+    wanted: Value | None
+    now: Value | None
+    intents: list[Intent] | None
+    """The source's; ``None`` if not all of them are known."""
+    is_ambiguous: bool
+    """The common ancestors do not agree on where the sides parted."""
+    crossed: CrossedIntents | None = None
+    bases: tuple[Value | None, ...] = ()
+    """What the key holds in each of several common ancestors; of a managed table, only where it is."""
+
+
+class CrossedIntents(NamedTuple):
+    """What becomes ``Crossed`` for the format of the table that is merged."""
+
+    earlier: list[Intent]
+    target: list[Intent]
+
+    def of_format(self, managing: Format) -> Crossed:
+        earlier = tuple(intent.data for intent in self.earlier if intent.format == managing.name)
+        target = intents_of_format(managing, self.target)
+        return Crossed(earlier, None if target is None else tuple(target))
+
+
+class Renamed(NamedTuple):
+    """What is to be known of a key that is new on the source, but whose table is not.
+
+    It counts where the target has the same table there: then both sides renamed it alike.
+    """
+
+    was: Value
+    """The table where the sides parted, at its old key."""
+    intents: list[Intent] | None
+
+
+class ThreeWayApply:
+    """Brings a difference, key by key, into an edit on the target."""
+
+    def __init__(
+        self,
+        edit: Edit,
+        formats: Formats,
+        options: MergeOptions,
+        since: Callable[[bytes], Since] | None = None,
+    ) -> None:
+        """``since`` tells what was done to a key after the commit that is brought, if the target has it."""
+        self._edit, self._formats = edit, formats
+        self._options, self._since = options, since
+        self._horizons: TableHorizons | None = None
+        self.results: dict[Key, MergedKey] = {}
+
+    def bring(
+        self,
+        changes: Difference,
+        intents: Intents,
+        ambiguous: frozenset[bytes] = frozenset(),
+        crossed: Mapping[bytes, CrossedIntents] = MappingProxyType({}),
+        renamed: Mapping[bytes, Renamed] = MappingProxyType({}),
+        bases: Mapping[bytes, tuple[Value | None, ...]] = MappingProxyType({}),
+    ) -> None:
+        """Bring every key of a difference; conflicts are collected in the edit."""
+        for stored, (before, after) in changes.items():
+            now = self._edit.view.get(stored)
+            replayed: list[Intent] | None = intents.get(stored, [])
+            if stored in renamed and self._is_one_table(after, now):
+                before, replayed = renamed[stored]
+            sides = stored, before, after, now, replayed, stored in ambiguous
+            self._bring(KeySides(Key.decode(stored), *sides, crossed.get(stored), bases.get(stored, ())))
+
+    def _bring(self, meeting: KeySides) -> None:
+        met = len(self._edit.conflicts)
+        how = self._options.of(meeting.key)
+        self._settle(meeting, how)
+        before, after = self._content(meeting.now), self._edit.content(meeting.stored)
+        conflicts = tuple(self._edit.conflicts[met:])
+        self.results[meeting.key] = MergedKey(
+            key=meeting.key,
+            mode=how.mode,
+            before=before,
+            after=after,
+            conflicts=conflicts,
+            change=None if conflicts else self.summarize(meeting.key, before, after),
+        )
+
+    def _settle(self, meeting: KeySides, how: KeyMerge) -> None:
+        """Decide what a key becomes."""
+        if not self._is_as_expected(meeting, how):
+            pass
+        elif how.mode is MergeMode.DROP:
+            self._leave(meeting)
+        elif how.content is not None:
+            self._take(meeting, how.content)
+        elif self._options.is_snapshot and self._is_crossed(meeting):
+            self._edit.conflicts.append(self._describe_crossing(meeting))
+        elif meeting.now == meeting.wanted:
+            pass
+        elif how.mode is MergeMode.FORCE:
+            self._restore(meeting, self._content(meeting.wanted))
+        else:
+            self._merge(meeting)
+
+    def summarize(
+        self, key: Key, before: AnyContent | None, after: AnyContent | None
+    ) -> ChangeSummary | None:
+        """What changes of a managed table, for a dry run."""
+        managing = self._formats.managing(after, before)
+        if managing is None or before == after or not self._edit.is_dry_run:
+            return None
+        return managing.summarize_change(self._edit.table(key, after), before, after)
+
+    def _is_crossed(self, meeting: KeySides) -> bool:
+        """Whether the target changed a key too since the sides parted.
+
+        Namespaces are no data: where both sides have one, they meet as in any merge.
+        """
+        if meeting.now == meeting.was and not meeting.is_ambiguous:
+            return False
+        return not all(isinstance(self._content(value), Namespace) for value in (meeting.wanted, meeting.now))
+
+    def _describe_crossing(self, meeting: KeySides) -> Conflict:
+        """That both sides changed a key, and what its states are, if its format can tell them apart."""
+        before, now = map(self._content, (meeting.was, meeting.now))
+        conflict, managing = compare(meeting.key, before, now), self._formats.managing(before, now)
+        if managing is None or before is None or now is None or not (message := managing.tell(now)):
+            return conflict
+        reason = (
+            "was changed on both sides; repeat the change, or make it in a transaction with the policy "
+            "'rebase'"
+        )
+        return msgspec.structs.replace(conflict, expected=managing.tell(before), found=message, why=reason)
+
+    def _leave(self, meeting: KeySides) -> None:
+        """Leave a key as it is, and remember that if its format says so."""
+        managing = self._formats.managing(self._content(meeting.now))
+        if managing is None:
+            return
+        if managing.is_beyond_difference(intents_of_format(managing, meeting.intents)):
+            self._edit.add_opaque(meeting.stored, managing)
+
+    def _take(self, meeting: KeySides, given_content: AnyContent) -> None:
+        """Bring a key into a state that the request gives, if it may.
+
+        A managed table takes one of the states that are known of it. Any other one is a raw put, which its
+        format has to admit.
+        """
+        sides = [self._content(value) for value in (meeting.was, meeting.wanted, meeting.now)]
+        self._edit.check_held(meeting.key, given_content, *sides)
+        for side in sides if given_content.id is not None else ():
+            if side is not None and given_content.id == side.id and given_content.type != side.type:
+                self._edit.conflicts.append(compare(meeting.key, given_content, side))
+                return
+        managing = self._formats.managing(given_content, sides[-1])
+        if managing is not None and given_content not in sides:
+            try:
+                managing.admit(self._edit.table(meeting.key, sides[-1], given_content), given_content)
+            except Refused as refused:
+                self._edit.refuse(meeting.key, refused)
+                return
+        self._restore(meeting, given_content)
+
+    def _content(self, value: Value | None) -> AnyContent | None:
+        return self._edit.decode_value(value)
+
+    def _is_one_table(self, value: Value | None, other: Value | None) -> bool:
+        mine, yours = self._content(value), self._content(other)
+        return mine is not None and yours is not None and mine.id == yours.id
+
+    def _is_as_expected(self, meeting: KeySides, how: KeyMerge) -> bool:
+        if how.expected is None and not how.expect_absent:
+            return True
+        content = self._content(meeting.now)
+        if content == how.expected:
+            return True
+        self._edit.conflicts.append(compare(meeting.key, how.expected, content))
+        return False
+
+    def _merge(self, meeting: KeySides) -> None:
+        base, source, target = map(self._content, (meeting.was, meeting.wanted, meeting.now))
+        managing = self._formats.managing(source or target or base)
+        if self._options.of(meeting.key).paths and (managing is None or not managing.has_paths):
+            raise InvalidRequest(f"'{meeting.key}' is not a file table, so it has no paths to merge")
+        if self._is_replaced(meeting):
+            self._replace(meeting)
+        elif managing is not None and (managing.takes_any_base or not meeting.is_ambiguous):
+            self._merge_managed(managing, meeting)
+        elif meeting.now == meeting.was and not meeting.is_ambiguous:
+            self._edit.put_value(meeting.stored, meeting.wanted)
+        elif isinstance(source, Namespace) and isinstance(target, Namespace):
+            self._merge_namespaces(meeting, source, target)
+        else:
+            self._edit.conflicts.append(compare(meeting.key, base, target))
+
+    def _merge_namespaces(self, meeting: KeySides, source: Namespace, target: Namespace) -> None:
+        """Both sides have a namespace: the target's, with the properties that only the source changed."""
+        bases = [meeting.was] if not meeting.is_ambiguous else list(meeting.bases or (None,))
+        before = [_properties(self._content(base)) for base in bases]
+        properties, clashes = merge_properties(before, source.properties, target.properties)
+        if not clashes:
+            self._edit.put(meeting.stored, msgspec.structs.replace(target, properties=properties))
+            return
+        conflict = compare(meeting.key, self._content(bases[0]), target)
+        names = ", ".join(f"'{name}'" for name in clashes)
+        self._edit.conflicts.append(
+            msgspec.structs.replace(
+                conflict,
+                expected=_describe_properties(before[0], clashes),
+                found=_describe_properties(target.properties, clashes),
+                why=f"has properties that were changed on both sides: {names}; {_ONE_VALUE}; {_ONE_SIDE}",
+            )
+        )
+
+    def _is_replaced(self, meeting: KeySides) -> bool:
+        """Whether the source has another table where both had one that the target has not changed since."""
+        if (
+            meeting.was is None
+            or meeting.wanted is None
+            or meeting.now != meeting.was
+            or meeting.is_ambiguous
+        ):
+            return False
+        is_managed = self._formats.managing(self._content(meeting.was)) is not None
+        return is_managed and not self._is_one_table(meeting.was, meeting.wanted)
+
+    def _replace(self, meeting: KeySides) -> None:
+        """Let the table go that both had, and then the source's come to the key that is free."""
+        met = len(self._edit.conflicts)
+        for gone_or_come in (meeting._replace(wanted=None), meeting._replace(was=None, now=None)):
+            if len(self._edit.conflicts) == met:
+                self._merge(gone_or_come)
+
+    def _merge_managed(self, managing: Format, meeting: KeySides) -> None:
+        """The table's format decides how the two sides meet."""
+        base, source, target = map(self._content, (meeting.was, meeting.wanted, meeting.now))
+        is_other = source is not None and target is not None and source.id != target.id
+        table = self._edit.table(meeting.key, target, source)._replace(
+            paths=self._options.of(meeting.key).paths,
+            crossed=meeting.crossed.of_format(managing) if meeting.crossed is not None else None,
+            is_strange=is_other and source is not None and self._edit.is_strange(source.id),
+            bases=tuple(content for content in map(self._content, meeting.bases) if content is not None),
+            since=None if self._since is None else self._since(meeting.stored),
+        )
+        try:
+            self._refuse_erased(source)
+            states = self._drop_erased(base), self._drop_erased(source)
+            applied = managing.merge(table, *states, intents_of_format(managing, meeting.intents))
+        except Refused as refused:
+            self._edit.refuse(meeting.key, refused)
+            return
+        self._edit.put_applied(meeting.stored, applied)
+        if self._since is not None:
+            self._check_returning(meeting)
+        if applied.is_opaque:
+            self._edit.add_opaque(meeting.stored, managing)
+        elif applied.intent is not None:
+            self._edit.add_intent(meeting.stored, managing.name, applied.intent)
+
+    def _restore(self, meeting: KeySides, after: AnyContent | None) -> None:
+        """Bring a key into a given state, by its format if it has one."""
+        target = self._content(meeting.now)
+        managing = self._formats.managing(after, target)
+        if managing is None:
+            # A content keeps its type: one of another type without an id is another content.
+            is_same = target is not None and after is not None and target.type == after.type
+            self._edit.put(meeting.stored, after, target.id if is_same and target is not None else None)
+            return
+        table = self._edit.table(meeting.key, target, after)
+
+        def restore() -> Applied:
+            self._refuse_erased(after)
+            return managing.restore(table, self._drop_erased(after))
+
+        self._put_restored(meeting, managing, restore)
+
+    def _put_restored(self, meeting: KeySides, managing: Format, restore: Callable[[], Applied]) -> None:
+        """Let a key hold the state that a format restores, or note why it refuses to."""
+        try:
+            applied = restore()
+        except Refused as refused:
+            self._edit.refuse(meeting.key, refused)
+        else:
+            self._edit.put_applied(meeting.stored, applied)
+            self._edit.add_opaque(meeting.stored, managing)
+
+    def _check_files(self, meeting: KeySides, *contents: object) -> None:
+        """Refuse a state whose data files are gone: nobody could read it.
+
+        Storage is asked where it may be; at the turn it is known, or the request is prepared again.
+        """
+        before, after = self._content(meeting.now), self._edit.content(meeting.stored)
+        managing = self._formats.managing(after)
+        if managing is None or after is None or before == after:
+            return
+        note = "missing files", meeting.stored, meeting.was, meeting.wanted, *contents
+        if note not in self._edit.notes:
+            if not self._edit.may_read:
+                raise PrepareAgain
+            table = self._edit.table(meeting.key, after)
+            self._edit.notes[note] = tuple(managing.missing_files(table, before, after))
+        if missing := self._edit.notes[note]:
+            more = f" and {len(missing) - MISSING_SHOWN} more" if len(missing) > MISSING_SHOWN else ""
+            message = (
+                f"{len(missing)} of its data files are gone from storage"
+                f" ({', '.join(missing[:MISSING_SHOWN])}{more}), as after a VACUUM by another engine"
+            )
+            self._edit.refuse(meeting.key, Refused(self._describe_missing(managing, meeting, message)))
+
+    def _describe_missing(self, managing: Format, meeting: KeySides, missing: str) -> str:  # noqa: ARG002
+        """Why a state cannot be, some of whose files are gone."""
+        return (
+            f"cannot be reverted: {missing}; put the files back, or leave the table as it is with the mode "
+            "'drop'"
+        )
+
+    def _check_returning(self, meeting: KeySides) -> None:
+        """The same for a table of which some files come back. One that comes back as a whole, after it was
+        dropped, is not gone through; nor one whose files nobody but the lake removes."""
+        after = self._edit.view.get(meeting.stored)
+        managing = self._formats.managing(self._content(after))
+        if managing is not None and managing.may_lose_files and self._is_one_table(meeting.now, after):
+            self._check_files(meeting)
+
+    def _refuse_erased(self, *contents: AnyContent | None, version: int | None = None) -> None:
+        """``Refused`` if a state of a table is to be brought back that was erased, or is about to be; or an
+        earlier version of it.
+
+        At its turn, horizons are read after whatever an erase has committed: it sets them before.
+        """
+        if self._horizons is None and self._formats.horizons is not None:
+            self._horizons = self._formats.horizons()
+        reason = self._horizons.refusal(*contents, version=version) if self._horizons else None
+        if reason is not None:
+            raise Refused(reason)
+
+    def _drop_erased(self, content: AnyContent | None) -> AnyContent | None:
+        """A state of a table without what was erased of it; one that was erased as a whole as it is."""
+        if content is None or not self._horizons:
+            return content
+        return self._horizons.drop_erased(content) or content
+
+    def finish(self) -> None:
+        """Check the result as a whole; refuse options for keys that were not part of it."""
+        unused = [str(key) for key in self._options.keys if key not in self.results]
+        if unused:
+            raise InvalidRequest(
+                f"a merge mode was given for {', '.join(unused)}, which this merge does not change"
+            )
+        met = len(self._edit.conflicts)
+        self._edit.check()
+        for conflict in self._edit.conflicts[met:]:
+            result = self.results.get(conflict.key, MergedKey(key=conflict.key))
+            conflicts = (*result.conflicts, conflict)
+            self.results[conflict.key] = msgspec.structs.replace(result, conflicts=conflicts)
+
+
+def changes_between(history: History, before: CommitObject, after: CommitObject) -> Difference:
+    """What differs between two commits in keys of users; what the kernel keeps itself is not brought."""
+    return diff_commits(history.objects, before, after, prefix_end(RESERVED) or b"")
+
+
+def add_unseen(
+    history: History, formats: Formats, changes: Difference, intents: Intents, after: CommitObject
+) -> Difference:
+    """A difference with the keys that are as they were, but of which more was asked than that.
+
+    Such as an overwrite of files that another commit had brought: nothing differs, but nothing else was to
+    be there.
+    """
+    view = state_of(history.objects, after)
+    unseen: Difference = {}
+    for key, requested in intents.items():
+        if key in changes:
+            continue
+        value = view.get(key)
+        managing = formats.managing(content_of(history.objects, value))
+        own = intents_of_format(managing, requested) if managing is not None else None
+        if managing is not None and own and managing.is_beyond_difference(own):
+            unseen[key] = value, value
+    return dict(sorted((changes | unseen).items())) if unseen else changes
+
+
+def old_places(
+    history: History, formats: Formats, changes: Difference, before: CommitObject
+) -> dict[bytes, tuple[Value, UUID]]:
+    """The new keys of tables that were elsewhere before, with what these were there and their ids."""
+    if not formats:
+        return {}
+    view, objects = state_of(history.objects, before), history.objects
+    come = {
+        stored: content.id
+        for stored, (before, after) in changes.items()
+        if before is None and (content := content_of(objects, after)) is not None
+        if content.id is not None and formats.managing(content) is not None
+    }
+    known_values = view.get_many([ledger_key(table_id) for table_id in come.values()]) if come else {}
+    old_values: dict[bytes, tuple[Value, UUID]] = {}
+    for stored, identity in come.items():
+        if ledger_key(identity) in known_values:
+            key = find_table(lambda at: content_of(objects, view.get(at)), identity)
+            value = None if key is None else view.get(key.encode())
+            if value is not None:
+                old_values[stored] = value, identity
+    return old_values
+
+
+def values_at_bases(
+    history: History, formats: Formats, changes: Difference, bases: Sequence[ObjectId]
+) -> dict[bytes, tuple[Value | None, ...]]:
+    """What the managed tables that change are in each of some commits, under whatever key, where they are.
+
+    And what the keys of namespaces that change hold in each of them.
+    """
+    objects, views = history.objects, [state_of(history.objects, history.commit(base)) for base in bases]
+    values_by_key: dict[bytes, tuple[Value | None, ...]] = {}
+    for stored, (_, after) in changes.items():
+        content = content_of(objects, after)
+        if isinstance(content, Namespace):
+            values_by_key[stored] = tuple(view.get(stored) for view in views)
+            continue
+        if content is None or content.id is None or formats.managing(content) is None:
+            continue
+        values = [_value_of(objects, view, stored, content.id) for view in views]
+        values_by_key[stored] = tuple(value for value in values if value is not None)
+    return values_by_key
+
+
+def _value_of(objects: Objects, view: View, stored: bytes, table: UUID) -> Value | None:
+    """A table in a state: at a key, or at another one that it has there."""
+    value = view.get(stored)
+    if (content := content_of(objects, value)) is not None and content.id == table:
+        return value
+    key = find_table(lambda at: content_of(objects, view.get(at)), table)
+    return None if key is None else view.get(key.encode())
+
+
+def merge_properties(
+    bases: Sequence[Mapping[str, str]], source: Mapping[str, str], target: Mapping[str, str]
+) -> tuple[dict[str, str], list[str]]:
+    """Merge two sides' properties; return the result, and the names that both changed, each otherwise.
+
+    ``bases`` are the properties in the common ancestors. Where these do not agree on a property, it counts as
+    changed on both sides.
+    """
+    merged, clashes = dict(target), []
+    for name in sorted({*source, *target}.union(*bases)):
+        before = {base.get(name) for base in bases}
+        mine, yours = source.get(name), target.get(name)
+        if mine == yours or before == {mine}:
+            continue
+        if before != {yours}:
+            clashes.append(name)
+        elif mine is None:
+            del merged[name]
+        else:
+            merged[name] = mine
+    return merged, clashes
+
+
+def _properties(content: AnyContent | None) -> Mapping[str, str]:
+    return content.properties if isinstance(content, Namespace) else {}
+
+
+def _describe_properties(properties: Mapping[str, str], names: Sequence[str]) -> str:
+    return ", ".join(f"{name}={properties[name]}" for name in names if name in properties)
+
+
+def intents_between(history: History, source: ObjectId, target: ObjectId) -> Intents:
+    """The intents of all commits that the source has and the target has not."""
+    gathered: Intents = {}
+    for _, commit in history.only_in(source, target):
+        gather_intents(history, commit, gathered)
+    return gathered
+
+
+def gather_intents(history: History, commit: CommitObject, gathered: Intents) -> None:
+    for intent in history.objects.intents(commit):
+        gathered.setdefault(intent.key, []).append(intent)
+
+
+def intents_of_format(managing: Format, intents: Sequence[Intent] | None) -> list[bytes] | None:
+    """What a format was asked to do to its table at a key; ``None`` where that cannot all be replayed.
+
+    What another format was asked is about another table: one that was at the key before, or is there on the
+    other side.
+    """
+    own = [intent for intent in intents if intent.format == managing.name] if intents is not None else None
+    return None if own is None or any(intent.opaque for intent in own) else [intent.data for intent in own]

@@ -1,0 +1,188 @@
+"""What notebooks show of a lake: each function gives the HTML of one thing.
+
+What is shown is bounded, and does not count as read in a transaction. What cannot be read is told in its
+place: a cell that shows something never fails for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import PenstockError
+from penstock.formats.rows.row_values import list_rows
+from penstock.lake.answers import Difference
+from penstock.lake.plugins import find_format
+from penstock.model import html
+from penstock.model.commit_graph import graph
+from penstock.model.commits import Commit
+from penstock.model.content import ManagedTable, Unknown
+
+if TYPE_CHECKING:
+    from penstock.formats.rows.reader import RowReader
+    from penstock.lake.lake import Lake
+    from penstock.lake.sql.row_diff import RowDiff
+    from penstock.lake.table import Table
+    from penstock.lake.transactions.transaction import Transaction
+    from penstock.lake.views import Branch, Snapshot, Tag
+
+ROWS_SHOWN: Final = 10
+COLUMNS_SHOWN: Final = 30
+ITEMS_SHOWN: Final = 20
+ID_CHARS: Final = 8
+TIME: Final = "%Y-%m-%d %H:%M:%S"
+
+
+def _show(build: Callable[[], list[str]], title: str) -> str:
+    """A block, or the title with what stands against more."""
+    try:
+        return html.block(*build())
+    except PenstockError as problem:
+        return html.block(html.heading(title), html.line(problem.message))
+
+
+def show_lake(lake: Lake) -> str:
+    """The lake at a glance: its branches and tags, and the tables of the default branch."""
+
+    def build() -> list[str]:
+        branches = lake.branches(limit=ITEMS_SHOWN + 1)
+        tags = lake.tags(limit=ITEMS_SHOWN + 1)
+        snapshot = lake.at().outside_read_set
+        return [
+            html.heading("Lake", lake.url),
+            html.table(
+                (),
+                [
+                    ("branches", _names([branch.name for branch in branches])),
+                    ("tags", _names([tag.name for tag in tags])),
+                ],
+            ),
+            *_tables(snapshot, lake.default_branch),
+        ]
+
+    return _show(build, f"Lake {lake.url}")
+
+
+def show_reference(named: Branch | Tag) -> str:
+    """A branch or tag: its newest commit, and its tables."""
+
+    def build() -> list[str]:
+        snapshot = named.snapshot().outside_read_set
+        return [
+            html.heading(f"{type(named).__name__} {named.name}", snapshot.id[:ID_CHARS]),
+            *(_commit_lines(named.log(limit=1))),
+            *_tables(snapshot, named.name),
+        ]
+
+    return _show(build, f"{type(named).__name__} {named.name}")
+
+
+def show_snapshot(snapshot: Snapshot) -> str:
+    """The lake at a commit: its tables."""
+    title = f"Lake at {snapshot.id[:ID_CHARS]}"
+    return _show(
+        lambda: [html.heading(title), *_tables(snapshot.outside_read_set, snapshot.id[:ID_CHARS])], title
+    )
+
+
+def _names(names: Sequence[str]) -> str:
+    more = ", …" if len(names) > ITEMS_SHOWN else ""
+    return (", ".join(names[:ITEMS_SHOWN]) or "none") + more
+
+
+def _tables(snapshot: Snapshot, where: str) -> list[str]:
+    rows: list[tuple[object, ...]] = []
+    for key, content in snapshot.entries():
+        if not isinstance(content, ManagedTable | Unknown) and content.type == "NAMESPACE":
+            continue
+        declared = find_format(content)
+        rows.append((key, content.type if declared is None else declared.name))
+        if len(rows) > ITEMS_SHOWN:
+            break
+    if not rows:
+        return [html.line(f"no tables at {where}")]
+    more = [html.line(f"… more: lake.tables(ref={where!r})")] if len(rows) > ITEMS_SHOWN else []
+    return [html.table((f"table at {where}", "format"), rows[:ITEMS_SHOWN]), *more]
+
+
+def show_log(commits: Sequence[Commit]) -> str:
+    """Commits with their graph."""
+    shown = commits[: ITEMS_SHOWN * 5]
+    lines = [
+        f"{row.node}  {_describe_commit(commit)}"
+        for commit, row in zip(shown, graph((item.id, item.parents) for item in shown), strict=True)
+    ]
+    more = [html.line(f"… {len(commits) - len(shown)} more")] if len(commits) > len(shown) else []
+    count = f"{len(commits)} commit{'s' * (len(commits) != 1)}"
+    return html.block(html.heading("Log", count), html.monospace(lines), *more)
+
+
+def _describe_commit(commit: Commit) -> str:
+    first = commit.message.partition("\n")[0]
+    return f"{commit.id[:ID_CHARS]}  {commit.time.strftime(TIME)}  {commit.author}  {first}"
+
+
+def _commit_lines(commits: Sequence[Commit]) -> list[str]:
+    return [html.line(_describe_commit(commit)) for commit in commits]
+
+
+def show_differences(differences: Sequence[Difference]) -> str:
+    """Which tables differ."""
+    rows = [(item.sign, item.key, item.type) for item in differences[: ITEMS_SHOWN * 5]]
+    count = f"{len(differences)} difference{'s' * (len(differences) != 1)}"
+    return html.block(html.heading("Diff", count), html.table(("", "key", "type"), rows))
+
+
+def show_table(table: Table) -> str:
+    """A table: what it is, and its first rows."""
+    ref = table.ref if len(table.ref) < len("0" * 64) else table.ref[:ID_CHARS]
+    title = f"Table {table.key} at {ref}"
+    return _show(lambda: [html.heading(title), *_preview(table.outside_read_set.scan())], title)
+
+
+def show_rows(rows: RowReader, title: str) -> str:
+    """The first rows of anything that has rows."""
+    return _show(lambda: [html.heading(title), *_preview(rows)], title)
+
+
+def _preview(rows: RowReader) -> list[str]:
+    names = rows.arrow_schema.names
+    if not names:
+        return [html.line("no columns yet")]
+    shown = names[:COLUMNS_SHOWN]
+    head = rows.head(ROWS_SHOWN, shown)
+    count = rows.num_rows
+    total = f"{count:,} rows" if count is not None else f"the first {head.num_rows} rows"
+    cut = f", {len(shown)} of {len(names)} columns" if len(shown) < len(names) else ""
+    header = [f"{field.name}\n{field.type}" for field in head.schema]
+    return [html.table(header, list_rows(head)), html.line(f"{total}{cut}")]
+
+
+def show_row_diff(diff: RowDiff) -> str:
+    """Rows that differ."""
+    title = f"Rows of {diff.key} that differ"
+    return _show(lambda: [html.heading(title, diff.summary), *_preview(diff)], title)
+
+
+def show_transaction(transaction: Transaction) -> str:
+    """A transaction: how it stands, and what it has written."""
+
+    def build() -> list[str]:
+        info = transaction.info
+        lake = transaction._lake
+        facts: list[tuple[str, Any]] = [
+            ("state", info.state.value),
+            ("target", info.target),
+            ("base", info.base[:ID_CHARS]),
+            ("isolation", info.isolation.value),
+            ("expires", "" if info.expires is None else info.expires.strftime(TIME)),
+        ]
+        parts = [html.heading(f"Transaction {info.id[:ID_CHARS]}"), html.table((), facts)]
+        if info.ended is None:
+            written = lake.diff(info.base, transaction.branch)
+            parts.append(
+                html.table(("", "key", "type"), [(item.sign, item.key, item.type) for item in written])
+            )
+        return parts
+
+    return _show(build, f"Transaction {transaction.id[:ID_CHARS]}")

@@ -1,0 +1,266 @@
+"""Opening and making lakes: in a directory, in a database, behind a server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.errors import Denied, InvalidRequest, LakeExists, LakeNotFound, ReferenceExists
+from penstock.kernel.description import (
+    Description,
+    is_only_begun,
+    new_description,
+    read_description,
+    require_arrived,
+    require_no_backup,
+    require_unused,
+    write_description,
+)
+from penstock.kernel.format import Format
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.settings import Settings
+from penstock.lake.embedded import Embedded
+from penstock.lake.empty_place import EmptyPlace
+from penstock.lake.lake import Lake
+from penstock.lake.plugins import make_plugins
+from penstock.metrics.meter import SILENT, Meter
+from penstock.model.clock import Clock, now_us
+from penstock.model.encoding import NO_COMMIT
+from penstock.model.names import check_name
+from penstock.model.references import Kind
+from penstock.storage.locations import normalise
+from penstock.stores import is_local, open_store
+from penstock.stores.directory import require_room
+from penstock.stores.observed import ObservedStore
+from penstock.stores.port import Store
+
+
+def open_lake(
+    target: str | os.PathLike[str] | Store,
+    *,
+    create: bool | None = None,
+    author: str | None = None,
+    token: str | None = None,
+    settings: Settings | None = None,
+    formats: Sequence[Format] = (),
+    clock: Clock = now_us,
+    meter: Meter = SILENT,
+    catch_up: bool = True,
+) -> Lake:
+    """Open the lake at a directory or URL, behind a server, or in a store that the caller made.
+
+    Opening makes nothing. Where there is no lake yet, in a directory of this machine, the first write makes
+    one, and until then whatever reads is ``LakeNotFound``. ``create=True`` makes it at once, ``create=False``
+    is ``LakeNotFound`` at once. ``InvalidRequest`` if there are other files in the directory. A database that
+    several share is made a lake by ``penstock init`` only; ``"memory:"`` and an empty store that the caller
+    made become lakes at once.
+
+    ``author`` is who commits, the user of this process if it is not given. ``meter`` is told about every
+    request and every call of the store. Versions of Delta and Lance tables that earlier processes ratified
+    and did not publish are published in the background, unless ``catch_up`` says no.
+
+    Behind ``http://`` or ``https://`` is a server with a lake of its own, which sets everything else itself;
+    ``token`` is what it knows the caller by, that of ``PENSTOCK_TOKEN`` if it is not given.
+    """
+    if not isinstance(target, Store) and is_remote(place := os.fspath(target)):
+        if settings is not None or formats or meter is not SILENT:
+            raise InvalidRequest(
+                f"{place} is a server: settings, formats and meter can only be given where the server is "
+                "started"
+            )
+        from penstock.lake.remote import Remote
+
+        return Lake(Remote(place, token), author)
+    if token is not None:
+        raise InvalidRequest("a token can only be used with a server, at http:// or https://")
+    opening = _Opening(settings, tuple(formats), clock, meter, catch_up)
+    if isinstance(target, Store):
+        return Lake(opening.in_store(target, makes=create is not False), author)
+    if place.startswith("memory:"):
+        return Lake(opening.in_store(open_store(place, True, clock), makes=create is not False), author)
+    if not is_local(place):
+        return Lake(opening.in_store(open_store(place, False, clock), makes=False), author)
+    try:
+        return Lake(opening.find(place), author)
+    except LakeNotFound:
+        if create is False:
+            raise
+    if create:
+        return Lake(opening.make(place), author)
+    opening.require_room(place)
+    return Lake(EmptyPlace(place, opening.find, opening.make), author)
+
+
+class _Opening(NamedTuple):
+    """How a lake is opened: what a program says of it beside its place."""
+
+    settings: Settings | None
+    formats: tuple[Format, ...]
+    clock: Clock
+    meter: Meter
+    catch_up: bool
+
+    def find(self, place: str) -> Embedded:
+        """The lake at a place of this machine; ``LakeNotFound`` if there is none."""
+        return self.in_store(open_store(place, False, self.clock), makes=False)
+
+    def make(self, place: str) -> Embedded:
+        """The lake at a place of this machine, which is made if there is none."""
+        self.require_room(place)
+        return self.in_store(open_store(place, True, self.clock), makes=True)
+
+    def require_room(self, place: str) -> None:
+        """``InvalidRequest`` if there is no lake at a place, and none can be made there."""
+        try:
+            require_room(place)
+        except InvalidRequest as problem:
+            try:  # what is there may belong to a lake that another process made meanwhile
+                self.find(place).close()
+            except LakeNotFound:
+                raise problem from None
+
+    def in_store(self, store: Store, *, makes: bool) -> Embedded:
+        """The lake in a store, which is closed if that fails."""
+        if self.meter is not SILENT:
+            store = ObservedStore(store, self.meter)
+        try:
+            try:
+                description = read_description(store)
+            except LakeNotFound:
+                if not makes:
+                    raise
+                description = _make_lake(
+                    store, self.clock, "main", _default_warehouse(store), (), self.settings, exist_ok=True
+                )
+            require_no_backup(description, store)
+            require_arrived(description, store)
+            _complete_lake(store, description, self.clock, self.settings)
+            embedded = _build_embedded(
+                store, description, self.formats, self.settings, self.clock, self.meter
+            )
+            if self.catch_up:
+                embedded.catch_up()
+            return embedded
+        except BaseException:
+            store.close()
+            raise
+
+
+def is_remote(place: str) -> bool:
+    """Whether a place is a server's address."""
+    return place.lower().startswith(("http://", "https://"))
+
+
+def require_no_server(target: str) -> None:
+    """``InvalidRequest`` if a lake is to be made at a server's address."""
+    if is_remote(target):
+        raise InvalidRequest(
+            f"{target} is a server, and cannot create a lake; give the directory or the database of the new "
+            "lake",
+            url=target,
+        )
+
+
+def init_lake(
+    target: str | os.PathLike[str],
+    *,
+    warehouse: str | None = None,
+    roots: Sequence[str] = (),
+    default_branch: str = "main",
+    author: str | None = None,
+    settings: Settings | None = None,
+) -> Lake:
+    """Make a lake; ``LakeExists`` if there is one.
+
+    ``warehouse`` holds the tables that have no location of their own; ``roots`` are further places where
+    tables may be.
+    """
+    check_name(default_branch)
+    home = normalise(warehouse) if warehouse else None
+    places = tuple(normalise(root) for root in roots)
+    place = os.fspath(target)
+    require_no_server(place)
+    require_target(place)
+    store = open_store(place, True, now_us)
+    try:
+        home = home or _default_warehouse(store)
+        description = _make_lake(store, now_us, default_branch, home, places, settings, exist_ok=False)
+        return Lake(_build_embedded(store, description, (), settings, now_us, SILENT), author)
+    except BaseException:
+        store.close()
+        raise
+
+
+def require_target(place: str) -> None:
+    """``InvalidRequest`` if a lake that is to be made or copied to a place would lie among other files."""
+    if is_local(place) and not place.startswith("memory:"):
+        _Opening(None, (), now_us, SILENT, catch_up=False).require_room(place)
+
+
+def _build_embedded(
+    store: Store,
+    description: Description,
+    formats: Sequence[Format],
+    settings: Settings | None,
+    clock: Clock,
+    meter: Meter,
+) -> Embedded:
+    """A catalogue over a kernel that knows the formats of Penstock, and whatever others are given."""
+    plugins = make_plugins(lambda: catalogue)
+    given_names = {format_.name for format_ in formats}
+    rules = (*formats, *(plugin.rules for plugin in plugins if plugin.name not in given_names))
+    kernel = Kernel(store, rules, settings, clock, meter, description.default_branch)
+    catalogue = Embedded(kernel, description, plugins)
+    return catalogue
+
+
+def _default_warehouse(store: Store) -> str:
+    """Beside the lake's own data, where that is in a directory or a bucket."""
+    scheme, _, place = store.url.partition("://")
+    if scheme == "sqlite":
+        return str(Path(place).parent / "warehouse")
+    if scheme in ("file", "rocksdb"):
+        return str(Path(place) / "warehouse")
+    bucket = place.partition("?")[0].rstrip("/")
+    return f"{scheme}://{bucket}/warehouse" if scheme in ("s3", "gs", "az") else ""
+
+
+def _make_lake(
+    store: Store,
+    clock: Clock,
+    default_branch: str,
+    warehouse: str,
+    roots: tuple[str, ...],
+    settings: Settings | None,
+    exist_ok: bool,
+) -> Description:
+    """Make a lake: whoever writes the description made it, and nothing else is stored before that.
+
+    ``Damaged`` if the store holds what is left of a lake.
+    """
+    require_unused(store)
+    description = new_description(clock(), default_branch, warehouse, roots)
+    try:
+        write_description(store, description, settings=settings)
+    except LakeExists:
+        if not exist_ok:
+            raise
+        description = read_description(store)
+    _complete_lake(store, description, clock, settings)
+    return description
+
+
+def _complete_lake(store: Store, description: Description, clock: Clock, settings: Settings | None) -> None:
+    """Make the default branch of a lake whose maker was stopped before that.
+
+    A lake that holds anything else lost its default branch in another way, and is left as it is.
+    """
+    if store.reference(description.default_branch) is not None or not is_only_begun(store):
+        return
+    with suppress(ReferenceExists, Denied):  # another process makes it, or this one may only read
+        Kernel(store, (), settings, clock).references.create(
+            description.default_branch, Kind.BRANCH, NO_COMMIT
+        )

@@ -1,0 +1,1 @@
+"""SQL over tables of all formats, by DuckDB, which sees these tables and nothing else."""

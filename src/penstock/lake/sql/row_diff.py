@@ -1,0 +1,296 @@
+"""Which rows of a table differ between two commits.
+
+Only what differs is read: files that both commits have, and that hold the same rows in both, are left out.
+Rows that are equal on both sides cancel each other out, one for one. Where key columns are given, a row that
+is left on both sides with the same key has changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from penstock.errors import InvalidRequest, KeyNotFound
+from penstock.formats.registry import load
+from penstock.formats.rows.arrow_types import pa, pc
+from penstock.formats.rows.reader import RowPart, RowReader, TableRows
+from penstock.lake.audits.installed import require_sql
+from penstock.lake.sql.datasets import WatchedRows
+from penstock.lake.sql.duckdb_thread import DuckDbThread
+from penstock.lake.sql.views import quote_name, register_rows
+from penstock.model.keys import Key
+from penstock.model.similar_names import describe_names
+
+if TYPE_CHECKING:
+    from penstock.lake.lake import Lake
+
+CHANGE: Final = "_change_type"
+"""The column that says what became of a row, with the words of Delta's change data feed."""
+ADDED: Final = "insert"
+REMOVED: Final = "delete"
+BEFORE: Final = "update_preimage"
+AFTER: Final = "update_postimage"
+COPIES_MAX: Final = 3
+"""How many keys that occur more than once are named."""
+
+
+class ReadFiles(NamedTuple):
+    """How much of one side was read."""
+
+    files: int | None
+    """Files, or fragments; ``None`` if the format cannot tell them apart, so that all rows were read."""
+    total: int | None
+
+
+class RowDiff(RowReader):
+    """The rows by which two commits differ in a table.
+
+    As a stream of rows it has one column more, ``_change_type``: ``insert``, ``delete``, and for rows that
+    changed ``update_preimage`` and ``update_postimage``.
+    """
+
+    def __init__(
+        self,
+        key: Key,
+        on: tuple[str, ...],
+        rows: Any,
+        schemas: tuple[Any, Any],
+        read: tuple[ReadFiles, ReadFiles],
+    ) -> None:
+        self.key, self.on, self._rows = key, on, rows
+        self._schemas = schemas
+        self.read_before, self.read_after = read
+        self.added = self._choose(ADDED)
+        """Rows that only the second commit has, as a ``pyarrow.Table``."""
+        self.removed = self._choose(REMOVED)
+        """Rows that only the first commit has."""
+        self.changed = self._pair_changes()
+        """Rows with the same key and other values: the key's columns, and ``before`` and ``after`` as structs
+        of the others."""
+
+    def __repr__(self) -> str:
+        return f"<RowDiff {self.key}: {self.summary}>"
+
+    def _repr_html_(self) -> str:
+        shown: str = load("penstock.lake.notebook:show_row_diff")(self)
+        return shown
+
+    @property
+    def summary(self) -> str:
+        """The numbers, in words."""
+        return f"{self.num_added:,} added, {self.num_removed:,} removed" + (
+            f", {self.num_changed:,} changed" if self.on else ""
+        )
+
+    @property
+    def added_columns(self) -> tuple[str, ...]:
+        """Columns that only the second commit has. They are not compared."""
+        return _missing(self._schemas[1], self._schemas[0])
+
+    @property
+    def removed_columns(self) -> tuple[str, ...]:
+        """Columns that only the first commit has. They are not compared."""
+        return _missing(self._schemas[0], self._schemas[1])
+
+    def _pair_changes(self) -> Any:
+        before, after = self._choose(BEFORE), self._choose(AFTER)
+        names = [name for name in before.schema.names if name not in self.on]
+
+        def pack(rows: Any) -> Any:
+            fields = [before.schema.field(name) for name in names]
+            columns = [rows.column(name).combine_chunks() for name in names]
+            if not rows.num_rows:
+                return pa.array([], pa.struct(fields))
+            return pa.StructArray.from_arrays(columns, fields=fields)
+
+        columns = {name: before.column(name) for name in self.on}
+        return pa.table({**columns, "before": pack(before), "after": pack(after)})
+
+    def _choose(self, change: str) -> Any:
+        return self._rows.filter(pc.equal(self._rows.column(CHANGE), change)).drop_columns([CHANGE])
+
+    @property
+    def num_added(self) -> int:
+        return int(self.added.num_rows)
+
+    @property
+    def num_removed(self) -> int:
+        return int(self.removed.num_rows)
+
+    @property
+    def num_changed(self) -> int:
+        return int(self.changed.num_rows)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row differs."""
+        return bool(self._rows.num_rows == 0)
+
+    @property
+    def num_rows(self) -> int:
+        return int(self._rows.num_rows)
+
+    @property
+    def arrow_schema(self) -> Any:
+        return self._rows.schema
+
+    def to_batches(self, columns: Sequence[str] | None = None, where: Any = None) -> Any:
+        """The rows with ``_change_type``, as a ``pyarrow.RecordBatchReader``."""
+        return TableRows(self.key, self._rows.to_reader).to_batches(columns, where)
+
+
+def _missing(schema: Any, other: Any) -> tuple[str, ...]:
+    return tuple(name for name in schema.names if name not in other.names)
+
+
+def diff_rows(
+    lake: Lake,
+    key: str | Key,
+    before: str,
+    after: str,
+    on: str | Sequence[str] | None,
+    columns: Sequence[str] | None,
+) -> RowDiff:
+    """See ``Lake.diff_rows``."""
+    require_sql("lake.diff_rows()")
+    path = Key.parse(key)
+    keys = () if on is None else (on,) if isinstance(on, str) else tuple(on)
+    sides = [_open(lake, path, before), _open(lake, path, after)]
+    if all(side is None for side in sides):
+        raise lake.key_not_found(path, after)
+    old, new = (side if side is not None else _Nothing(path, sides[1 - n]) for n, side in enumerate(sides))
+    names = _choose_columns(path, old.schema, new.schema, keys, columns)
+    streams, read = _differing(old, new, names)
+    rows = _Comparison(path, names, keys).run(*streams)
+    return RowDiff(path, keys, rows, (old.schema, new.schema), read)
+
+
+def _open(lake: Lake, key: Key, ref: str) -> TableRows | None:
+    """The rows of a table at a revision; ``None`` if it is not there."""
+    try:
+        return lake.at(ref).table(key).scan()
+    except KeyNotFound:
+        return None
+
+
+class _Nothing(TableRows):
+    """A table that is not there, with the columns that it has elsewhere."""
+
+    def __init__(self, key: Key, other: TableRows | None) -> None:
+        assert other is not None
+        schema = other.schema
+        super().__init__(key, lambda: pa.RecordBatchReader.from_batches(schema, []))
+
+
+def _choose_columns(
+    key: Key, old: Any, new: Any, on: Sequence[str], columns: Sequence[str] | None
+) -> list[str]:
+    """The columns that are compared: those that both sides have, or those that are named."""
+    both = [name for name in old.names if name in new.names]
+    chosen = [name for name in both if columns is None or name in columns or name in on]
+    for name in (*(columns or ()), *on):
+        if name not in both:
+            raise InvalidRequest(
+                f"'{key}' has no column '{name}' at both commits{describe_names(name, both)}", table=str(key)
+            )
+    if not chosen:
+        raise InvalidRequest(f"'{key}' has no column at both commits that could be compared", table=str(key))
+    return chosen
+
+
+def _differing(
+    old: TableRows, new: TableRows, names: list[str]
+) -> tuple[tuple[Any, Any], tuple[ReadFiles, ReadFiles]]:
+    """Streams of the rows that only one side may have, and how much of each side they are."""
+    parts = old.parts(), new.parts()
+    before, after = old.bindings(), new.bindings()
+    if parts[0] is None or parts[1] is None or any(before[name] != after[name] for name in names):
+        whole = ReadFiles(None, None)
+        return (old.to_batches(names), new.to_batches(names)), (whole, whole)
+    old_parts, new_parts = list(parts[0]), list(parts[1])
+    only_old, only_new = _without(old_parts, new_parts), _without(new_parts, old_parts)
+    streams = old.read_parts(only_old, names), new.read_parts(only_new, names)
+    return streams, (
+        ReadFiles(len(only_old), len(old_parts)),
+        ReadFiles(len(only_new), len(new_parts)),
+    )
+
+
+def _without(parts: Sequence[RowPart], others: Sequence[RowPart]) -> list[RowPart]:
+    """The parts that others have not, as often as they are there."""
+    shared = Counter(part.identity for part in others)
+    single: list[RowPart] = []
+    for part in parts:
+        if shared[part.identity]:
+            shared[part.identity] -= 1
+        else:
+            single.append(part)
+    return single
+
+
+class _Comparison:
+    """What DuckDB does with the rows of both sides. It goes to a disk for what memory does not hold."""
+
+    def __init__(self, key: Key, names: list[str], on: tuple[str, ...]) -> None:
+        self._key, self._names, self._on = key, names, on
+
+    def run(self, old: Any, new: Any) -> Any:
+        """The rows that differ, with what became of each, as a ``pyarrow.Table``."""
+        sides = WatchedRows(old), WatchedRows(new)
+        with DuckDbThread() as thread:
+            return thread.run(
+                lambda: self._run(thread, sides[0].reader, sides[1].reader),
+                lambda: sides[0].problem or sides[1].problem,
+            )
+
+    def _run(self, thread: DuckDbThread, old: Any, new: Any) -> Any:
+        connection = thread.connection
+        columns = ", ".join(map(quote_name, self._names))
+        for name, rows in (("old_rows", old), ("new_rows", new)):
+            registered = register_rows(connection, rows)
+            connection.execute(f"create temp table {name} as select {columns} from {registered}")
+        connection.execute("create temp table gone as from old_rows except all from new_rows")
+        connection.execute("create temp table came as from new_rows except all from old_rows")
+        if not self._on:
+            query = (
+                f"select {columns}, '{REMOVED}' as {CHANGE} from gone "
+                f"union all select {columns}, '{ADDED}' from came order by all"
+            )
+            return connection.sql(query).to_arrow_table()
+        for name in ("gone", "came"):
+            self._check_unique(connection, name)
+        match = " and ".join(
+            f"gone.{column} is not distinct from came.{column}" for column in map(quote_name, self._on)
+        )
+        order = ", ".join(str(number) for number in range(1, len(self._on) + 1))
+        rest = [name for name in self._names if name not in self._on]
+        chosen = ", ".join(map(quote_name, (*self._on, *rest)))
+        kinds = [
+            (ADDED, f"came where not exists (from gone where {match})"),
+            (REMOVED, f"gone where not exists (from came where {match})"),
+            (BEFORE, f"gone where exists (from came where {match})"),
+            (AFTER, f"came where exists (from gone where {match})"),
+        ]
+        return pa.concat_tables(
+            connection.sql(
+                f"select {chosen}, '{change}' as {CHANGE} from {rows} order by {order}"
+            ).to_arrow_table()
+            for change, rows in kinds
+        )
+
+    def _check_unique(self, connection: Any, side: str) -> None:
+        keys = ", ".join(map(quote_name, self._on))
+        twice = connection.execute(
+            f"select {keys} from {side} group by all having count(*) > 1 limit {COPIES_MAX}"
+        ).fetchall()
+        if twice:
+            named = "; ".join(
+                ", ".join(f"{name} = {value!r}" for name, value in zip(self._on, row, strict=True))
+                for row in twice
+            )
+            raise InvalidRequest(
+                f"{', '.join(self._on)} does not identify rows of '{self._key}': several have {named}\n"
+                "  Name more columns in on=…, or leave it out to compare whole rows.",
+                table=str(self._key),
+            )

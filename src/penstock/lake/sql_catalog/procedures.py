@@ -1,0 +1,418 @@
+"""The procedures of a catalog: branches, tags, history and transactions, for people who speak SQL.
+
+Each is called as ``CALL lake.system.<name>(…)``, with named arguments, and has a statement of its own:
+``CREATE BRANCH dev IN lake``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import uuid4
+
+from penstock.errors import InvalidRequest, PenstockError, TransactionNotFound, TransactionOver
+from penstock.lake.sql_catalog.requests import CatalogRequest
+from penstock.lake.transactions.calls import BeginTransaction, RenewTransaction
+from penstock.model.clock import microseconds
+from penstock.model.references import Kind, Reference
+from penstock.model.transactions import PREFIX, Isolation, Policy, TransactionState
+
+if TYPE_CHECKING:
+    from penstock.lake.lake import Lake
+    from penstock.lake.transactions.transaction import Transaction
+    from penstock.lake.views import Branch, Tag
+    from penstock.model.merges import MergeResult
+
+LOG_LIMIT: Final = 100
+SYSTEM: Final = "system"
+"""The namespace of the procedures."""
+_TEXT: Final = "string"
+_OPEN: Final[dict[str, Transaction]] = {}
+"""Transactions that sessions of this process began, by their branches: their leases are renewed."""
+_OPENING: Final = Lock()
+
+
+class Parameter(NamedTuple):
+    """A parameter of a procedure."""
+
+    name: str
+    type: str = _TEXT
+    default: str | None = None
+    """As SQL; without one, the argument has to be given."""
+
+
+class CallResult(NamedTuple):
+    """What a call came to."""
+
+    rows: list[list[Any]]
+    used: str | None = None
+    """The reference that later statements of the session are about, if that changes."""
+    transaction: str | None = None
+    """The branch of the session's transaction, empty if it has ended; ``None`` if it is as before."""
+
+
+class ProcedureCall(NamedTuple):
+    """A call of a procedure, with the session that it is made in."""
+
+    lake: Lake
+    session: CatalogRequest
+    keeps_leases: bool
+    """Whether this process lives as long as the session does, and renews the lease of its transaction."""
+
+    def text(self, name: str) -> str:
+        value = self.session.arguments.get(name)
+        if not isinstance(value, str) or not value:
+            raise InvalidRequest(f"'{self.session.procedure}' needs the argument '{name}'")
+        return value
+
+    def optional(self, name: str) -> str | None:
+        value = self.session.arguments.get(name)
+        return str(value) if value not in (None, "") else None
+
+    def is_set(self, name: str) -> bool:
+        return bool(self.session.arguments.get(name))
+
+    @property
+    def current(self) -> str:
+        """The reference that the session's statements are about."""
+        return self.session.ref or self.lake.default_branch
+
+
+class Procedure(NamedTuple):
+    """A procedure: what it takes, gives and does."""
+
+    description: str
+    parameters: tuple[Parameter, ...]
+    columns: str
+    run: Callable[[ProcedureCall], CallResult]
+    is_outside: bool = False
+    """Whether it changes references at once, which no transaction can undo."""
+
+
+def list_procedures() -> list[str]:
+    return sorted(PROCEDURES)
+
+
+def describe_procedure(name: str) -> dict[str, Any]:
+    """What a caller has to know of a procedure. ``InvalidRequest`` if there is none of that name."""
+    procedure = _find(name)
+    return {
+        "description": procedure.description,
+        "columns": procedure.columns,
+        "parameters": [parameter._asdict() for parameter in procedure.parameters],
+    }
+
+
+def call_procedure(lake: Lake, request: CatalogRequest, *, keeps_leases: bool) -> dict[str, Any]:
+    """Carry out a procedure. ``InvalidRequest`` where a transaction is open that cannot hold it."""
+    procedure = _find(request.procedure)
+    if procedure.is_outside and request.transaction:
+        raise InvalidRequest(
+            f"'{request.procedure}' changes references immediately, but a transaction is open in this "
+            "session: COMMIT or ROLLBACK first"
+        )
+    result = procedure.run(ProcedureCall(lake, request, keeps_leases))
+    return {name: value for name, value in result._asdict().items() if value is not None}
+
+
+def _find(name: str) -> Procedure:
+    procedure = PROCEDURES.get(name.lower().removeprefix(f"{SYSTEM}."))
+    if procedure is None:
+        names = ", ".join(SYSTEM + "." + text for text in list_procedures())
+        raise InvalidRequest(f"unknown procedure '{name}'; the procedures are {names}")
+    return procedure
+
+
+# -- references --------------------------------------------------------------------------------------------
+
+
+def _create_branch(call: ProcedureCall) -> CallResult:
+    return _create(call, call.lake.branch(call.text("name")))
+
+
+def _create_tag(call: ProcedureCall) -> CallResult:
+    return _create(call, call.lake.tag(call.text("name")))
+
+
+def _create(call: ProcedureCall, reference: Branch | Tag) -> CallResult:
+    if not (call.is_set("if_not_exists") and reference.exists):
+        reference.create(call.optional("from_ref") or call.current)
+    return _show_new(reference)
+
+
+def _drop_branch(call: ProcedureCall) -> CallResult:
+    return _drop(call, call.lake.branch(call.text("name")))
+
+
+def _drop_tag(call: ProcedureCall) -> CallResult:
+    return _drop(call, call.lake.tag(call.text("name")))
+
+
+def _drop(call: ProcedureCall, reference: Branch | Tag) -> CallResult:
+    if call.is_set("if_exists") and not reference.exists:
+        return CallResult([])
+    head = reference.head
+    reference.delete(expected=head)
+    return CallResult([[reference.kind.value, reference.name, head]])
+
+
+def _assign_branch(call: ProcedureCall) -> CallResult:
+    return _show_new(call.lake.branch(call.text("name")).assign(call.text("to_ref")))
+
+
+def _assign_tag(call: ProcedureCall) -> CallResult:
+    return _show_new(call.lake.tag(call.text("name")).assign(call.text("to_ref")))
+
+
+def _use_reference(call: ProcedureCall) -> CallResult:
+    name = call.text("name")
+    return CallResult([_describe_reference(call, name)], used=name)
+
+
+def _show_reference(call: ProcedureCall) -> CallResult:
+    return CallResult([_describe_reference(call, call.current)])
+
+
+def _describe_reference(call: ProcedureCall, name: str) -> list[Any]:
+    kinds = {row.name: row.kind.value for row in _references(call.lake)}
+    kind = "transaction" if name == call.session.transaction else kinds.get(name, "revision")
+    return [kind, name, call.lake.resolve(name)]
+
+
+def _show_references(call: ProcedureCall) -> CallResult:
+    return CallResult([[row.kind.value, row.name, row.id] for row in _references(call.lake)])
+
+
+def _references(lake: Lake) -> list[Reference]:
+    return [*lake.references(Kind.BRANCH), *lake.references(Kind.TAG)]
+
+
+def _show_new(reference: Branch | Tag) -> CallResult:
+    return CallResult([[reference.kind.value, reference.name, reference.head]])
+
+
+# -- history -----------------------------------------------------------------------------------------------
+
+
+def _show_log(call: ProcedureCall) -> CallResult:
+    limit = call.session.arguments.get("limit")
+    commits = call.lake.log(call.optional("ref") or call.current, limit=int(limit or LOG_LIMIT))
+    return CallResult(
+        [[commit.id, microseconds(commit.time), commit.author, commit.message] for commit in commits]
+    )
+
+
+def _show_diff(call: ProcedureCall) -> CallResult:
+    differences = call.lake.diff(call.text("from_ref"), call.text("to_ref"))
+    words = {"+": "added", "-": "dropped", "~": "changed"}
+    return CallResult([[str(changed.key), words[changed.sign], changed.type] for changed in differences])
+
+
+def _show_conflicts(call: ProcedureCall) -> CallResult:
+    result = call.lake.merge(call.text("branch"), call.optional("into"), dry_run=True)
+    return CallResult(
+        [[str(conflict.key), conflict.kind.value, str(conflict)] for conflict in result.conflicts]
+    )
+
+
+def _merge_branch(call: ProcedureCall) -> CallResult:
+    into = call.optional("into") or call.lake.default_branch
+    result = call.lake.merge(call.text("branch"), into, message=call.optional("message"))
+    return _describe_landing(into, result)
+
+
+def _revert(call: ProcedureCall) -> CallResult:
+    branch = call.optional("branch") or call.current
+    return _describe_landing(
+        branch, call.lake.revert(call.text("ref"), branch, message=call.optional("message"))
+    )
+
+
+def _restore(call: ProcedureCall) -> CallResult:
+    branch = call.optional("branch") or call.current
+    result = call.lake.branch(branch).restore(call.text("table"), to=call.text("to_ref"))
+    return _describe_landing(branch, result)
+
+
+def _publish(call: ProcedureCall) -> CallResult:
+    published = call.lake.publish(call.text("branch"), call.optional("into"))
+    return _describe_landing(published.into, published.merged)
+
+
+def _describe_landing(branch: str, result: MergeResult) -> CallResult:
+    return CallResult([[branch, result.head, result.applied]])
+
+
+# -- transactions ------------------------------------------------------------------------------------------
+
+
+def _begin(call: ProcedureCall) -> CallResult:
+    if call.session.transaction:
+        raise InvalidRequest("a transaction is already open in this session: COMMIT or ROLLBACK it first")
+    isolation = call.optional("isolation") or Isolation.SNAPSHOT.value
+    if isolation not in tuple(Isolation):
+        raise InvalidRequest(f"unknown isolation {isolation!r}; it must be one of {', '.join(Isolation)}")
+    if call.keeps_leases:
+        began = call.lake.transaction(call.session.branch, isolation=isolation)
+        with _OPENING:
+            _OPEN[began.branch] = began
+        return CallResult([[began.id, began.target]], transaction=began.branch)
+    begin = BeginTransaction(
+        id=uuid4().hex,
+        target=call.session.branch,
+        policy=Policy.REBASE,
+        isolation=Isolation(isolation),
+        who=call.lake.author,
+    )
+    info = call.lake.do(begin)
+    return CallResult([[info.id, info.target]], transaction=info.branch)
+
+
+def _commit(call: ProcedureCall) -> CallResult:
+    transaction = _transaction(call)
+    landed = transaction.land(call.optional("message"))
+    _forget(call.session)
+    head = landed.commit.id if landed.commit is not None else None
+    return CallResult([[transaction.target, head, head is not None]], transaction="")
+
+
+def _rollback(call: ProcedureCall) -> CallResult:
+    transaction = _transaction(call)
+    info = transaction.abort("ROLLBACK")
+    if info.state is not TransactionState.ABORTED:
+        raise TransactionOver(
+            f"the transaction {info.id} is {info.state.value}, and cannot be rolled back; COMMIT returns its "
+            "outcome"
+        )
+    _forget(call.session)
+    return CallResult([[transaction.id, transaction.target]], transaction="")
+
+
+def renew_lease(lake: Lake, session: CatalogRequest) -> None:
+    """Say that the session's transaction is still wanted, where nothing else renews its lease."""
+    with suppress(TransactionNotFound, TransactionOver):  # what is asked of it says so
+        lake.do(RenewTransaction(id=_id_of(session)))
+
+
+def end_if_over(lake: Lake, session: CatalogRequest) -> bool:
+    """Whether the session's transaction has ended, which a statement that failed does not tell by itself."""
+    if not session.transaction:
+        return False
+    try:
+        state = lake.find_transaction(_id_of(session)).info.state
+    except TransactionNotFound:
+        state = TransactionState.ABORTED
+    except PenstockError:
+        return False
+    is_over = state is TransactionState.ABORTED
+    if is_over:
+        _forget(session)
+    return is_over
+
+
+def _transaction(call: ProcedureCall) -> Transaction:
+    branch = call.session.transaction
+    if not branch:
+        raise InvalidRequest("no transaction is open in this session: BEGIN TRANSACTION first")
+    with _OPENING:
+        began = _OPEN.get(branch)
+    return began if began is not None else call.lake.find_transaction(_id_of(call.session))
+
+
+def _id_of(session: CatalogRequest) -> str:
+    return session.transaction.removeprefix(PREFIX)
+
+
+def _forget(session: CatalogRequest) -> None:
+    with _OPENING:
+        _OPEN.pop(session.transaction, None)
+
+
+# -- all of them -------------------------------------------------------------------------------------------
+
+_REFERENCE: Final = "type string, name string, hash string"
+_LANDED: Final = "branch string, hash string, is_changed boolean"
+_MESSAGE: Final = Parameter("message", default="NULL")
+_IF_EXISTS: Final = Parameter("if_exists", "boolean", "false")
+_IF_NOT_EXISTS: Final = Parameter("if_not_exists", "boolean", "false")
+_FROM: Final = Parameter("from_ref", default="NULL")
+_NAME: Final = Parameter("name")
+_INTO: Final = Parameter("into", default="NULL")
+_CREATION: Final = (_NAME, _FROM, _IF_NOT_EXISTS)
+
+PROCEDURES: Final = {
+    "create_branch": Procedure(
+        "Create a branch at a revision, the session's reference if none is given.",
+        _CREATION, _REFERENCE, _create_branch, is_outside=True,
+    ),
+    "create_tag": Procedure(
+        "Create a tag at a revision, the session's reference if none is given.",
+        _CREATION, _REFERENCE, _create_tag, is_outside=True,
+    ),
+    "drop_branch": Procedure(
+        "Delete a branch.", (_NAME, _IF_EXISTS), _REFERENCE, _drop_branch, is_outside=True
+    ),
+    "drop_tag": Procedure("Delete a tag.", (_NAME, _IF_EXISTS), _REFERENCE, _drop_tag, is_outside=True),
+    "assign_branch": Procedure(
+        "Move a branch to a revision.", (_NAME, Parameter("to_ref")), _REFERENCE, _assign_branch,
+        is_outside=True,
+    ),
+    "assign_tag": Procedure(
+        "Move a tag to a revision.", (_NAME, Parameter("to_ref")), _REFERENCE, _assign_tag, is_outside=True
+    ),
+    "use_reference": Procedure(
+        "Have the session's later statements read and write a branch, or read any other revision.",
+        (_NAME,), _REFERENCE, _use_reference, is_outside=True,
+    ),
+    "show_reference": Procedure("The session's reference.", (), _REFERENCE, _show_reference),
+    "show_references": Procedure("All branches and tags.", (), _REFERENCE, _show_references),
+    "show_log": Procedure(
+        "The commits of a revision, newest first.",
+        (Parameter("ref", default="NULL"), Parameter("limit", "bigint", str(LOG_LIMIT))),
+        "hash string, time timestamp, author string, message string",
+        _show_log,
+    ),
+    "show_diff": Procedure(
+        "The tables and namespaces that differ between two revisions.",
+        (Parameter("from_ref"), Parameter("to_ref")),
+        "key string, change string, type string",
+        _show_diff,
+    ),
+    "show_conflicts": Procedure(
+        "What stands against merging a branch.",
+        (Parameter("branch"), _INTO),
+        "key string, kind string, reason string",
+        _show_conflicts,
+    ),
+    "merge_branch": Procedure(
+        "Merge a branch into another, the default branch if none is given.",
+        (Parameter("branch"), _INTO, _MESSAGE), _LANDED, _merge_branch, is_outside=True,
+    ),
+    "revert": Procedure(
+        "Undo a commit by a new one.",
+        (Parameter("ref"), Parameter("branch", default="NULL"), _MESSAGE), _LANDED, _revert, is_outside=True,
+    ),
+    "restore": Procedure(
+        "Set a table to what it was at a revision.",
+        (Parameter("table"), Parameter("to_ref"), Parameter("branch", default="NULL")), _LANDED, _restore,
+        is_outside=True,
+    ),
+    "publish": Procedure(
+        "Check what a branch expects, and merge it if all of that holds.",
+        (Parameter("branch"), _INTO), _LANDED, _publish, is_outside=True,
+    ),
+    "begin_transaction": Procedure(
+        "Begin a transaction: later statements of the session are part of it.",
+        (Parameter("isolation", default="'snapshot'"),), "id string, target string", _begin,
+    ),
+    "commit_transaction": Procedure(
+        "Let all statements of the session's transaction land, as one commit.",
+        (_MESSAGE,), _LANDED, _commit,
+    ),
+    "rollback_transaction": Procedure(
+        "End the session's transaction; nothing of it lands.", (), "id string, target string", _rollback
+    ),
+}  # fmt: skip
+"""By their names."""

@@ -1,0 +1,321 @@
+"""What a catalog of SQL is asked, and what it answers.
+
+A request has all that is known, and nothing is remembered between two of them: the session's reference and
+its transaction come with each.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.lake.query_pins import Pin
+from penstock.lake.views import Snapshot
+from penstock.lake.write_jobs import SaveMode
+from penstock.model.keys import Key
+from penstock.model.names import revision_at
+
+if TYPE_CHECKING:
+    from penstock.lake.lake import Lake
+    from penstock.lake.table import Table
+
+AT: Final = "@"
+"""Between the name of a table and the revision that it is looked up at."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_VERSION_DIGITS_MAX: Final = 18
+
+
+class TableAtRevision(msgspec.Struct, frozen=True):
+    """A table as a statement names it."""
+
+    key: Key
+    revision: str
+    """That it is looked up at; empty for the default branch."""
+
+
+class TableFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A table at one commit. It comes back with every later question of the same statement."""
+
+    is_absent: bool = False
+    key: tuple[str, ...] = ()
+    """The elements of its key."""
+    pin_name: str = ""
+    """The revision that was asked for, empty for the default branch, …"""
+    pin: Pin | None = None
+    """… and the commit there."""
+    branch: str = ""
+    """The reference that the table is written to."""
+    is_past: bool = False
+    """Whether the statement names a version or a time, so that the table cannot be written to."""
+    version: int | None = None
+    """An older version of the table, if the statement names one."""
+    provider: str = ""
+    """Its format, as ``USING`` names it."""
+    schema: str = ""
+    """As Spark writes it in JSON."""
+    partition_by: tuple[str, ...] = ()
+    properties: dict[str, str] = {}
+
+
+class StatementChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of ALTER TABLE as Spark tells it: its kind, and what it is about."""
+
+    kind: str
+    column: tuple[str, ...] = ()
+    """The names on the way to a column."""
+    name: str = ""
+    """Of a property, or the new one of a column."""
+    value: str = ""
+    type: str = ""
+    """As Spark writes it in JSON."""
+    is_nullable: bool = True
+    comment: str | None = None
+    position: str | None = None
+    default: str | None = None
+    if_exists: bool = False
+
+
+class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A question of a catalog. What a question does not need is left as it is here."""
+
+    catalog: str = ""
+    """What the session calls the catalog."""
+    ref: str = ""
+    """The session's reference, or the branch of its transaction; empty for the default branch."""
+    transaction: str = ""
+    """The branch of the session's transaction, if one is open."""
+    zone: str = "UTC"
+    infers: bool = True
+    """Whether types of partition columns of files follow from their values."""
+    has_local_times: bool = False
+    """Whether a time without a zone is a `timestamp_ntz`."""
+    is_case_sensitive: bool = False
+    user: str = ""
+    """Who runs the engine, where the process that answers is another one."""
+    names: tuple[str, ...] = ()
+    """Of a table or a namespace."""
+    to: tuple[str, ...] = ()
+    revision: str | None = None
+    time_us: int | None = None
+    pinned: dict[str, Pin] = {}
+    """The commits that the same query reads already, by revision."""
+    schema: str = ""
+    partitioning: tuple[str, ...] = ()
+    """The names of columns, or other transforms as Spark describes them."""
+    properties: dict[str, str | None] = {}
+    constraints: tuple[str, ...] = ()
+    provider: str | None = None
+    location: str | None = None
+    comment: str | None = None
+    cascade: bool = False
+    changes: tuple[StatementChange, ...] = ()
+    procedure: str = ""
+    arguments: dict[str, str | int | bool | None] = {}
+    table: TableFacts | None = None
+    where: str | None = None
+    """What every row that a query needs of a table fulfils, as far as it is known."""
+    mode: str = ""
+    dynamic: bool = False
+    replace_where: str | None = None
+    is_replace: bool = False
+    is_text: bool = True
+    """Whether it is a statement of SQL, rather than a call of a program's."""
+    create: bool = True
+    written: WrittenRows | None = None
+    condition: int | None = None
+    """The place of an expression among the parts that come with the request; so are the following."""
+    values: dict[str, int] = {}
+    on: int = 0
+    source: int = 0
+    clauses: tuple[ClauseParts, ...] = ()
+
+    @property
+    def name(self) -> TableAtRevision:
+        """The table that is named. ``InvalidRequest`` for a name without a table or a revision."""
+        if not self.names:
+            raise InvalidRequest("the request names no table")
+        *namespace, last = self.names
+        table, at, revision = last.rpartition(AT)
+        if not at:
+            return TableAtRevision(Key(*self.names), self.ref)
+        if not table or not revision:
+            raise InvalidRequest(f"'{last}' must be a table and a revision, such as orders{AT}dev")
+        return TableAtRevision(Key(*namespace, table), revision)
+
+    @property
+    def written_key(self) -> tuple[Key, str | None]:
+        """The key and the branch that a statement changes."""
+        name = self.name
+        return name.key, name.revision or None
+
+    @property
+    def branch(self) -> str | None:
+        return self.ref or None
+
+    @property
+    def known_table(self) -> TableFacts:
+        """The table that was described before. ``InvalidRequest`` if the request has none."""
+        if self.table is None or self.table.pin is None:
+            raise InvalidRequest("the request has no table that was described before")
+        return self.table
+
+    @property
+    def save_mode(self) -> SaveMode:
+        """How rows are written. ``InvalidRequest`` for a mode that there is not."""
+        try:
+            return SaveMode(self.mode)
+        except ValueError:
+            raise InvalidRequest(f"there is no mode '{self.mode}' of writing rows") from None
+
+
+class ClauseParts(msgspec.Struct, frozen=True, kw_only=True):
+    """A clause of MERGE, with the places of its expressions."""
+
+    kind: str
+    action: str
+    condition: int | None = None
+    values: dict[str, int] | None = None
+
+
+class TableDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """A table as SQL sees it."""
+
+    provider: str
+    """Its format, as ``USING`` names it."""
+    schema: str
+    """The columns that a read has, as Spark writes them in JSON."""
+    partition_by: tuple[str, ...] = ()
+    properties: dict[str, str] = {}
+    location: str = ""
+    description: str = ""
+
+
+class EmptyTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table without rows that is to be created."""
+
+    key: Key
+    branch: str | None
+    source: str
+    """The format, as Spark names it; empty if none is given."""
+    schema: str
+    """As Spark writes it in JSON."""
+    partition_by: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    properties: dict[str, str] = {}
+    description: str = ""
+
+
+class RowOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows that an engine is to write to a table."""
+
+    key: Key
+    branch: str | None
+    source: str
+    """The format, as Spark names it; empty if none is given."""
+    mode: SaveMode
+    schema: str
+    """Of the rows, as Spark writes it in JSON."""
+    partition_by: tuple[str, ...] = ()
+    properties: dict[str, str] = {}
+    description: str = ""
+    is_new: bool = False
+    """Whether the statement creates or replaces the table."""
+    is_dynamic: bool = False
+    """Whether only partitions are overwritten that the rows are in."""
+    replace_where: str | None = None
+    zone: str = "UTC"
+    """Of the session."""
+    message: str
+    author: str
+
+
+class WritePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """How Spark is to write rows."""
+
+    format: str
+    path: str
+    """As Hadoop spells it."""
+    mode: str
+    """Of Spark's writer."""
+    partition_by: tuple[str, ...] = ()
+    options: dict[str, str] = {}
+    settings: dict[str, str] = {}
+    """Of the session, while it writes."""
+    expressions: dict[str, str] = {}
+    """What columns are written as, in SQL, if they are not written as they are."""
+    job: str = ""
+    """The id of a job whose files are to be told when they are written; empty if the job tells them itself,
+    as one that writes a table of files does."""
+    planned: str = ""
+    """What comes back with the files: what the plan rests on, …"""
+    began_us: int = 0
+    """… and when it was made."""
+
+
+class WrittenRows(msgspec.Struct, frozen=True, kw_only=True):
+    """The files that a job has written."""
+
+    job: str
+    planned: str
+    began_us: int
+    files: str
+    """Compressed lines of JSON, in base64, as the commit protocol tells them."""
+
+
+class FoundTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table as a statement names it, at the commit that its query reads."""
+
+    table: Any
+    """A ``Table``."""
+    pin_name: str
+    pin: Pin
+    branch: str
+    is_past: bool
+    version: int | None
+
+
+def find_table(lake: Lake, request: CatalogRequest) -> FoundTable:
+    """The table that a name stands for, at the commit of the query. Whether it is there is not looked up."""
+    name, version, is_past = request.name, None, False
+    revision = name.revision
+    if request.revision is not None and _is_version(request.revision):
+        version, is_past = int(request.revision), True
+    elif request.revision is not None:
+        revision, is_past = request.revision, True
+    elif request.time_us is not None:
+        try:
+            time = _EPOCH + timedelta(microseconds=request.time_us)
+        except OverflowError:
+            raise InvalidRequest(f"{request.time_us} µs after 1970 is no time that a lake knows") from None
+        revision, is_past = revision_at(revision or lake.default_branch, time), True
+    pin = request.pinned.get(revision)
+    if pin is None:
+        snapshot = lake.at(revision or None)
+        pin = Pin(commit=snapshot.id, via=snapshot.via)
+    table = Snapshot(lake, pin.commit, pin.via).table(name.key)
+    return FoundTable(
+        table=table, pin_name=revision, pin=pin, branch=name.revision, is_past=is_past, version=version
+    )
+
+
+def table_of(lake: Lake, facts: TableFacts) -> Table:
+    """The table of earlier facts, at the same commit."""
+    if facts.pin is None:
+        raise InvalidRequest("the request has no table that was described before")
+    return Snapshot(lake, facts.pin.commit, facts.pin.via).table(Key(*facts.key))
+
+
+def written_table(facts: TableFacts) -> tuple[Key, str | None]:
+    """The key and the branch of a table that a statement changes. ``InvalidRequest`` for a past one."""
+    key = Key(*facts.key)
+    if facts.is_past:
+        raise InvalidRequest(f"'{key}' is named at an earlier version, which cannot be changed")
+    return key, facts.branch or None
+
+
+def _is_version(text: str) -> bool:
+    """Whether it is the version of a table, rather than a revision of the lake."""
+    return text.isascii() and text.isdigit() and len(text) <= _VERSION_DIGITS_MAX

@@ -1,0 +1,90 @@
+"""Rows that an engine without Python writes: how it is to write them, and their commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import InvalidRequest, KeyNotFound
+from penstock.lake.sql_catalog.formats import SqlFormat, sql_format_named, sql_format_of
+from penstock.lake.sql_catalog.requests import CatalogRequest, RowOrder, WritePlan, written_table
+from penstock.lake.sql_catalog.tables import clustering_names, partition_names, table_properties
+from penstock.lake.write_jobs import SaveMode
+from penstock.model.keys import Key
+
+if TYPE_CHECKING:
+    from penstock.lake.lake import Lake
+
+
+def plan_write(lake: Lake, request: CatalogRequest) -> WritePlan:
+    """How the engine is to write the rows of INSERT, or of CREATE or REPLACE TABLE AS SELECT."""
+    sql_format, order = _order(lake, request)
+    return sql_format.plan_write(lake, order)
+
+
+def commit_write(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
+    """Commit the files that the engine has written. Asked again, it is done once."""
+    if request.written is None:
+        raise InvalidRequest("the request has no files that were written")
+    sql_format, order = _order(lake, request)
+    sql_format.commit_write(lake, order, request.written)
+    return {}
+
+
+def written_name(request: CatalogRequest) -> tuple[Key, str | None]:
+    """The key and the branch that rows are written to."""
+    return request.written_key if request.table is None else written_table(request.table)
+
+
+def _order(lake: Lake, request: CatalogRequest) -> tuple[SqlFormat, RowOrder]:
+    return _new_order(lake, request) if request.table is None else _insert_order(lake, request)
+
+
+def _insert_order(lake: Lake, request: CatalogRequest) -> tuple[SqlFormat, RowOrder]:
+    facts = request.known_table
+    key, branch = written_table(facts)
+    verb = "INSERT INTO" if request.save_mode is SaveMode.APPEND else "INSERT OVERWRITE"
+    order = RowOrder(
+        key=key,
+        branch=branch,
+        source=facts.provider,
+        mode=request.save_mode,
+        schema=request.schema,
+        is_dynamic=request.dynamic,
+        replace_where=request.replace_where,
+        zone=request.zone,
+        message=f"{verb} {key}",
+        author=request.user,
+    )
+    return sql_format_of(lake.table(key, branch).outside_read_set), order
+
+
+def _new_order(lake: Lake, request: CatalogRequest) -> tuple[SqlFormat, RowOrder]:
+    key, branch = request.written_key
+    if request.location is not None:
+        raise InvalidRequest(
+            f"LOCATION is not supported, because the lake chooses the location of '{key}': leave it out"
+        )
+    if clustering_names(request.partitioning):
+        raise InvalidRequest(f"create '{key}' with CLUSTER BY first, and then INSERT INTO it")
+    there = lake.table(key, branch).outside_read_set
+    if request.is_replace and not request.create and not there.exists:
+        raise KeyNotFound(
+            f"there is no table '{key}' to replace; CREATE OR REPLACE TABLE also creates one", key=str(key)
+        )
+    provider = (request.provider or "").lower()
+    sql_format = sql_format_named(provider)
+    verb = "REPLACE" if request.is_replace else "CREATE"
+    order = RowOrder(
+        key=key,
+        branch=branch,
+        source=provider,
+        mode=request.save_mode,
+        schema=request.schema,
+        partition_by=partition_names(request.partitioning),
+        properties=table_properties(request.properties),
+        description=request.comment or "",
+        is_new=True,
+        message=f"{verb} TABLE {key} AS SELECT",
+        author=request.user,
+    )
+    return sql_format, order

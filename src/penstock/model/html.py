@@ -1,0 +1,62 @@
+"""Small pieces of HTML for notebooks: every value is escaped, and colours are those of the notebook.
+
+Nothing is loaded from elsewhere, and no script is part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Final
+
+VALUE_MAX_CHARS: Final = 80
+LINE_MAX_CHARS: Final = 500
+CELL: Final = "padding:2px 8px;text-align:left;vertical-align:top;white-space:pre-wrap;border:none"
+TABLE: Final = "border-collapse:collapse;margin:4px 0;background:transparent;font-size:90%"
+RULE: Final = "border-bottom:1px solid rgba(128,128,128,.35)"
+FADED: Final = "opacity:.65"
+MONOSPACE: Final = "font-family:monospace;line-height:1.25;margin:4px 0;background:transparent;color:inherit"
+
+
+def text(value: object, limit: int = VALUE_MAX_CHARS) -> str:
+    """A value as text that HTML shows as it is, shortened if it is long."""
+    shown = "".join(
+        char if char.isprintable() or char == "\n" else "\ufffd" for char in str(value)[: limit + 1]
+    )
+    return escape(shown if len(shown) <= limit else f"{shown[: limit - 1]}…", quote=True)
+
+
+def heading(title: object, more: object = "") -> str:
+    """The first line."""
+    faded = f' <span style="{FADED}">{text(more, LINE_MAX_CHARS)}</span>' if str(more) else ""
+    return f"<div><strong>{text(title)}</strong>{faded}</div>"
+
+
+def line(value: object) -> str:
+    """A line of text."""
+    return f"<div>{text(value, LINE_MAX_CHARS)}</div>"
+
+
+def table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    """A table. A cell that is ``None`` is shown as ``null``."""
+    names = "".join(f'<th style="{CELL};{RULE}">{text(name)}</th>' for name in header)
+    lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    head = f"<thead><tr>{names}</tr></thead>" if header else ""
+    return f'<table style="{TABLE}">{head}<tbody>{lines}</tbody></table>'
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return f'<td style="{CELL};{FADED}">null</td>'
+    return f'<td style="{CELL}">{text(value)}</td>'
+
+
+def monospace(lines: Iterable[str]) -> str:
+    """Lines of which every character has the same width."""
+    shown = "\n".join(text(item, LINE_MAX_CHARS) for item in lines)
+    return f'<pre style="{MONOSPACE}">{shown}</pre>'
+
+
+def block(*parts: str) -> str:
+    """Everything that is shown of one thing."""
+    return f'<div class="penstock">{"".join(parts)}</div>'

@@ -1,0 +1,184 @@
+"""Rules for calls that read. Keys that a caller may not read are refused if named, and left out of lists."""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from penstock.errors import HistoryExpired
+from penstock.lake import calls
+from penstock.lake.answers import Comparison, Difference, Entry, Landing, LogLine, Resolved
+from penstock.lake.audits.calls import ListExpectations
+from penstock.model.commits import Commit
+from penstock.model.expectations import Expectation
+from penstock.model.keys import Key
+from penstock.model.names import parse_revision
+from penstock.model.references import Reference
+from penstock.model.tokens import Role
+from penstock.server.access.caller import Keys
+from penstock.server.access.keys import own_outcome
+from penstock.server.access.rights import Rights
+
+CHANGES_MAX: Final = calls.PAGE_MAX
+"""Of a commit that changed more keys, only who may read all of them reads the message."""
+
+D = TypeVar("D", Entry, Difference)
+
+
+def list_references(rights: Rights, call: calls.ListReferences) -> tuple[Reference, ...]:
+    begin = rights.caller.readable_prefix
+    if begin.startswith(call.prefix):  # the others need not be looked at
+        call = msgspec.structs.replace(call, prefix=begin)
+    return rights.pages(
+        call, lambda reference: _shown_reference(rights, reference), lambda reference: reference.name
+    )
+
+
+def _shown_reference(rights: Rights, reference: Reference) -> Reference | None:
+    """A reference as the caller may see it. Its note is about keys."""
+    keys = rights.caller.keys(Role.READ, reference.name)
+    if not keys.patterns:
+        return None
+    return reference if keys.are_all else msgspec.structs.replace(reference, note=b"")
+
+
+def get_reference(rights: Rights, call: calls.GetReference) -> Reference:
+    keys = rights.caller.require(Role.READ, call.name)
+    reference = rights.do(call)
+    return reference if keys.are_all else msgspec.structs.replace(reference, note=b"")
+
+
+def get_reference_log(rights: Rights, call: calls.GetReferenceLog) -> tuple[LogLine, ...]:
+    rights.caller.require(Role.READ, call.name)
+    return rights.do(call)
+
+
+def list_expectations(rights: Rights, call: ListExpectations) -> tuple[Expectation, ...]:
+    rights.caller.require_all_keys(Role.READ, call.branch)
+    return rights.do(call)
+
+
+def resolve(rights: Rights, call: calls.Resolve) -> Resolved:
+    revision, _ = rights.read(call.revision)
+    return rights.do(msgspec.structs.replace(call, revision=revision))
+
+
+def get_contents(rights: Rights, call: calls.GetContents) -> tuple[Entry, ...]:
+    at, keys = rights.read(call.at, call.via)
+    for key in call.key:
+        rights.caller.require_key(keys, Role.READ, key)
+    return rights.do(msgspec.structs.replace(call, at=at))
+
+
+def list_entries(rights: Rights, call: calls.ListEntries) -> tuple[Entry, ...]:
+    at, keys = rights.read(call.at, call.via)
+    prefix = call.prefix or keys.namespace
+    return _of_keys(rights, msgspec.structs.replace(call, at=at, prefix=prefix), keys)
+
+
+def _of_keys(rights: Rights, call: calls.Call[tuple[D, ...]], *scopes: Keys) -> tuple[D, ...]:
+    """A list by key, without those that the caller may not read on one side or the other."""
+    if all(keys.are_all for keys in scopes):
+        return rights.do(call)
+
+    def show(item: D) -> D | None:
+        return item if all(keys.covers(item.key) for keys in scopes) else None
+
+    return rights.pages(call, show, lambda item: item.key)
+
+
+def get_changes(rights: Rights, call: calls.GetChanges) -> tuple[Difference, ...]:
+    revision, keys = rights.read(call.revision, call.via)
+    return _of_keys(rights, msgspec.structs.replace(call, revision=revision), keys)
+
+
+def diff(rights: Rights, call: calls.Diff) -> tuple[Difference, ...]:
+    before, keys_before = rights.read(call.before, call.before_via)
+    to, keys_after = rights.read(call.to, call.to_via)
+    prefix = call.prefix or keys_before.namespace
+    call = msgspec.structs.replace(call, before=before, to=to, prefix=prefix)
+    return _of_keys(rights, call, keys_before, keys_after)
+
+
+def compare(rights: Rights, call: calls.Compare) -> Comparison:
+    first, _ = rights.read(call.one)
+    other, _ = rights.read(call.other)
+    return rights.do(msgspec.structs.replace(call, one=first, other=other))
+
+
+def get_outcome(rights: Rights, call: calls.GetOutcome) -> Landing | None:
+    """What came of somebody else's request concerns only who administers the lake."""
+    caller = rights.caller
+    keys = caller.keys_everywhere(Role.READ)
+    if not keys.are_all:
+        keys = caller.require(Role.READ, rights.or_default(call.branch))
+    if call.who not in (None, caller.name):
+        caller.require_admin()
+        return rights.do(call)
+    landing = own_outcome(rights.do, caller, call)
+    if landing is None or keys.are_all:
+        return landing
+    return msgspec.structs.replace(landing, commit=None)
+
+
+def get_commit(rights: Rights, call: calls.GetCommit) -> Commit:
+    revision, keys = rights.read(call.revision, call.via)
+    commit = rights.do(msgspec.structs.replace(call, revision=revision))
+    return commit if _may_read_message(rights, commit, keys) else _without_message(commit)
+
+
+def list_commits(rights: Rights, call: calls.ListCommits) -> tuple[Commit, ...]:
+    ref, keys = rights.read(call.ref, call.via)
+    after = _page_start(rights, call.after, ref)
+    call = msgspec.structs.replace(call, ref=ref, after=after)
+    if keys.are_all:
+        return rights.do(call)
+    if call.table is not None:
+        rights.caller.require_key(keys, Role.READ, call.table)
+
+    def show(commit: Commit) -> Commit | None:
+        if call.table is not None and not _may_read_why(rights, commit, keys, call.table):
+            return None
+        if _may_read_message(rights, commit, keys):
+            return commit
+        # Whether a message contains a text is a way to read it.
+        return _without_message(commit) if call.text is None else None
+
+    return rights.pages(call, show, lambda commit: commit.id)
+
+
+def _page_start(rights: Rights, after: str | None, ref: str | None) -> str | None:
+    """The commit that a page begins after, which the log is only searched for."""
+    if ref is None:
+        return after
+    return rights.check_compared(after, parse_revision(ref).name)
+
+
+def _may_read_message(rights: Rights, commit: Commit, keys: Keys) -> bool:
+    """Whether the caller may read all keys that a commit changed: its message and properties tell of them."""
+    if keys.are_all:
+        return True
+    changed = _changed_keys(rights, commit)
+    return changed is not None and all(map(keys.covers, changed))
+
+
+def _may_read_why(rights: Rights, commit: Commit, keys: Keys, table: Key) -> bool:
+    """Whether a commit that changed something at or below a key changed something there that may be read."""
+    if keys.cover_below(table):
+        return True
+    changed = _changed_keys(rights, commit) or []
+    return any(keys.covers(key) and key[: len(table)] == tuple(table) for key in changed)
+
+
+def _changed_keys(rights: Rights, commit: Commit) -> list[Key] | None:
+    """The keys that a commit changed; ``None`` if they are too many, or not known any more."""
+    try:
+        changes = rights.do(calls.GetChanges(revision=commit.id, limit=CHANGES_MAX + 1))
+    except HistoryExpired:
+        return None
+    return [change.key for change in changes] if len(changes) <= CHANGES_MAX else None
+
+
+def _without_message(commit: Commit) -> Commit:
+    return msgspec.structs.replace(commit, message="", properties={})

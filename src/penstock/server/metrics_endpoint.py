@@ -1,0 +1,35 @@
+"""Figures: what ``/metrics`` says, about this process or about all that serve together.
+
+Several workers write their figures to files of one directory, named by ``PROMETHEUS_MULTIPROC_DIR``, and each
+of them answers for all. Counts and times are added up; a gauge is shown for each worker, by its process id.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from penstock.metrics.prometheus import PrometheusMeter
+
+DIRECTORY: Final = "PROMETHEUS_MULTIPROC_DIR"
+"""Must be set before this module is loaded: the library looks once."""
+
+
+class MetricsEndpoint:
+    """A meter, and the text of what was measured."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self.meter = PrometheusMeter(self._registry)
+        if DIRECTORY in os.environ:
+            self._registry = CollectorRegistry()
+            MultiProcessCollector(self._registry)  # type: ignore[no-untyped-call]
+        else:
+            ProcessCollector(registry=self._registry)
+
+    def text(self) -> bytes:
+        """All figures in the format that Prometheus scrapes."""
+        return generate_latest(self._registry)

@@ -1,0 +1,178 @@
+"""Commits: Nessie's rules for the ids of contents, checked where the writer looked, then one commit.
+
+A new content has no id yet, an existing one is put with its own, and a content that is deleted and put
+elsewhere in the same commit is renamed. The rules are checked at the expected hash. The lake then refuses
+the commit if any of its keys changed since, so that they hold where the commit lands as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+from uuid import UUID
+
+from penstock.errors import InvalidRequest
+from penstock.lake import calls
+from penstock.lake.catalogue import Catalogue
+from penstock.model.commits import Commit
+from penstock.model.content import AnyContent
+from penstock.model.keys import Key
+from penstock.model.operations import Delete, Operation, Put, Unchanged
+from penstock.server.limits import Limits
+from penstock.server.nessie import shapes
+from penstock.server.nessie.commits import commit_description
+from penstock.server.nessie.contents import identity_of, shown_type, to_content, type_name
+from penstock.server.nessie.keys import name_key
+from penstock.server.nessie.revisions import RevisionPlace, parse_path, resolve_target
+from penstock.server.nessie.violations import bad_path, empty, null, refuse
+from penstock.server.routes import Ask
+from penstock.wire.requests import KEY_HEADER
+
+KEY: Final = {
+    KEY_HEADER: "At most 200 characters. Makes it safe to send this again when an answer did not come."
+}
+"""The header of writes that Nessie does not know, but Penstock does."""
+
+
+def commit(ask: Ask) -> shapes.CommitResponse:
+    refuse(violation_of(ask.body), bad_path(ask.path["branch"], "commitMultipleOperations.branch"))
+    body: shapes.Operations = ask.body
+    revision = parse_path(ask.path["branch"], ask.catalogue, "commitMultipleOperations.branch")
+    about = commit_description(body.commit_meta, ask.headers)
+    operations = body.operations or ()
+    check_count(operations, ask.limits)
+    target = resolve_target(ask.catalogue, revision, "Reference to commit into")
+    made, added = commit_operations(
+        ask.catalogue, target, operations, about, ask.headers.get("idempotency-key")
+    )
+    return shapes.CommitResponse(
+        target_branch=shapes.NessieBranch(name=target.name or "", hash=made.id),
+        added_contents=added or None,
+    )
+
+
+def violation_of(body: shapes.Operations | None) -> str | None:
+    """What is wrong with a commit as a whole: that there is none, or nothing in it."""
+    if body is None:
+        return null(body, "commitMultipleOperations.operations")
+    return empty(body.operations, "commitMultipleOperations.operations.operations")
+
+
+def check_count(operations: Sequence[shapes.AnyOperation], limits: Limits) -> None:
+    """Refuse a commit with too many operations."""
+    if len(operations) > limits.operations_max:
+        raise InvalidRequest(
+            f"a commit can have at most {limits.operations_max} operations, got {len(operations)}"
+        )
+
+
+def commit_operations(
+    catalogue: Catalogue,
+    target: RevisionPlace,
+    operations: Sequence[shapes.AnyOperation],
+    about: calls.Said,
+    idempotency_key: str | None = None,
+) -> tuple[Commit, tuple[shapes.AddedContent, ...]]:
+    """Commit to a branch what was decided at one of its commits; also give the ids of what is new."""
+    keys = _keys(operations)
+    read = catalogue.do(calls.GetContents(at=target.commit, via=target.name, key=keys))
+    held = {entry.key: entry.content for entry in read}
+    planned = _CommitPlan(held, operations)
+    planned_operations = tuple(map(planned.operation, operations, keys))
+    made_commit = catalogue.do(
+        calls.CommitOperations(
+            branch=target.name,
+            operations=planned_operations,
+            said=about,
+            base=target.commit,
+            idempotency_key=idempotency_key,
+        )
+    )
+    return made_commit, _added_contents(catalogue, target, made_commit, planned.added)
+
+
+class _CommitPlan:
+    """What each operation of a commit means, given what its keys held."""
+
+    def __init__(self, held: dict[Key, AnyContent], operations: Iterable[shapes.AnyOperation]) -> None:
+        self._held = held
+        self._deleted = {
+            Key(*operation.key.elements)
+            for operation in operations
+            if isinstance(operation, shapes.DeleteOperation)
+        }
+        self._freed: dict[UUID | None, AnyContent] = {
+            held[key].id: held[key] for key in self._deleted if key in held
+        }
+        self.added: list[Key] = []
+        """Keys of contents that are new."""
+
+    def operation(self, operation: shapes.AnyOperation, key: Key) -> Operation:
+        if isinstance(operation, shapes.DeleteOperation):
+            return Delete(key)
+        if isinstance(operation, shapes.UnchangedOperation):
+            return Unchanged(key)
+        return Put(key, self._content(key, operation.content))
+
+    def _content(self, key: Key, content: shapes.AnyContent) -> AnyContent:
+        identity = identity_of(content)
+        before = self._before(key, identity)
+        if before is None:
+            if identity is not None:
+                raise InvalidRequest(f"New value for key '{name_key(key)}' must not have a content ID")
+            self.added.append(key)
+            return to_content(key, content)
+        if identity is None:
+            raise InvalidRequest(f"New value to update existing key '{name_key(key)}' has no content ID")
+        if identity != before.id:
+            raise InvalidRequest(
+                f"Key '{name_key(key)}' already exists with content ID {before.id}, which is different from "
+                f"the content ID {content.id} in the operation"
+            )
+        if shown_type(content) != type_name(before):
+            raise InvalidRequest(
+                f"Key '{name_key(key)}' cannot hold the content with ID {before.id} as "
+                f"{shown_type(content)}: it is of type {type_name(before)}, and a content keeps its type"
+            )
+        return to_content(key, content, before)
+
+    def _before(self, key: Key, identity: UUID | None) -> AnyContent | None:
+        """The content that a put goes on with; none if it is a new one."""
+        existing = self._held.get(key)
+        if existing is None:
+            return self._freed.pop(identity, None) if identity is not None else None
+        is_created_anew = identity is None and key in self._deleted
+        return None if is_created_anew else existing
+
+
+def _keys(operations: Iterable[shapes.AnyOperation]) -> tuple[Key, ...]:
+    """The keys of operations. None may stand there twice, except to be deleted and then created anew."""
+    seen: dict[Key, shapes.AnyOperation] = {}
+    keys: list[Key] = []
+    for operation in operations:
+        key = Key(*operation.key.elements)
+        previous = seen.get(key)
+        is_created_anew = (
+            isinstance(previous, shapes.DeleteOperation)
+            and isinstance(operation, shapes.PutOperation)
+            and operation.content.id is None
+        )
+        if previous is not None and not is_created_anew:
+            raise InvalidRequest(f"Duplicate key in commit operations: {name_key(key)}")
+        seen[key] = operation
+        keys.append(key)
+    return tuple(keys)
+
+
+def _added_contents(
+    catalogue: Catalogue, target: RevisionPlace, made: Commit, keys: list[Key]
+) -> tuple[shapes.AddedContent, ...]:
+    if not keys:
+        return ()
+    entries = catalogue.do(calls.GetContents(at=made.id, via=target.name, key=tuple(keys)))
+    return tuple(
+        shapes.AddedContent(
+            key=shapes.ContentKey(elements=tuple(entry.key)), content_id=str(entry.content.id)
+        )
+        for entry in entries
+    )

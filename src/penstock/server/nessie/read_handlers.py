@@ -1,0 +1,384 @@
+"""Handlers that read: contents, entries, histories and differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from penstock.errors import InvalidRequest, KeyNotFound
+from penstock.lake import calls
+from penstock.lake.answers import Difference
+from penstock.lake.answers import Entry as Held
+from penstock.lake.catalogue import Catalogue
+from penstock.model.commits import EMPTY_COMMIT_ID, Commit
+from penstock.model.keys import Key
+from penstock.server.nessie import shapes
+from penstock.server.nessie.cel_bindings import KeyFacts, commit_item, difference_item, entry_item
+from penstock.server.nessie.commits import parents_of, shown_meta
+from penstock.server.nessie.contents import from_content, type_name
+from penstock.server.nessie.keys import name_key, read_key
+from penstock.server.nessie.pages import (
+    Keep,
+    batches,
+    key_token,
+    make_filter,
+    page,
+    page_end_s,
+    page_size,
+    read_key_token,
+)
+from penstock.server.nessie.ranges import Range, in_range
+from penstock.server.nessie.references import Fetch
+from penstock.server.nessie.revisions import DETACHED, RevisionPlace, parse_body, parse_path, resolve
+from penstock.server.nessie.violations import bad_path, bad_spec, empty, null, refuse
+from penstock.server.routes import Ask
+
+LOG_MAX: Final = 250
+"""Commits in one page of a history, as in Nessie."""
+
+
+class ContentQuery(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """How contents are read; neither of the two changes the answer."""
+
+    with_doc: bool = False
+    for_write: bool = False
+
+
+class ContentsQuery(ContentQuery, frozen=True, kw_only=True, rename="kebab"):
+    """Keys to be read."""
+
+    key: tuple[str, ...] = ()
+    """May be given several times."""
+
+
+class RangeQuery(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """Which keys to list: those given, those from one to another, or those below one."""
+
+    key: tuple[str, ...] = ()
+    """May be given several times."""
+    min_key: str = ""
+    max_key: str = ""
+    prefix_key: str = ""
+    """A key, and all that is below it; not together with the other two."""
+    filter: str = ""
+    """A CEL expression over ``entry``, or over ``key`` for differences."""
+    max_records: int | None = None
+    page_token: str = ""
+
+
+class EntriesQuery(RangeQuery, frozen=True, kw_only=True, rename="kebab"):
+    """Which keys to list, and whether with what they hold."""
+
+    content: bool = False
+
+
+class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """Which commits to list."""
+
+    fetch: Fetch = "MINIMAL"
+    """``ALL`` also tells what each commit changed."""
+    limit_hash: str = ""
+    """The last commit to be listed."""
+    filter: str = ""
+    """A CEL expression over ``commit`` and, with ``ALL``, ``operations``."""
+    max_records: int | None = None
+    page_token: str = ""
+
+
+def get_content(ask: Ask) -> shapes.ContentResponse:
+    place = _place(ask, "getContent.ref")
+    key = read_key(ask.path["key"])
+    for held in _read(ask.catalogue, place, (key,)):
+        return shapes.ContentResponse(
+            content=from_content(key, held.content), effective_reference=place.effective
+        )
+    raise KeyNotFound(
+        f"Could not find content for key '{name_key(key)}' in reference '{place.name or DETACHED}'.", key=key
+    )
+
+
+def get_contents(ask: Ask) -> shapes.GetMultipleContentsResponse:
+    query: ContentsQuery = ask.query
+    return _contents(ask, "getSeveralContents.ref", tuple(read_key(text) for text in query.key))
+
+
+def get_requested_contents(ask: Ask) -> shapes.GetMultipleContentsResponse:
+    refuse(violation_of(ask.body), bad_path(ask.path["ref"], "getMultipleContents.ref"))
+    body: shapes.GetMultipleContentsRequest = ask.body
+    keys = tuple(Key(*key.elements) for key in body.requested_keys or ())
+    return _contents(ask, "getMultipleContents.ref", keys)
+
+
+def violation_of(body: shapes.GetMultipleContentsRequest | None) -> str | None:
+    """What is wrong with a list of keys: that there is none, or nothing in it."""
+    if body is None:
+        return null(body, "getMultipleContents.request")
+    return empty(body.requested_keys, "getMultipleContents.request.requestedKeys")
+
+
+def list_entries(ask: Ask) -> shapes.EntriesResponse:
+    query: EntriesQuery = ask.query
+    place = _place(ask, "getEntries.refName")
+    keep: Keep[Held] = make_filter(
+        "entries", query.filter, lambda held: entry_item(held.key, type_name(held.content))
+    )
+    size = page_size(ask.limits, query.max_records)
+    entries = in_range(
+        _range(query),
+        lambda keys: _read(ask.catalogue, place, keys),
+        lambda prefix, after: _entries(ask.catalogue, place, prefix, after, size),
+    )
+    page_entries, token = page(
+        entries, size, lambda held: key_token(held.key), keep, page_end_s(ask.deadline_s)
+    )
+    return shapes.EntriesResponse(
+        has_more=token is not None,
+        token=token,
+        effective_reference=place.effective,
+        entries=tuple(_entry(held, query.content) for held in page_entries),
+    )
+
+
+def get_diff(ask: Ask) -> shapes.DiffResponse:
+    query: RangeQuery = ask.query
+    refuse(
+        bad_path(ask.path["from"], "getDiff.params.fromRef"), bad_path(ask.path["to"], "getDiff.params.toRef")
+    )
+    before = _place(ask, "getDiff.params.fromRef", "from", '"From" hash')
+    after = _place(ask, "getDiff.params.toRef", "to", '"To" hash')
+    keep: Keep[Difference] = make_filter(
+        "diff", query.filter, lambda difference: difference_item(difference.key)
+    )
+    size = page_size(ask.limits, query.max_records)
+    differences = in_range(
+        _range(query),
+        lambda keys: _compare(ask.catalogue, before, after, keys),
+        lambda prefix, last: _differences(ask.catalogue, before, after, prefix, last, size),
+    )
+    page_differences, token = page(
+        differences, size, lambda difference: key_token(difference.key), keep, page_end_s(ask.deadline_s)
+    )
+    return shapes.DiffResponse(
+        has_more=token is not None,
+        token=token,
+        effective_from_reference=before.effective,
+        effective_to_reference=after.effective,
+        diffs=tuple(_diff_entry(difference) for difference in page_differences),
+    )
+
+
+def get_history(ask: Ask) -> shapes.LogResponse:
+    query: HistoryQuery = ask.query
+    refuse(
+        bad_spec(query.limit_hash, "getCommitLog.params.startHash"),
+        bad_path(ask.path["ref"], "getCommitLog.ref"),
+    )
+    place = _history_start(ask, query)
+    last = _history_end(ask.catalogue, place, query.limit_hash)
+
+    @lru_cache(maxsize=2 * LOG_MAX)  # a filter looks at them before they are shown
+    def changes(commit: str) -> tuple[Difference, ...]:
+        return _changes(ask.catalogue, place, commit) if query.fetch == "ALL" else ()
+
+    keep: Keep[Commit] = make_filter(
+        "commits", query.filter, lambda commit: commit_item(commit, _operation_facts(changes(commit.id)))
+    )
+    limits = msgspec.structs.replace(ask.limits, page_max=min(LOG_MAX, ask.limits.page_max))
+    size = page_size(limits, query.max_records)
+    commits = _up_to(_log(ask.catalogue, place, size), last)
+    page_commits, token = page(commits, size, lambda commit: commit.id, keep, page_end_s(ask.deadline_s))
+    return shapes.LogResponse(
+        has_more=token is not None,
+        token=token,
+        log_entries=tuple(_log_entry(commit, changes(commit.id)) for commit in page_commits),
+    )
+
+
+# -- places and ranges -------------------------------------------------------------------------------------
+
+
+def _place(ask: Ask, parameter: str, name: str = "ref", what: str = "Expected hash") -> RevisionPlace:
+    return resolve(ask.catalogue, parse_path(ask.path[name], ask.catalogue, parameter), what)
+
+
+def _range(query: RangeQuery) -> Range:
+    if query.prefix_key and (query.min_key or query.max_key):
+        raise InvalidRequest("Combining prefixKey with either minKey or maxKey is not supported.")
+    start = read_key(query.min_key) if query.min_key else None
+    return Range(
+        keys=tuple(read_key(text) for text in query.key),
+        start=read_key_token(query.page_token) if query.page_token else start,
+        stop=read_key(query.max_key) if query.max_key else None,
+        prefix=read_key(query.prefix_key) if query.prefix_key else None,
+    )
+
+
+# -- contents and entries ----------------------------------------------------------------------------------
+
+
+def _read(catalogue: Catalogue, place: RevisionPlace, keys: tuple[Key, ...]) -> tuple[Held, ...]:
+    return catalogue.do(calls.GetContents(at=place.commit, via=place.name, key=keys))
+
+
+def _contents(ask: Ask, parameter: str, keys: tuple[Key, ...]) -> shapes.GetMultipleContentsResponse:
+    if not keys:
+        raise InvalidRequest(
+            "getMultipleContents.request.requestedKeys: size must be between 1 and 2147483647"
+        )
+    if len(keys) > ask.limits.operations_max:
+        raise InvalidRequest(f"a request can read at most {ask.limits.operations_max} keys, got {len(keys)}")
+    place = _place(ask, parameter)
+    return shapes.GetMultipleContentsResponse(
+        contents=tuple(
+            shapes.ContentWithKey(key=_shown_key(held.key), content=from_content(held.key, held.content))
+            for held in _read(ask.catalogue, place, keys)
+        ),
+        effective_reference=place.effective,
+    )
+
+
+def _entries(
+    catalogue: Catalogue, place: RevisionPlace, prefix: Key | None, after: Key | None, size: int
+) -> Iterator[Held]:
+    def read(last: Held | None, limit: int) -> tuple[Held, ...]:
+        key = last.key if last is not None else after
+        return catalogue.do(
+            calls.ListEntries(at=place.commit, via=place.name, prefix=prefix, after=key, limit=limit)
+        )
+
+    return batches(read, size)
+
+
+def _entry(held: Held, with_content: bool) -> shapes.NessieEntry:
+    return shapes.NessieEntry(
+        name=_shown_key(held.key),
+        type=type_name(held.content),
+        content_id=str(held.content.id),
+        content=from_content(held.key, held.content) if with_content else None,
+    )
+
+
+def _shown_key(key: Key) -> shapes.ContentKey:
+    return shapes.ContentKey(elements=tuple(key))
+
+
+# -- differences -------------------------------------------------------------------------------------------
+
+
+def _differences(
+    catalogue: Catalogue,
+    before: RevisionPlace,
+    to: RevisionPlace,
+    prefix: Key | None,
+    after: Key | None,
+    size: int,
+) -> Iterator[Difference]:
+    def read(last: Difference | None, limit: int) -> tuple[Difference, ...]:
+        key = last.key if last is not None else after
+        return catalogue.do(
+            calls.Diff(before=before.revision, to=to.revision, prefix=prefix, after=key, limit=limit)
+        )
+
+    return batches(read, size)
+
+
+def _compare(
+    catalogue: Catalogue, before: RevisionPlace, to: RevisionPlace, keys: tuple[Key, ...]
+) -> tuple[Difference, ...]:
+    """How single keys differ."""
+    old_contents = {held.key: held.content for held in _read(catalogue, before, keys)}
+    now = {held.key: held.content for held in _read(catalogue, to, keys)}
+    return tuple(
+        Difference(key, old_contents.get(key), now.get(key))
+        for key in dict.fromkeys(keys)
+        if old_contents.get(key) != now.get(key)
+    )
+
+
+def _diff_entry(difference: Difference) -> shapes.DiffEntry:
+    key, before, after = difference.key, difference.before, difference.after
+    return shapes.DiffEntry(
+        key=_shown_key(key),
+        from_=from_content(key, before) if before is not None else None,
+        to=from_content(key, after) if after is not None else None,
+    )
+
+
+# -- histories ---------------------------------------------------------------------------------------------
+
+
+def _history_start(ask: Ask, query: HistoryQuery) -> RevisionPlace:
+    """Where a page of a history begins; its token is the hash of its first commit."""
+    revision = parse_path(ask.path["ref"], ask.catalogue, "getCommitLog.ref")
+    if not query.page_token:
+        return resolve(ask.catalogue, revision, "Youngest hash")
+    start = parse_body(revision.name, query.page_token, "{rule} [{text}]")
+    return resolve(ask.catalogue, start, "Token pagination hash")
+
+
+def _history_end(catalogue: Catalogue, place: RevisionPlace, limit_hash: str) -> str | None:
+    """The last commit to be listed. One that the history does not have ends nothing."""
+    if not limit_hash:
+        return None
+    revision = parse_body(place.name, limit_hash, "getCommitLog.params.startHash: {rule}")
+    if not revision.steps:
+        return revision.commit
+    return resolve(catalogue, revision, "Oldest hash").commit
+
+
+def _log(catalogue: Catalogue, place: RevisionPlace, size: int) -> Iterator[Commit]:
+    if place.commit == EMPTY_COMMIT_ID:
+        return iter(())
+
+    def read(last: Commit | None, limit: int) -> tuple[Commit, ...]:
+        after = last.id if last is not None else None
+        return catalogue.do(calls.ListCommits(ref=place.commit, via=place.name, after=after, limit=limit))
+
+    return batches(read, size)
+
+
+def _up_to(commits: Iterable[Commit], last: str | None) -> Iterator[Commit]:
+    for commit in commits:
+        yield commit
+        if commit.id == last:
+            return
+
+
+def _changes(catalogue: Catalogue, place: RevisionPlace, commit: str) -> tuple[Difference, ...]:
+    def read(last: Difference | None, limit: int) -> tuple[Difference, ...]:
+        key = last.key if last is not None else None
+        return catalogue.do(calls.GetChanges(revision=commit, via=place.name, after=key, limit=limit))
+
+    return tuple(batches(read, calls.PAGE_MAX))
+
+
+def _operation_facts(changes: Iterable[Difference]) -> tuple[KeyFacts, ...]:
+    return tuple(
+        KeyFacts(difference.key, operation="DELETE")
+        if difference.after is None
+        else KeyFacts(difference.key, type_name(difference.after), str(difference.after.id), "PUT")
+        for difference in _deletes_first(changes)
+    )
+
+
+def _log_entry(commit: Commit, changes: Iterable[Difference]) -> shapes.NessieLogEntry:
+    operations: tuple[shapes.PutOperation | shapes.DeleteOperation, ...] = tuple(
+        shapes.DeleteOperation(key=_shown_key(difference.key))
+        if difference.after is None
+        else shapes.PutOperation(
+            key=_shown_key(difference.key), content=from_content(difference.key, difference.after)
+        )
+        for difference in _deletes_first(changes)
+    )
+    return shapes.NessieLogEntry(
+        commit_meta=shown_meta(commit),
+        parent_commit_hash=parents_of(commit)[0],
+        operations=operations or None,
+    )
+
+
+def _deletes_first(changes: Iterable[Difference]) -> list[Difference]:
+    return sorted(changes, key=lambda difference: difference.after is not None)

@@ -1,0 +1,90 @@
+"""A lake as a catalog of Spark's SQL, for drivers without Python: their JVM asks here what others ask Python.
+
+The questions and answers are the same. They are answered by calls of the lake with the rights of the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from penstock.errors import NotFound, PenstockError
+from penstock.lake.lake import Lake
+from penstock.lake.sql_catalog.procedures import end_if_over, renew_lease
+from penstock.lake.sql_catalog.requests import CatalogRequest
+from penstock.lake.sql_catalog.steps import READS, WITHOUT_PYTHON, WRITE
+from penstock.lake.sql_catalog.writes import written_name
+from penstock.lake.suggestion import add_suggestion
+from penstock.server.access import Guarded
+from penstock.server.routes import Ask, Route
+from penstock.wire.errors import ERROR_MARK, encode_error
+
+PATH: Final = "/spark-catalog/"
+_SUMMARIES: Final = {
+    "tables": "The names of the tables of a namespace",
+    "namespaces": "The names of the namespaces in another",
+    "namespace": "The properties of a namespace",
+    "create_namespace": "Create a namespace",
+    "alter_namespace": "Set properties of a namespace",
+    "drop_namespace": "Drop a namespace",
+    "table": "A table, as a statement names it",
+    "plan": "The files of a table that a query reads",
+    "create": "Create a table without rows",
+    "write": "How rows are written to a table",
+    "commit_rows": "Commit the files with rows that Spark has written",
+    "alter": "Change columns or properties of a table",
+    "truncate": "Remove all rows of a table",
+    "drop": "Drop a table",
+    "rename": "Rename a table",
+    "procedure": "The parameters and columns of a procedure",
+    "procedures": "The names of the procedures",
+    "call": "Call a procedure",
+}
+
+
+def _handler(step: str) -> Callable[[Ask], Any]:
+    def handle(ask: Ask) -> Any:
+        request: CatalogRequest = ask.body
+        with Lake(ask.catalogue, request.user or ask.who) as lake:
+            try:
+                if step == WRITE and isinstance(ask.catalogue, Guarded):  # before Spark writes for hours
+                    key, branch = written_name(request)
+                    ask.catalogue.require_write(branch, key)
+                if request.transaction:
+                    renew_lease(lake, request)
+                answer = WITHOUT_PYTHON[step](lake, request)
+            except PenstockError as problem:
+                if isinstance(problem, NotFound):
+                    add_suggestion(problem, ask.catalogue)
+                if not _is_transaction_over(lake, request):
+                    raise
+                # The session has to know that its later statements are not part of it.
+                details = ERROR_MARK + encode_error(problem, ask.request_id).decode()
+                return {"error": problem.message, "details": details, "transaction": ""}
+        return msgspec.to_builtins(answer)
+
+    return handle
+
+
+def _is_transaction_over(lake: Lake, request: CatalogRequest) -> bool:
+    with suppress(PenstockError):
+        return end_if_over(lake, request)
+    return False
+
+
+ROUTES: Final = tuple(
+    Route(
+        method="POST",
+        path=PATH + step,
+        handle=_handler(step),
+        summary=summary,
+        description="For Penstock's catalog in a Spark driver without Python.",
+        body=CatalogRequest,
+        answer=dict[str, Any],
+        is_write=step not in READS,
+    )
+    for step, summary in _SUMMARIES.items()
+)

@@ -1,0 +1,149 @@
+"""The routes of the page, and how its requests are read and refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from penstock.errors import Denied, NotFound, PenstockError, Unauthenticated
+from penstock.lake.suggestion import add_suggestion
+from penstock.server.access import AccessGate
+from penstock.server.routes import Api, Ask, HttpAnswer, Route
+from penstock.server.ui import (
+    change_pages,
+    diff_pages,
+    forms,
+    history_pages,
+    lake_pages,
+    table_pages,
+    work_pages,
+)
+from penstock.server.ui.frame import PageView, asset, redirect, render, render_error, render_login
+from penstock.server.ui.links import PREFIX, address
+from penstock.server.ui.session import TokenForm, add_session, find_token, require_own_form, sign_in, sign_out
+from penstock.server.ui.visit import Visit
+
+
+def ui_api(gate: AccessGate) -> Api:
+    """The page as an API of the server. ``gate`` says whose token somebody signs in with."""
+    return Api(
+        name="ui",
+        prefix=PREFIX,
+        title="The page",
+        description="Pages for people, in a browser.",
+        routes=(
+            *PAGES,
+            *ACTIONS,
+            _public("GET", "/assets/{name}", lambda ask: asset(ask.path["name"])),
+            _public("GET", "/login", lambda _: redirect(address(""))),
+            _public("POST", "/login", lambda ask: sign_in(ask, gate), TokenForm),
+            _public("POST", "/logout", sign_out),
+        ),
+        codec=forms,
+        error=_tell_error,
+        error_schema=None,
+        strict_query=False,
+        add_credentials=add_session,
+    )
+
+
+def _tell_error(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
+    if not isinstance(error, Unauthenticated):
+        return render_error(error)
+    token = find_token(headers)
+    came_by_link = headers.get("sec-fetch-site") == "cross-site" and not token
+    return render_login(error.message if token else "", goes_on=came_by_link)
+
+
+def _page(
+    path: str, show: Callable[[Visit], PageView], query: Any = None, *, works_on_rows: bool = False
+) -> Route:
+    """A page that shows something."""
+
+    def handle(ask: Ask) -> HttpAnswer:
+        if (
+            ask.headers.get("sec-fetch-site") == "cross-site"
+            and ask.headers.get("sec-fetch-mode") != "navigate"
+        ):
+            raise Denied("pages of other sites cannot use this page")
+        try:
+            return render(show(Visit(ask)), ask.who)
+        except NotFound as problem:
+            add_suggestion(problem, ask.catalogue)
+            raise
+
+    return Route(
+        method="GET",
+        path=path,
+        handle=handle,
+        summary=(show.__doc__ or "").strip(),
+        query=query,
+        works_on_rows=works_on_rows,
+        produces="text/html",
+    )
+
+
+def _action(path: str, act: Callable[[Visit], HttpAnswer], form: Any) -> Route:
+    """What a button does."""
+
+    def handle(ask: Ask) -> HttpAnswer:
+        require_own_form(ask.headers)
+        return act(Visit(ask))
+
+    return Route(
+        method="POST",
+        path=path,
+        handle=handle,
+        summary=(act.__doc__ or "").strip(),
+        body=form,
+        media_types=(forms.MEDIA_TYPE,),
+        is_write=True,
+    )
+
+
+def _public(method: str, path: str, handle: Callable[[Ask], HttpAnswer], form: Any = None) -> Route:
+    return Route(
+        method=method,
+        path=path,
+        handle=handle,
+        summary="",
+        body=form,
+        body_required=False,
+        media_types=(forms.MEDIA_TYPE,),
+        is_public=True,
+    )
+
+
+PAGES: Final = (
+    _page("/", lake_pages.show_overview),
+    _page("/branches", lake_pages.show_branches, lake_pages.NamesQuery),
+    _page("/tags", lake_pages.show_tags, lake_pages.NamesQuery),
+    _page("/expectations", lake_pages.show_expectations, lake_pages.BranchPageQuery),
+    _page("/maintenance", lake_pages.show_maintenance),
+    _page("/log", history_pages.show_log, history_pages.LogPageQuery),
+    _page("/commit", history_pages.show_commit, history_pages.CommitQuery),
+    _page("/reference", history_pages.show_events, history_pages.EventQuery),
+    _page("/tables", table_pages.show_tables, table_pages.TablesPageQuery),
+    _page("/table", table_pages.show_one_table, table_pages.TableQuery, works_on_rows=True),
+    _page("/rows", table_pages.show_table_rows, table_pages.RowsQuery, works_on_rows=True),
+    _page("/sql", table_pages.show_sql, table_pages.SqlQuery, works_on_rows=True),
+    _page("/diff", diff_pages.show_diff, diff_pages.DiffQuery),
+    _page("/diff-rows", diff_pages.show_row_diff, diff_pages.TableDiffQuery, works_on_rows=True),
+    _page("/diff-files", diff_pages.show_file_diff, diff_pages.FileDiffQuery, works_on_rows=True),
+    _page("/merge", change_pages.show_merge, change_pages.MergePageQuery, works_on_rows=True),
+    _page("/revert", change_pages.show_revert, change_pages.RevertQuery),
+    _page("/restore", change_pages.show_restore, change_pages.RestoreQuery),
+    _page("/transactions", work_pages.show_transactions, work_pages.WorkQuery),
+    _page("/transaction", work_pages.show_transaction, work_pages.IdQuery),
+    _page("/jobs", work_pages.show_jobs, work_pages.WorkQuery),
+    _page("/job", work_pages.show_job, work_pages.IdQuery),
+)
+"""Every page. None of them changes anything."""
+
+ACTIONS: Final = (
+    _action("/merge", change_pages.merge_branch, change_pages.MergeForm),
+    _action("/revert", change_pages.revert_commit, change_pages.RevertForm),
+    _action("/restore", change_pages.restore_table, change_pages.RestoreForm),
+    _action("/abort-transaction", work_pages.abort_transaction, work_pages.AbortForm),
+    _action("/abort-job", work_pages.abort_job, work_pages.AbortForm),
+)

@@ -1,0 +1,465 @@
+"""Pages that change a branch: merge, revert, restore. Each shows what it would do before there is a button.
+
+The button does what was shown: it names the commits that the preview saw, so that it is refused if the branch
+has moved since, and has an idempotency key, so that it is done once however often it is pressed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+from uuid import uuid4
+
+import msgspec
+
+from penstock.errors import InvalidRequest, PenstockError
+from penstock.lake.audits.calls import ListExpectations
+from penstock.lake.call import describe_commit
+from penstock.lake.calls import Merge, Restore, Revert
+from penstock.model.commits import EMPTY_COMMIT_ID
+from penstock.model.conflicts import Conflict
+from penstock.model.expectations import Expectation
+from penstock.model.keys import Key
+from penstock.model.merges import ChangeSummary, KeyMerge, MergedKey, MergeMode, MergeResult
+from penstock.model.references import Kind
+from penstock.server.routes import HttpAnswer
+from penstock.server.ui.elements import Child, Html, element, join
+from penstock.server.ui.frame import PageView, redirect
+from penstock.server.ui.links import PREFIX, address, link, link_commit, link_table, pin, shorten
+from penstock.server.ui.parts import (
+    count_things,
+    show_field,
+    show_form,
+    show_hidden,
+    show_names,
+    show_problem,
+    show_rows,
+    show_sign,
+    show_table,
+    show_type,
+    show_version_change,
+)
+from penstock.server.ui.row_requests import RowRequest, ShownExpectation
+from penstock.server.ui.visit import Visit
+
+EXPECTATIONS_ASKED: Final = 20
+ROWS_FOUND: Final = 5
+KEYS_SHOWN: Final = 200
+MESSAGE_MAX_CHARS: Final = 10_000
+NOBODY: Final = "web page"
+"""Who makes a commit where no token says it."""
+
+
+class MergePageQuery(msgspec.Struct, frozen=True):
+    """What is to be merged, and into which branch."""
+
+    source: str | None = None
+    into: str | None = None
+    force: tuple[str, ...] = ()
+    """Tables that are taken from the source, whatever the target has."""
+    drop: tuple[str, ...] = ()
+    """Tables that stay as the target has them."""
+
+
+def show_merge(visit: Visit) -> PageView:
+    """What a merge would do: tables, conflicts, and what the target expects."""
+    query: MergePageQuery = visit.query
+    into = query.into or visit.about.default_branch
+    shown: list[Child] = []
+    if query.source:
+        source = visit.find_place(query.source)
+        try:
+            keys = _choose_modes(query.force, query.drop)
+            result = visit.do(Merge(source=source.pinned_ref, into=into, keys=keys, dry_run=True))
+        except PenstockError as problem:
+            shown.append(show_problem(problem))
+        else:
+            shown += [
+                _show_result(
+                    result, into, source.pinned_ref, choices=lambda key: _link_choices(query, into, key)
+                ),
+                _show_expectations(visit, into, source.pinned_ref, result),
+                _show_button(
+                    "merge",
+                    f"Merge into {into}",
+                    result,
+                    {
+                        "source": source.pinned_ref,
+                        "into": into,
+                        "force": [*query.force],
+                        "drop": [*query.drop],
+                    },
+                    f"merge {shorten(source.ref)}",
+                ),
+            ]
+    body = join(
+        element("h1", "Merge"),
+        show_form(
+            "merge",
+            show_field("source", "What", query.source, list="names", required=True),
+            show_field("into", "Into", into, list="branches", required=True),
+            button="Preview",
+        ),
+        show_names(visit.list_names()),
+        show_names(visit.list_names(Kind.BRANCH), "branches"),
+        shown,
+    )
+    return PageView("Merge", body, "merge")
+
+
+def _choose_modes(force: tuple[str, ...], drop: tuple[str, ...]) -> dict[str, KeyMerge]:
+    """How tables are merged of which somebody has chosen one side."""
+    return {
+        str(Key.parse(key)): KeyMerge(mode=mode)
+        for mode, keys in ((MergeMode.FORCE, force), (MergeMode.DROP, drop))
+        for key in keys
+    }
+
+
+def _link_choices(query: MergePageQuery, into: str, key: Key) -> Html:
+    """To the preview in which one side of a table is taken."""
+    page = {"source": query.source, "into": into}
+    force, drop = [*query.force], [*query.drop]
+    take = address("merge", **page, force=[*force, key], drop=drop)
+    keep = address("merge", **page, force=force, drop=[*drop, key])
+    return element(
+        "p",
+        link(take, f"Take that of {shorten(query.source or '')}", class_="button"),
+        " ",
+        link(keep, f"Keep that of {into}", class_="button"),
+    )
+
+
+class RevertQuery(msgspec.Struct, frozen=True):
+    """Which commit is to be undone, and on which branch."""
+
+    commit: str
+    on: str | None = None
+
+
+def show_revert(visit: Visit) -> PageView:
+    """What undoing a commit would do."""
+    query: RevertQuery = visit.query
+    branch = query.on or visit.about.default_branch
+    try:
+        commit = _find_commit(visit, query.commit)
+        result = visit.do(Revert(commit=commit, on=branch, dry_run=True))
+    except PenstockError as problem:
+        shown: Child = show_problem(problem)
+    else:
+        shown = [
+            _show_result(result, branch, branch, is_revert=True),
+            _show_button(
+                "revert",
+                f"Revert on {branch}",
+                result,
+                {"commit": commit, "on": branch},
+                f"revert {shorten(commit)}",
+            ),
+        ]
+    body = join(
+        element("h1", "Revert ", link_commit(query.commit, branch)),
+        element("p", "A new commit on ", element("span", branch, class_="ref"), " undoes it.", class_="sub"),
+        shown,
+    )
+    return PageView(f"Revert {shorten(query.commit)}", body, "log", branch)
+
+
+def _find_commit(visit: Visit, revision: str) -> str:
+    """The id of the commit that a revision names now."""
+    return revision if len(revision) == len(EMPTY_COMMIT_ID) else visit.find_place(revision).commit
+
+
+class RestoreQuery(msgspec.Struct, frozen=True):
+    """Which table is to be set back, and to which revision."""
+
+    key: str
+    branch: str | None = None
+    to: str | None = None
+
+
+def show_restore(visit: Visit) -> PageView:
+    """What setting a table back to an earlier commit would do."""
+    query: RestoreQuery = visit.query
+    key, branch = Key.parse(query.key), query.branch or visit.about.default_branch
+    shown: Child = None
+    if query.to:
+        try:
+            to = visit.find_place(query.to).pinned_ref
+            result = visit.do(Restore(keys=(key,), to=to, branch=branch, dry_run=True))
+        except PenstockError as problem:
+            shown = show_problem(problem)
+        else:
+            shown = [
+                _show_result(result, branch, to),
+                _show_button(
+                    "restore",
+                    f"Restore on {branch}",
+                    result,
+                    {"key": key, "branch": branch, "to": to},
+                    f"restore {key} to {shorten(query.to)}",
+                ),
+            ]
+    body = join(
+        element("h1", "Restore ", link_table(key, branch)),
+        element(
+            "p",
+            "A new commit on ",
+            element("span", branch, class_="ref"),
+            " sets the table to what it was at an earlier revision. ",
+            link(address("log", ref=branch, table=key), "Its log"),
+            class_="sub",
+        ),
+        show_form(
+            "restore",
+            show_field("branch", "Branch", branch, list="branches", required=True),
+            show_field("to", "To", query.to, placeholder=f"{branch}~1", list="names", required=True),
+            button="Preview",
+            hidden={"key": key},
+        ),
+        show_names(visit.list_names()),
+        show_names(visit.list_names(Kind.BRANCH), "branches"),
+        shown,
+    )
+    return PageView(f"Restore {key}", body, "tables", branch)
+
+
+# -- previews ----------------------------------------------------------------------------------------------
+
+
+def _show_result(
+    result: MergeResult,
+    branch: str,
+    to: str,
+    *,
+    is_revert: bool = False,
+    choices: Callable[[Key], Html] | None = None,
+) -> Html:
+    """What would become of each table, with the conflicts, and the choices that settle one."""
+    conflicts = len(result.conflicts)
+    changed = [key for key in result.keys if key.conflicts or key.action != "unchanged"]
+    if conflicts:
+        text = f"{count_things(conflicts, 'conflict')}: nothing would be changed."
+        state = element("p", text, class_="error", role="status")
+    elif changed or _has_choice(result):
+        text = f"No conflicts. {count_things(len(changed), 'table')} would change."
+        state = element("p", text, class_="good", role="status")
+    else:
+        text = f"Nothing to do: {branch} has all of it already."
+        state = element("p", text, class_="dim", role="status")
+    base = pin(result.head, branch)
+    rows = [_show_key(key, base, to, is_revert, choices) for key in changed[:KEYS_SHOWN]]
+    more = len(changed) - KEYS_SHOWN
+    return join(
+        state,
+        show_table(("", "Table", "Format", "Version", "Change", ""), rows, empty="") if rows else None,
+        element("p", f"… and {more:,} more", class_="dim") if more > 0 else None,
+    )
+
+
+def _has_choice(result: MergeResult) -> bool:
+    """Whether somebody has chosen a side: then the merge is worth a commit also if no table changes."""
+    return any(key.mode is not MergeMode.NORMAL for key in result.keys)
+
+
+def _show_key(
+    key: MergedKey, base: str, to: str, is_revert: bool, choices: Callable[[Key], Html] | None
+) -> tuple[Child, ...]:
+    if key.conflicts:
+        return (
+            element("span", "!", class_="sign removed", title="conflict"),
+            link_table(key.key, base),
+            show_type(key.before or key.after),
+            "",
+            [
+                *(_show_conflict(conflict, is_revert) for conflict in key.conflicts),
+                choices(key.key) if choices is not None else None,
+            ],
+            link(address("diff-rows", key=key.key, base=base, to=to), "rows", class_="more")
+            if not is_revert
+            else None,
+        )
+    sign = {"created": "+", "dropped": "-"}.get(key.action, "~")
+    return (
+        show_sign(sign),
+        link_table(key.key, base if key.before is not None else to),
+        show_type(key.after if key.after is not None else key.before),
+        show_version_change(key.before, key.after),
+        [_describe_change(key.change), _describe_mode(key.mode)],
+        link(address("diff-rows", key=key.key, base=base, to=to), "rows", class_="more")
+        if not is_revert
+        else None,
+    )
+
+
+def _show_conflict(conflict: Conflict, is_revert: bool) -> Html:
+    first, *more = conflict.in_revert() if is_revert else conflict.in_merge()
+    return element(
+        "div",
+        element("p", first),
+        element("ul", [element("li", line) for line in more]) if more else None,
+        class_="problem",
+    )
+
+
+def _describe_mode(mode: MergeMode) -> Html | None:
+    if mode is MergeMode.NORMAL:
+        return None
+    return element("span", " as one side has it", class_="dim")
+
+
+def _describe_change(change: ChangeSummary | None) -> str:
+    if change is None:
+        return ""
+    counts = [
+        (change.files_added, "file", "added"),
+        (change.files_removed, "file", "removed"),
+        (change.files_changed, "file", "changed"),
+        (change.rows_added, "row", "added"),
+        (change.rows_removed, "row", "removed"),
+    ]
+    return ", ".join(f"{count_things(count, thing)} {what}" for count, thing, what in counts if count)
+
+
+def _show_expectations(visit: Visit, into: str, source: str, result: MergeResult) -> Html | None:
+    """What the target expects of the tables that would change, asked of the source as it is."""
+    try:
+        expectations = visit.do(ListExpectations(branch=into))
+    except PenstockError as problem:
+        return join(element("h2", f"Expectations of {into}"), show_problem(problem))
+    changed = {key.key for key in result.keys if key.action != "unchanged" or key.conflicts}
+    concerned = [expectation for expectation in expectations if expectation.keys & changed]
+    if not concerned:
+        return None
+    answers = _ask_expectations(visit, source, concerned[:EXPECTATIONS_ASKED])
+    rows = [
+        (element("b", expectation.name), element("code", expectation.sql), answer)
+        for expectation, answer in zip(concerned, answers, strict=False)
+    ]
+    return join(
+        element("h2", f"Expectations of {into}"),
+        element(
+            "p",
+            f"Asked of {shorten(source)} as it is. They are asked again of the result before it lands.",
+            class_="sub",
+        ),
+        show_table(("Name", "Query", "Answer"), rows, empty=""),
+    )
+
+
+def _ask_expectations(visit: Visit, source: str, expectations: Sequence[Expectation]) -> list[Html]:
+    request = RowRequest(
+        kind="expectations",
+        who=visit.ask.who,
+        page_max=visit.ask.catalogue.page_max,
+        ref=source,
+        sql=tuple(expectation.sql for expectation in expectations),
+        limit=ROWS_FOUND,
+    )
+    answers, problem = visit.try_rows(request, list[ShownExpectation])
+    if answers is None:
+        assert problem is not None
+        return [show_problem(problem) for _ in expectations]
+    return [_show_answer(answer) for answer in answers]
+
+
+def _show_answer(answer: ShownExpectation) -> Html:
+    if answer.problem:
+        return element("div", answer.problem, class_="problem")
+    if not answer.rows.rows:
+        return element("span", "holds", class_="good")
+    return element("div", element("p", "finds rows:", class_="error"), show_rows(answer.rows))
+
+
+def _show_button(
+    action: str, name: str, result: MergeResult, fields: dict[str, object], message: str
+) -> Html | None:
+    """The form that does what was shown."""
+    is_done = all(key.action == "unchanged" for key in result.keys) and not _has_choice(result)
+    if result.conflicts or is_done:
+        return None
+    hidden = {**fields, "if_head": result.head, "idempotency_key": f"page-{uuid4().hex}"}
+    return element(
+        "form",
+        show_hidden(hidden),
+        show_field("message", "Message", message, maxlength=MESSAGE_MAX_CHARS),
+        element("button", name, class_="primary"),
+        method="post",
+        action=f"{PREFIX}/{action}",
+        class_="bar act",
+    )
+
+
+# -- what buttons do ---------------------------------------------------------------------------------------
+
+
+class ChangeForm(msgspec.Struct, frozen=True):
+    """What all forms that change a branch say."""
+
+    if_head: str
+    idempotency_key: str
+    message: str | None = None
+
+
+class MergeForm(ChangeForm, frozen=True, kw_only=True):
+    """A merge that was previewed."""
+
+    source: str
+    into: str
+    force: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+
+
+class RevertForm(ChangeForm, frozen=True, kw_only=True):
+    """A revert that was previewed."""
+
+    commit: str
+    on: str
+
+
+class RestoreForm(ChangeForm, frozen=True, kw_only=True):
+    """A restore that was previewed."""
+
+    key: str
+    branch: str
+    to: str
+
+
+def merge_branch(visit: Visit) -> HttpAnswer:
+    form: MergeForm = visit.form
+    keys = _choose_modes(form.force, form.drop)
+    return _change(
+        visit, form.into, lambda said: Merge(source=form.source, into=form.into, keys=keys, **said)
+    )
+
+
+def revert_commit(visit: Visit) -> HttpAnswer:
+    form: RevertForm = visit.form
+    return _change(visit, form.on, lambda said: Revert(commit=form.commit, on=form.on, **said))
+
+
+def restore_table(visit: Visit) -> HttpAnswer:
+    form: RestoreForm = visit.form
+    keys = (Key.parse(form.key),)
+    return _change(
+        visit, form.branch, lambda said: Restore(keys=keys, to=form.to, branch=form.branch, **said)
+    )
+
+
+def _change(visit: Visit, branch: str, build: Callable[[dict[str, Any]], Any]) -> HttpAnswer:
+    """Carry out a change, and go on to the commit that it made."""
+    form: ChangeForm = visit.form
+    if len(form.message or "") > MESSAGE_MAX_CHARS:
+        raise InvalidRequest(f"the message is too long: at most {MESSAGE_MAX_CHARS:,} characters are allowed")
+    call = build(
+        {
+            "said": describe_commit(form.message),
+            "if_head": form.if_head,
+            "idempotency_key": form.idempotency_key,
+            "who": visit.ask.who or NOBODY,
+        }
+    )
+    result: MergeResult = visit.do(call)
+    if result.commit is None:
+        return redirect(address("log", ref=branch))
+    return redirect(address("commit", ref=pin(result.commit, branch)))

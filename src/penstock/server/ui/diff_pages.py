@@ -1,0 +1,247 @@
+"""Pages of differences between two revisions: by tables, by files and by rows."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from penstock.lake.calls import Compare, Diff
+from penstock.model.keys import Key
+from penstock.server.ui.elements import Html, element, join
+from penstock.server.ui.frame import PageView
+from penstock.server.ui.history_pages import show_changes
+from penstock.server.ui.links import address, link, link_commit, shorten
+from penstock.server.ui.parts import (
+    count_things,
+    show_field,
+    show_form,
+    show_names,
+    show_pages,
+    show_rows,
+    show_size,
+)
+from penstock.server.ui.row_requests import FILES_MAX, RowRequest, ShownDiff, ShownFiles
+from penstock.server.ui.table_pages import ROWS_SHOWN, Limit, Offset, show_files, show_row_pages
+from penstock.server.ui.visit import PAGE_SIZE, ResolvedRef, Visit, show_place
+
+
+class DiffQuery(msgspec.Struct, frozen=True):
+    """Which revisions, and which of their tables."""
+
+    base: str | None = None
+    to: str | None = None
+    prefix: str | None = None
+    after: str | None = None
+
+
+def show_diff(visit: Visit) -> PageView:
+    """Tables that differ between two revisions."""
+    query: DiffQuery = visit.query
+    base, to = visit.find_place(query.base), visit.find_place(query.to)
+    changes = visit.do(
+        Diff(
+            before=base.commit,
+            before_via=base.via,
+            to=to.commit,
+            to_via=to.via,
+            prefix=Key.parse(query.prefix) if query.prefix else None,
+            after=Key.parse(query.after) if query.after else None,
+            limit=PAGE_SIZE + 1,
+        )
+    )
+    shown = changes[:PAGE_SIZE]
+    first = address("diff", base=base.ref, to=to.ref, prefix=query.prefix)
+    following = None
+    if len(changes) > PAGE_SIZE:
+        following = address(
+            "diff", base=base.pinned_ref, to=to.pinned_ref, prefix=query.prefix, after=shown[-1].key
+        )
+    body = join(
+        _show_heading(visit, base, to),
+        show_form(
+            "diff",
+            show_field("base", "From", shorten(base.ref), list="names"),
+            show_field("to", "To", shorten(to.ref), list="names"),
+            show_field("prefix", "Namespace or table", query.prefix, type="search", data_key="/"),
+            button="Compare",
+        ),
+        show_names(visit.list_names()),
+        show_changes(shown, base.pinned_ref, to.pinned_ref),
+        show_pages(first if query.after else None, following),
+    )
+    return PageView(f"{shorten(base.ref)} … {shorten(to.ref)}", body, "diff")
+
+
+def _show_heading(visit: Visit, base: ResolvedRef, to: ResolvedRef) -> Html:
+    relation = visit.do(Compare(one=to.pinned_ref, other=base.pinned_ref))
+    return join(
+        element(
+            "h1",
+            element("span", shorten(base.ref), class_="ref"),
+            " … ",
+            element("span", shorten(to.ref), class_="ref"),
+        ),
+        element(
+            "p",
+            link_commit(base.commit, base.via),
+            " … ",
+            link_commit(to.commit, to.via),
+            f" · {shorten(to.ref)} is {count_things(relation.ahead, 'commit')} ahead, ",
+            f"{relation.behind:,} behind",
+            [" · ", link(address("merge", source=to.ref, into=base.ref), "merge…")]
+            if "@" not in base.ref
+            else None,
+            class_="sub",
+        ),
+    )
+
+
+class TableDiffQuery(msgspec.Struct, frozen=True):
+    """Which table, and between which revisions."""
+
+    key: str
+    base: str
+    to: str | None = None
+    on: str | None = None
+    """Columns that identify a row, with commas between them."""
+    offset: Offset = 0
+    limit: Limit = ROWS_SHOWN
+
+
+def show_row_diff(visit: Visit) -> PageView:
+    """Rows of a table that differ between two revisions."""
+    query: TableDiffQuery = visit.query
+    key, base, to = Key.parse(query.key), visit.find_place(query.base), visit.find_place(query.to)
+    names = tuple(name.strip() for name in (query.on or "").split(",") if name.strip())
+    diff = visit.work_on_rows(
+        RowRequest(
+            kind="diff",
+            who=visit.ask.who,
+            page_max=visit.ask.catalogue.page_max,
+            ref=to.pinned_ref,
+            base=base.pinned_ref,
+            key=str(key),
+            on=names,
+            offset=query.offset,
+            limit=query.limit,
+        ),
+        ShownDiff,
+    )
+    counts = [
+        element("span", f"{diff.added:,} added", class_="sign added"),
+        " · ",
+        element("span", f"{diff.removed:,} removed", class_="sign removed"),
+        [" · ", element("span", f"{diff.changed:,} changed", class_="sign changed")] if names else None,
+    ]
+    body = join(
+        _show_table_heading(key, base, to, "diff-rows"),
+        show_form(
+            "diff-rows",
+            show_field("base", "From", shorten(base.ref), list="names"),
+            show_field("to", "To", shorten(to.ref), list="names"),
+            show_field("on", "Rows are the same by", query.on, list="columns", placeholder="all columns"),
+            button="Compare",
+            hidden={"key": key},
+        ),
+        show_names(visit.list_names()),
+        show_names(diff.columns, "columns"),
+        element("p", counts),
+        _show_other_columns("Only there before: ", diff.removed_columns),
+        _show_other_columns("Only there now: ", diff.added_columns),
+        show_rows(diff.rows, empty="No row differs.", marks_changes=True),
+        show_row_pages(
+            "diff-rows",
+            diff.rows,
+            query.offset,
+            query.limit,
+            key=key,
+            base=base.pinned_ref,
+            to=to.pinned_ref,
+            on=query.on,
+        ),
+    )
+    return PageView(f"Rows of {key} that differ", body, "diff")
+
+
+def _show_other_columns(text: str, columns: tuple[str, ...]) -> Html | None:
+    """Columns of one side, which are not compared."""
+    if not columns:
+        return None
+    return element("p", text, [[element("code", name), " "] for name in columns], class_="dim")
+
+
+class FileDiffQuery(msgspec.Struct, frozen=True):
+    """Which table, and between which revisions."""
+
+    key: str
+    base: str
+    to: str | None = None
+    offset: Annotated[int, Meta(ge=0)] = 0
+
+
+def show_file_diff(visit: Visit) -> PageView:
+    """Files of a table that differ between two revisions."""
+    query: FileDiffQuery = visit.query
+    key, base, to = Key.parse(query.key), visit.find_place(query.base), visit.find_place(query.to)
+    files = visit.work_on_rows(
+        RowRequest(
+            kind="file_diff",
+            who=visit.ask.who,
+            page_max=visit.ask.catalogue.page_max,
+            ref=to.pinned_ref,
+            base=base.pinned_ref,
+            key=str(key),
+            offset=query.offset,
+        ),
+        ShownFiles,
+    )
+    page = {"key": key, "base": base.pinned_ref, "to": to.pinned_ref}
+    body = join(
+        _show_table_heading(key, base, to, "diff-files"),
+        element(
+            "p",
+            f"{count_things(files.total, 'file')} changed, {show_size(files.total_bytes)} together.",
+            class_="dim",
+        ),
+        show_files(files, has_changes=True),
+        show_pages(
+            address("diff-files", **page) if query.offset else None,
+            address("diff-files", **page, offset=query.offset + FILES_MAX)
+            if query.offset + FILES_MAX < files.total
+            else None,
+        ),
+    )
+    return PageView(f"Files of {key} that differ", body, "diff")
+
+
+def _show_table_heading(key: Key, base: ResolvedRef, to: ResolvedRef, page: str) -> Html:
+    tabs = [
+        element(
+            "a",
+            name,
+            href=address(other, key=key, base=base.ref, to=to.ref),
+            class_="tab",
+            aria_current="page" if other == page else None,
+        )
+        for other, name in (("diff-rows", "rows"), ("diff-files", "files"))
+    ]
+    return join(
+        element("h1", link(address("table", key=key, ref=to.ref), str(key))),
+        element(
+            "p",
+            "between ",
+            show_place(base),
+            " and ",
+            show_place(to),
+            class_="sub",
+        ),
+        element(
+            "nav",
+            tabs,
+            link(address("diff", base=base.ref, to=to.ref), "all tables", class_="tab"),
+            class_="tabs",
+            aria_label="Views of the difference",
+        ),
+    )

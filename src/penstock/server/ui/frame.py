@@ -1,0 +1,218 @@
+"""The frame of all pages: their head, navigation and headers, and the page that tells of an error."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from http import HTTPStatus
+from importlib.metadata import version
+from importlib.resources import files
+from typing import Final, NamedTuple
+
+from penstock.errors import PenstockError, RouteNotFound
+from penstock.server.routes import HttpAnswer
+from penstock.server.ui.elements import Child, Html, element, join
+from penstock.server.ui.links import PREFIX, address, link
+
+POLICY: Final = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Final = (
+    ("content-security-policy", POLICY),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "same-origin"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cache-control", "no-store"),
+)
+"""Of every page. Without a referrer a browser would not say either where a form comes from."""
+ASSETS: Final = {"ui.css": "text/css", "ui.js": "text/javascript", "icon.svg": "image/svg+xml"}
+
+_VERSION: Final = version("penstock")
+
+SECTIONS: Final = (
+    ("", "Overview", False),
+    ("tables", "Tables", True),
+    ("log", "Log", True),
+    ("sql", "SQL", True),
+    ("branches", "Branches", False),
+    ("tags", "Tags", False),
+    ("diff", "Diff", False),
+    ("merge", "Merge", False),
+    ("transactions", "Transactions", False),
+    ("jobs", "Jobs", False),
+    ("expectations", "Expectations", False),
+    ("maintenance", "Maintenance", False),
+)
+"""The pages of the navigation: their address, their name, and whether they are about a revision."""
+
+
+class PageView(NamedTuple):
+    """What a page shows inside of its frame."""
+
+    title: str
+    body: Html
+    section: str | None = None
+    """The page of the navigation that it belongs to."""
+    ref: str | None = None
+    """The revision that it is about, which links of the navigation keep."""
+    status: int = 200
+
+
+@cache
+def asset(name: str) -> HttpAnswer:
+    """A file that pages need. Its address has a hash of its bytes, so that browsers may keep it."""
+    if name not in ASSETS:
+        raise RouteNotFound(f"the page has no file '{name}'")
+    return HttpAnswer(
+        body=_read(name),
+        content_type=f"{ASSETS[name]}; charset=utf-8",
+        headers=(*HEADERS[:-1], ("cache-control", "public, max-age=31536000, immutable")),
+    )
+
+
+@cache
+def _read(name: str) -> bytes:
+    return files("penstock.server.ui").joinpath("assets", name).read_bytes()
+
+
+@cache
+def _asset_address(name: str) -> str:
+    return f"{PREFIX}/assets/{name}?v={hashlib.sha256(_read(name)).hexdigest()[:12]}"
+
+
+def render(view: PageView, who: str = "", *, has_navigation: bool = True) -> HttpAnswer:
+    """A whole page. ``who`` is the name of the token that it is shown to."""
+    body = element(
+        "body",
+        link("#main", "Skip to the content", class_="skip"),
+        _header(view, who) if has_navigation else None,
+        element("main", view.body, id="main", tabindex=-1),
+        element("footer", f"Penstock {_VERSION} · ", link("/docs", "API"), " · times are in UTC"),
+    )
+    page = element("html", _head(view.title), body, lang="en")
+    return HttpAnswer(
+        status=view.status,
+        body=b"<!doctype html>" + page.encode(),
+        content_type="text/html; charset=utf-8",
+        headers=HEADERS,
+    )
+
+
+def _head(title: str, *more: Child) -> Html:
+    return element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", f"{title} · Penstock"),
+        element("link", rel="icon", href=_asset_address("icon.svg")),
+        element("link", rel="stylesheet", href=_asset_address("ui.css")),
+        element("script", src=_asset_address("ui.js"), defer=True),
+        *more,
+    )
+
+
+def _header(view: PageView, who: str) -> Html:
+    items = [
+        element(
+            "li",
+            element(
+                "a",
+                name,
+                href=address(page, ref=view.ref if keeps_ref else None),
+                aria_current="page" if page == view.section else None,
+            ),
+        )
+        for page, name, keeps_ref in SECTIONS
+    ]
+    session = (
+        element(
+            "form",
+            element("span", who, class_="who"),
+            element("button", "Sign out", class_="quiet"),
+            method="post",
+            action=f"{PREFIX}/logout",
+            class_="session",
+        )
+        if who
+        else None
+    )
+    return element(
+        "header",
+        link(address(""), "Penstock", class_="brand"),
+        element("nav", element("ul", items), aria_label="Pages"),
+        session,
+    )
+
+
+def render_error(error: PenstockError) -> HttpAnswer:
+    """The page that tells of an error."""
+    first, *rest = error.message.split("\n")
+    body = join(
+        element("h1", HTTPStatus(error.http_status).phrase),
+        element("p", first, class_="error", role="alert"),
+        element("pre", "\n".join(line.strip() for line in rest)) if rest else None,
+        element("p", element("code", error.code), class_="dim"),
+        element("p", link(address(""), "To the overview")),
+    )
+    return render(PageView("Error", body, status=error.http_status))
+
+
+def redirect(target: str, *headers: tuple[str, str]) -> HttpAnswer:
+    """The answer to a form: the browser goes on to a page."""
+    return HttpAnswer(
+        status=303, headers=(*HEADERS, ("location", target), *headers), content_type="text/plain"
+    )
+
+
+def render_login(problem: str = "", *, page: str = "", goes_on: bool = False) -> HttpAnswer:
+    """The page that asks for a token. ``page`` is where to go on then, if not to the page that it stands on.
+
+    A browser that followed a link on another site sends no session. Such a one ``goes_on``: it asks again by
+    itself, now from this page, and has it.
+    """
+    form = element(
+        "form",
+        element("label", "Token", for_="token"),
+        element(
+            "input",
+            id="token",
+            name="token",
+            type="password",
+            autocomplete="current-password",
+            required=True,
+            autofocus=True,
+            placeholder="penstock_…",
+        ),
+        element("input", type="hidden", name="page", value=page) if page else None,
+        element("button", "Sign in", class_="primary"),
+        method="post",
+        action=f"{PREFIX}/login",
+        class_="stack",
+    )
+    body = element(
+        "section",
+        element("h1", "Sign in to Penstock"),
+        element("p", problem, class_="error", role="alert") if problem else None,
+        form,
+        element(
+            "p",
+            "The page shows what the token may read. ",
+            element("code", "penstock token create"),
+            " makes one.",
+            class_="dim",
+        ),
+        class_="login",
+    )
+    answer = render(PageView("Sign in", body, status=401), has_navigation=False)
+    if not goes_on:
+        return answer
+    again = element("meta", http_equiv="refresh", content="0")
+    return HttpAnswer(
+        status=answer.status,
+        body=answer.body.replace(b"</head>", again.encode() + b"</head>", 1),
+        content_type=answer.content_type,
+        headers=answer.headers,
+    )

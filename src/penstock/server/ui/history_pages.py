@@ -1,0 +1,357 @@
+"""Pages of history: the log of a revision as a graph, and what a commit changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from penstock.errors import HistoryExpired, InvalidRequest, TimedOut
+from penstock.kernel.pace import limit_reads
+from penstock.lake.answers import Difference
+from penstock.lake.calls import GetChanges, GetCommit, GetReferenceLog, ListCommits
+from penstock.lake.plugins import find_plugin
+from penstock.model.clock import now_us
+from penstock.model.commits import Commit
+from penstock.model.keys import Key
+from penstock.model.names import moment
+from penstock.server.ui.elements import Html, element, join
+from penstock.server.ui.frame import PageView
+from penstock.server.ui.graph import draw_graph
+from penstock.server.ui.links import address, link, link_commit, link_table, pin, shorten
+from penstock.server.ui.parts import (
+    show_facts,
+    show_field,
+    show_form,
+    show_names,
+    show_pages,
+    show_problem,
+    show_references,
+    show_sign,
+    show_table,
+    show_time,
+    show_type,
+    show_version,
+    show_version_change,
+)
+from penstock.server.ui.visit import PAGE_SIZE, ResolvedRef, Visit, show_ref_field
+
+COMMITS_SHOWN: Final = 25
+SEARCH_S: Final = 10.0
+"""How long history is searched for the commits of a page."""
+KEYS_SHOWN: Final = 5
+"""Of the tables that a commit of the log changed."""
+
+
+class LogPageQuery(msgspec.Struct, frozen=True):
+    """Which commits are shown."""
+
+    ref: str | None = None
+    table: str | None = None
+    author: str | None = None
+    text: str | None = None
+    since: str | None = None
+    """A date or time in UTC, or how long ago: ``2d``."""
+    until: str | None = None
+    merged: bool = True
+    """Whether what was merged is shown too."""
+    after: str | None = None
+
+    @property
+    def is_search(self) -> bool:
+        """Whether only some commits of the history are wanted."""
+        return any((self.table, self.author, self.text, self.since, self.until))
+
+    def address(self, ref: str | None, after: str | None = None) -> str:
+        """The page with the same choice."""
+        merged = None if self.merged else "false"
+        chosen = {name: getattr(self, name) for name in ("table", "author", "text", "since", "until")}
+        return address("log", ref=ref, **chosen, merged=merged, after=after)
+
+
+def show_log(visit: Visit) -> PageView:
+    """The log of a revision."""
+    query: LogPageQuery = visit.query
+    place = visit.find_place(query.ref)
+    try:
+        commits = _find_commits(visit, query, place)
+        listed = _show_page(visit, query, place, commits)
+    except TimedOut as problem:
+        listed = show_problem(problem)
+    body = join(
+        _show_heading(visit, place, "Log of "),
+        show_form(
+            "log",
+            show_ref_field("Revision", query.ref, place),
+            show_field("table", "Table", query.table, type="search"),
+            show_field("author", "Author", query.author, type="search"),
+            show_field("text", "Message has", query.text, type="search", data_key="/"),
+            show_field("since", "Since", query.since, placeholder="2026-11-01 or 2d", class_="short"),
+            show_field("until", "Until", query.until, class_="short"),
+            button="Show",
+        ),
+        show_names(visit.list_names()),
+        listed,
+    )
+    return PageView(f"Log of {shorten(place.ref)}", body, "log", place.ref)
+
+
+def _find_commits(visit: Visit, query: LogPageQuery, place: ResolvedRef) -> tuple[Commit, ...]:
+    """A page of commits, and one more. A search that takes long ends, and tells how far it came."""
+    if place.is_empty:
+        return ()
+    now = now_us()
+    call = ListCommits(
+        ref=place.commit,
+        via=place.via,
+        table=Key.parse(query.table) if query.table else None,
+        author=query.author,
+        text=query.text,
+        since=moment(query.since, now) if query.since else None,
+        until=moment(query.until, now) if query.until else None,
+        after=query.after,
+        all_parents=query.merged and not query.is_search,
+        limit=COMMITS_SHOWN + 1,
+    )
+    with limit_reads(SEARCH_S):
+        return visit.do(call)
+
+
+def _show_page(visit: Visit, query: LogPageQuery, place: ResolvedRef, commits: Sequence[Commit]) -> Html:
+    shown = commits[:COMMITS_SHOWN]
+    is_whole = query.merged and not query.is_search
+    graph = draw_graph(
+        ((commit.id, commit.parents if is_whole else commit.parents[:1]) for commit in shown),
+        is_connected=not query.is_search,
+    )
+    following = query.address(place.pinned_ref, shown[-1].id) if len(commits) > COMMITS_SHOWN else None
+    return join(
+        _show_commits(visit, place, shown, graph),
+        show_pages(query.address(query.ref) if query.after else None, following),
+    )
+
+
+def _show_heading(visit: Visit, place: ResolvedRef, title: str) -> Html:
+    return join(
+        element("h1", title, element("span", shorten(place.ref), class_="ref")),
+        element(
+            "p",
+            "at ",
+            link_commit(place.commit, place.via),
+            " ",
+            show_references(visit.names.get(place.commit, ())),
+            " · ",
+            link(address("tables", ref=place.ref), "tables"),
+            " · ",
+            link(address("diff", base=visit.about.default_branch, to=place.ref), "diff"),
+            " · ",
+            link(address("reference", name=place.via), "what happened to it") if place.via else None,
+            class_="sub",
+        ),
+    )
+
+
+def _show_commits(visit: Visit, place: ResolvedRef, commits: Sequence[Commit], graph: Sequence[Html]) -> Html:
+    if not commits:
+        return element("p", "There are no such commits.", class_="dim empty")
+    lines = [
+        element(
+            "tr",
+            element("td", picture, class_="graph"),
+            element(
+                "td",
+                element(
+                    "div",
+                    link(
+                        address("commit", ref=pin(commit.id, place.via)), show_title(commit), class_="title"
+                    ),
+                    " ",
+                    show_references(visit.names.get(commit.id, ())),
+                ),
+                element("div", _show_keys(visit, place, commit), class_="keys"),
+            ),
+            element("td", commit.author, class_="author"),
+            element("td", show_time(commit.time), class_="when"),
+            element("td", link_commit(commit.id, place.via), class_="when"),
+        )
+        for commit, picture in zip(commits, graph, strict=True)
+    ]
+    header = [
+        element(
+            "th", element("span", name, class_="hidden" if name in ("Graph", "Id") else None), scope="col"
+        )
+        for name in ("Graph", "Commit", "Author", "Time", "Id")
+    ]
+    return element(
+        "div",
+        element("table", element("thead", element("tr", header)), element("tbody", lines), class_="log"),
+        class_="scroll",
+    )
+
+
+def show_title(commit: Commit) -> str:
+    """The first line of a commit's message."""
+    return commit.message.partition("\n")[0].strip()[:200] or "(no message)"
+
+
+def _show_keys(visit: Visit, place: ResolvedRef, commit: Commit) -> list[Html]:
+    """The first tables that a commit changed."""
+    changes = find_changes(visit, place, commit.id, None, KEYS_SHOWN + 1)
+    if changes is None:
+        return []
+    tables = [change for change in changes if change.type != "NAMESPACE"] or changes
+    ref = pin(commit.id, place.via)
+    keys = [
+        element(
+            "span",
+            show_sign(change.sign),
+            link_table(change.key, ref) if change.after is not None else str(change.key),
+            f" {version}" if (version := show_version(change.after)) else None,
+            class_="key",
+        )
+        for change in tables[:KEYS_SHOWN]
+    ]
+    return [*keys, element("span", "…", class_="dim")] if len(changes) > KEYS_SHOWN else keys
+
+
+def find_changes(
+    visit: Visit, place: ResolvedRef, commit: str, after: Key | None, limit: int
+) -> Sequence[Difference] | None:
+    """What a commit changed; ``None`` if what was before it has expired."""
+    try:
+        return visit.do(GetChanges(revision=commit, via=place.via, after=after, limit=limit))
+    except HistoryExpired:
+        return None
+
+
+class CommitQuery(msgspec.Struct, frozen=True):
+    """Which commit, and from which key on its changes are shown."""
+
+    ref: str | None = None
+    after: str | None = None
+
+
+def show_commit(visit: Visit) -> PageView:
+    """A commit and its changes."""
+    query: CommitQuery = visit.query
+    place = visit.find_place(query.ref)
+    if place.is_empty:
+        raise InvalidRequest(f"'{place.ref}' has no commit yet")
+    commit = visit.do(GetCommit(revision=place.commit, via=place.via))
+    after = Key.parse(query.after) if query.after else None
+    changes = find_changes(visit, place, commit.id, after, PAGE_SIZE + 1)
+    parent = pin(commit.parents[0], place.via) if commit.parents else ""
+    title = show_title(commit)
+    rest = commit.message.partition("\n")[2].strip()
+    body = join(
+        element("h1", title),
+        element("pre", rest, class_="message") if rest else None,
+        show_facts(
+            [
+                ("commit", element("code", commit.id)),
+                ("at", show_references(visit.names.get(commit.id, ()))),
+                ("author", ", ".join(commit.authors) or commit.author),
+                ("committer", commit.committer if commit.authors[:1] != (commit.committer,) else ""),
+                ("signed off by", ", ".join(commit.signed_off_by)),
+                ("time", show_time(commit.time)),
+                ("parents", [[link_commit(one_parent, place.via), " "] for one_parent in commit.parents]),
+                ("idempotency key", commit.key),
+                *((name, ", ".join(values)) for name, values in commit.properties.items()),
+            ]
+        ),
+        element(
+            "p",
+            link(address("tables", ref=place.pinned_ref), "Tables at this commit", class_="button"),
+            link(address("log", ref=place.pinned_ref), "Log from here", class_="button"),
+            link(address("diff", base=parent, to=place.pinned_ref), "Diff with its parent", class_="button")
+            if parent
+            else None,
+            _link_revert(visit, place, commit),
+            class_="actions",
+        ),
+        element("h2", "Changes"),
+        _show_changes(place, changes, parent),
+    )
+    return PageView(title, body, "log", place.pinned_ref)
+
+
+def _link_revert(visit: Visit, place: ResolvedRef, commit: Commit) -> Html | None:
+    """To the preview of undoing a commit."""
+    branch = place.via or visit.about.default_branch
+    return link(address("revert", commit=commit.id, on=branch), f"Revert on {branch}…", class_="button")
+
+
+def _show_changes(place: ResolvedRef, changes: Sequence[Difference] | None, parent: str) -> Html:
+    if changes is None:
+        text = "What it changed is not known any more: the commit before it lies behind the history horizon."
+        return element("p", text, class_="dim empty")
+    shown = changes[:PAGE_SIZE]
+    following = None
+    if len(changes) > PAGE_SIZE:
+        following = address("commit", ref=place.pinned_ref, after=shown[-1].key)
+    return join(show_changes(shown, parent, place.pinned_ref), show_pages(None, following))
+
+
+def show_changes(changes: Sequence[Difference], base: str, to: str) -> Html:
+    """Keys that differ between two revisions, with links to what differs in each table."""
+    return show_table(
+        ("", "Table", "Format", "Version", ""),
+        [
+            (
+                show_sign(change.sign),
+                link_table(change.key, to if change.after is not None else base),
+                show_type(change.after if change.after is not None else change.before),
+                show_version_change(change.before, change.after),
+                _link_differences(change, base, to),
+            )
+            for change in changes
+        ],
+        empty="Nothing differs.",
+    )
+
+
+def _link_differences(change: Difference, base: str, to: str) -> list[Html] | None:
+    content = change.after if change.after is not None else change.before
+    if find_plugin(content) is None or not base:
+        return None
+    return [
+        link(address("diff-rows", key=change.key, base=base, to=to), "rows", class_="more"),
+        link(address("diff-files", key=change.key, base=base, to=to), "files", class_="more"),
+    ]
+
+
+class EventQuery(msgspec.Struct, frozen=True):
+    """Whose events, and before which one."""
+
+    name: str
+    before: int | None = None
+
+
+def show_events(visit: Visit) -> PageView:
+    """What happened to a branch or tag."""
+    query: EventQuery = visit.query
+    call = GetReferenceLog(name=query.name, before=query.before, limit=PAGE_SIZE + 1)
+    lines = visit.do(call)
+    shown = lines[:PAGE_SIZE]
+    rows = [
+        (
+            show_time(line.time),
+            line.event,
+            line.who,
+            link_commit(line.before, line.name),
+            link_commit(line.after, line.name),
+            line.requests or "",
+        )
+        for line in shown
+    ]
+    following = address("reference", name=query.name, before=shown[-1].position)
+    body = join(
+        element("h1", "What happened to ", element("span", query.name, class_="ref")),
+        show_table(("Time", "Event", "Who", "Before", "After", "Requests"), rows, empty="Nothing."),
+        show_pages(
+            address("reference", name=query.name) if query.before is not None else None,
+            following if len(lines) > PAGE_SIZE else None,
+        ),
+    )
+    return PageView(f"What happened to {query.name}", body, "branches")

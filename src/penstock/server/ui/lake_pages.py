@@ -1,0 +1,304 @@
+"""Pages about the lake as a whole: at a glance, its branches and tags, what keeps it in order."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from penstock.errors import PenstockError
+from penstock.formats.registry import load_member
+from penstock.lake.audits.calls import ListExpectations
+from penstock.lake.calls import Compare, ListCommits, ListReferences, ListTokens
+from penstock.lake.transactions.calls import ListTransactions
+from penstock.model.expectations import has_expectations
+from penstock.model.references import Kind, Reference
+from penstock.server.ui.elements import Child, Html, element, join
+from penstock.server.ui.frame import PageView
+from penstock.server.ui.history_pages import show_title
+from penstock.server.ui.links import address, link, link_commit, link_reference, link_table, pin
+from penstock.server.ui.parts import (
+    count_things,
+    show_count,
+    show_facts,
+    show_field,
+    show_form,
+    show_pages,
+    show_problem,
+    show_table,
+    show_time,
+    show_time_us,
+)
+from penstock.server.ui.plots import plot_days
+from penstock.server.ui.visit import PAGE_SIZE, Visit
+
+BRANCHES_SHOWN: Final = 10
+COMMITS_SHOWN: Final = 10
+COMMITS_COUNTED: Final = 500
+"""Commits of the plot: those of more days are not shown."""
+
+
+def show_overview(visit: Visit) -> PageView:
+    """The lake at a glance."""
+    about = visit.about
+    branches = visit.do(ListReferences(kind=Kind.BRANCH, limit=BRANCHES_SHOWN + 1))
+    tags = visit.do(ListReferences(kind=Kind.TAG, limit=BRANCHES_SHOWN + 1))
+    body = join(
+        element("h1", "Lake"),
+        show_facts(
+            [
+                ("address", element("code", about.url) if about.url else None),
+                ("id", element("code", about.id)),
+                ("created", show_time(about.created)),
+                ("default branch", link_reference(about.default_branch)),
+                ("warehouse", element("code", about.warehouse) if about.warehouse else None),
+                ("fork of", about.forked_from),
+                ("moving to", about.moving_to),
+            ]
+        ),
+        element(
+            "div",
+            element(
+                "section",
+                element("h2", "Latest commits on ", link_reference(about.default_branch)),
+                _show_latest(visit),
+            ),
+            element(
+                "section",
+                element("h2", "Branches"),
+                _show_names(branches, "branches"),
+                element("h2", "Tags"),
+                _show_names(tags, "tags"),
+                element("h2", "In flight"),
+                _show_open(visit),
+            ),
+            class_="columns",
+        ),
+    )
+    return PageView("Lake", body, "")
+
+
+def _show_latest(visit: Visit) -> Html:
+    branch = visit.about.default_branch
+    try:
+        commits = visit.do(ListCommits(ref=branch, limit=COMMITS_COUNTED))
+    except PenstockError as problem:
+        return show_problem(problem)
+    rows = [
+        (
+            link_commit(commit.id, branch),
+            link(address("commit", ref=pin(commit.id, branch)), show_title(commit), class_="title"),
+            commit.author,
+            show_time(commit.time),
+        )
+        for commit in commits[:COMMITS_SHOWN]
+    ]
+    return join(
+        plot_days([commit.time for commit in commits], is_cut=len(commits) == COMMITS_COUNTED),
+        show_table(("Id", "Message", "Author", "Time"), rows, empty="Nothing was committed yet."),
+        element("p", link(address("log", ref=branch), "The whole log")),
+    )
+
+
+def _show_names(references: tuple[Reference, ...], page: str) -> Html:
+    if not references:
+        return element("p", "None.", class_="dim empty")
+    items = [
+        element("li", link_reference(reference.name), " ", link_commit(reference.id, reference.name))
+        for reference in references[:BRANCHES_SHOWN]
+    ]
+    more = element("li", link(address(page), "All")) if len(references) > BRANCHES_SHOWN else None
+    return element("ul", items, more, class_="plain")
+
+
+def _show_open(visit: Visit) -> Html:
+    """How many transactions and jobs have not ended, as far as the visitor may know."""
+    counts: list[Child] = []
+    for page, name, call in (
+        ("transactions", "transaction", ListTransactions(limit=PAGE_SIZE)),
+        ("jobs", "job", load_member("lake.jobs")(limit=PAGE_SIZE)),
+    ):
+        try:
+            count = len(visit.do(call))
+        except PenstockError:
+            continue
+        shown = f"{PAGE_SIZE} or more {name}s" if count == PAGE_SIZE else count_things(count, name)
+        counts.append(element("li", link(address(page), shown)))
+    return element("ul", counts, class_="plain")
+
+
+class NamesQuery(msgspec.Struct, frozen=True):
+    """Which names are shown."""
+
+    prefix: str | None = None
+    after: str | None = None
+
+
+def show_branches(visit: Visit) -> PageView:
+    """Branches, and how each is related to the default branch."""
+    return _list_references(visit, Kind.BRANCH, "branches", "Branches")
+
+
+def show_tags(visit: Visit) -> PageView:
+    return _list_references(visit, Kind.TAG, "tags", "Tags")
+
+
+def _list_references(visit: Visit, kind: Kind, page: str, title: str) -> PageView:
+    query: NamesQuery = visit.query
+    references = visit.do(
+        ListReferences(kind=kind, prefix=query.prefix or "", after=query.after or "", limit=PAGE_SIZE + 1)
+    )
+    shown = references[:PAGE_SIZE]
+    rows = [
+        (
+            link_reference(reference.name),
+            link_commit(reference.id, reference.name),
+            _relate(visit, reference),
+            link(address("expectations", branch=reference.name), "expectations", class_="badge")
+            if has_expectations(reference)
+            else None,
+            show_time_us(reference.created_us),
+            _link_work(visit, reference),
+        )
+        for reference in shown
+    ]
+    following = (
+        address(page, prefix=query.prefix, after=shown[-1].name) if len(references) > PAGE_SIZE else None
+    )
+    body = join(
+        element("h1", title),
+        show_form(
+            page,
+            show_field("prefix", "Name begins with", query.prefix, type="search", data_key="/"),
+            button="Show",
+        ),
+        show_table(
+            ("Name", "Commit", f"Beside {visit.about.default_branch}", "", "Created", ""), rows, empty="None."
+        ),
+        show_pages(address(page, prefix=query.prefix) if query.after else None, following),
+    )
+    return PageView(title, body, page)
+
+
+def _relate(visit: Visit, reference: Reference) -> str:
+    """How many commits a reference has that the default branch has not, and the other way round."""
+    default = visit.about.default_branch
+    if reference.name == default:
+        return "default branch"
+    try:
+        relation = visit.do_soon(Compare(one=reference.name, other=default))
+    except PenstockError:
+        return ""
+    return f"{relation.ahead:,} ahead, {relation.behind:,} behind"
+
+
+def _link_work(visit: Visit, reference: Reference) -> list[Html]:
+    default = visit.about.default_branch
+    links = [link(address("tables", ref=reference.name), "tables", class_="more")]
+    if reference.name != default:
+        links.append(link(address("diff", base=default, to=reference.name), "diff", class_="more"))
+    if reference.name != default and reference.kind is Kind.BRANCH:
+        links.append(link(address("merge", source=reference.name, into=default), "merge…", class_="more"))
+    return links
+
+
+class BranchPageQuery(msgspec.Struct, frozen=True):
+    """Which branch."""
+
+    branch: str | None = None
+
+
+def show_expectations(visit: Visit) -> PageView:
+    """What a branch expects of everything that lands there."""
+    query: BranchPageQuery = visit.query
+    branch = query.branch or visit.about.default_branch
+    expectations = visit.do(ListExpectations(branch=branch))
+    rows = [
+        (
+            element("b", expectation.name),
+            element("code", expectation.sql),
+            [[link_table(key, branch), " "] for key in sorted(expectation.keys)],
+            expectation.who,
+            show_time_us(expectation.added_us),
+        )
+        for expectation in expectations
+    ]
+    body = join(
+        element("h1", "Expectations of ", element("span", branch, class_="ref")),
+        element(
+            "p", "Queries that must find no row. Nothing lands on the branch that breaks one.", class_="sub"
+        ),
+        show_form("expectations", show_field("branch", "Branch", branch), button="Show"),
+        show_table(
+            ("Name", "Query", "Tables", "Added by", "Added"), rows, empty="The branch expects nothing."
+        ),
+    )
+    return PageView(f"Expectations of {branch}", body, "expectations", branch)
+
+
+def show_maintenance(visit: Visit) -> PageView:
+    """What keeps the lake in order: how much is kept, what waits to be published, who has tokens."""
+    about = visit.about
+    rules = [
+        (rule.pattern, show_count(rule.max_commits), _show_days(rule.max_days))
+        for rule in about.history_rules
+        if rule.ended_us is None
+    ]
+    body = join(
+        element("h1", "Maintenance"),
+        element("h2", "What is kept"),
+        show_facts(
+            [
+                ("objects that nothing leads to", f"{about.grace_s / 3600:g} hours"),
+                ("data files that no commit names", f"{about.data_grace_days:g} days"),
+                ("roots", [element("div", element("code", root)) for root in about.roots]),
+            ]
+        ),
+        show_table(("References", "Commits", "Age"), rules, empty="All history is kept."),
+        element("h2", "Publishing"),
+        _show_publishing(visit),
+        element("h2", "Tokens"),
+        _show_tokens(visit),
+    )
+    return PageView("Maintenance", body, "maintenance")
+
+
+def _show_days(days: float | None) -> str:
+    return "" if days is None else f"{days:g} days"
+
+
+def _show_publishing(visit: Visit) -> Html:
+    """Tables of the default branch whose latest versions other readers do not see yet."""
+    try:
+        statuses: Any = visit.do(load_member("lake.publishing")(limit=visit.ask.limits.page_max))
+    except PenstockError as problem:
+        return show_problem(problem)
+    waiting = [status for status in statuses if status.backlog or status.alarm]
+    rows = [
+        (
+            link_table(status.key, visit.about.default_branch),
+            status.latest_version,
+            status.published,
+            status.backlog,
+            "" if status.oldest_s is None else f"{status.oldest_s:.0f} s",
+            status.alarm,
+        )
+        for status in waiting
+    ]
+    return show_table(
+        ("Table", "Version", "Published", "Waiting", "For", "Problem"),
+        rows,
+        empty=f"All of {len(statuses):,} tables that are published are up to date.",
+    )
+
+
+def _show_tokens(visit: Visit) -> Html:
+    try:
+        tokens = visit.do(ListTokens())
+    except PenstockError as problem:
+        return show_problem(problem)
+    rows = [
+        (token.name, token.id, ", ".join(map(str, token.grants)), show_time(token.expires) or "never")
+        for token in tokens[:PAGE_SIZE]
+    ]
+    return show_table(("Name", "Id", "Grants", "Expires"), rows, empty="There are no tokens.")

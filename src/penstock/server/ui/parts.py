@@ -1,0 +1,229 @@
+"""Parts that pages are made of: tables, facts, times, sizes, links to further pages, forms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from penstock.errors import Damaged, PenstockError
+from penstock.lake.plugins import find_format, find_plugin
+from penstock.model.clock import utc
+from penstock.model.content import AnyContent
+from penstock.model.references import Kind
+from penstock.server.ui.elements import Child, Html, element
+from penstock.server.ui.links import address, link, link_reference
+from penstock.server.ui.row_requests import ShownRows
+
+SIGNS = {"+": "added", "-": "removed", "~": "changed", "=": "same"}
+
+
+def show_table(
+    header: Sequence[Child], rows: Iterable[Sequence[Child]], *, empty: str, class_: str = ""
+) -> Html:
+    """A table; a sentence where there is nothing."""
+    lines = [element("tr", [element("td", cell) for cell in row]) for row in rows]
+    if not lines:
+        return element("p", empty, class_="dim empty")
+    return element(
+        "div",
+        element(
+            "table",
+            element("thead", element("tr", [element("th", name, scope="col") for name in header])),
+            element("tbody", lines),
+        ),
+        class_=f"scroll {class_}".strip(),
+    )
+
+
+def show_facts(facts: Iterable[tuple[str, Child]]) -> Html:
+    """Names and what each is; those without a value are left out."""
+    pairs = [
+        (element("dt", name), element("dd", value))
+        for name, value in facts
+        if value not in (None, "", [], ())
+    ]
+    return element("dl", pairs, class_="facts")
+
+
+def show_time(moment: datetime | None) -> Html | None:
+    """A time in UTC. The page's script tells how long ago that is."""
+    if moment is None:
+        return None
+    return element("time", f"{moment:%Y-%m-%d %H:%M:%S}", datetime=moment.isoformat())
+
+
+def show_time_us(time_us: int) -> Html | None:
+    return show_time(utc(time_us)) if time_us else None
+
+
+def show_size(count_bytes: float | None) -> str:
+    """A number of bytes."""
+    if count_bytes is None:
+        return ""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count_bytes < 1024:
+            return f"{count_bytes:.0f} B" if unit == "B" else f"{count_bytes:.1f} {unit}"
+        count_bytes /= 1024
+    return f"{count_bytes:.1f} TiB"
+
+
+def show_count(count: int | None) -> str:
+    return "" if count is None else f"{count:,}"
+
+
+def count_things(count: int, thing: str) -> str:
+    """``1 table``, ``2 tables``."""
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
+def show_problem(problem: PenstockError) -> Html:
+    """What stands against a part of a page, in its place."""
+    first, *rest = problem.message.split("\n")
+    return element(
+        "div",
+        element("p", first),
+        [element("p", line.strip(), class_="dim") for line in rest],
+        class_="problem",
+        role="alert",
+    )
+
+
+def show_sign(sign: str) -> Html:
+    return element("span", sign, class_=f"sign {SIGNS.get(sign, 'same')}", title=SIGNS.get(sign, ""))
+
+
+def show_type(content: AnyContent | None) -> str:
+    """The format of a table, or what else a key holds."""
+    if content is None:
+        return ""
+    declared = find_format(content)
+    return content.type.lower().replace("_", " ") if declared is None else declared.name
+
+
+def show_version(content: AnyContent | None) -> str:
+    """The version of a table that the lake manages; empty for all others."""
+    plugin = find_plugin(content)
+    if plugin is None or content is None:
+        return ""
+    try:
+        return plugin.describe_version(content)
+    except Damaged:
+        return "damaged"
+
+
+def show_version_change(before: AnyContent | None, after: AnyContent | None) -> str:
+    """The version that a table had and the one that it has."""
+    old, new = show_version(before), show_version(after)
+    if before is not None and after is not None and before.id != after.id:
+        return f"{new} dropped and created anew".strip()
+    return f"{old} → {new}" if old and new and old != new else new or old
+
+
+def show_references(names: Iterable[tuple[Kind, str]]) -> list[Html]:
+    """The branches and tags at a commit."""
+    return [
+        element("span", link_reference(name), class_=f"badge {kind.value}", title=kind.value)
+        for kind, name in names
+    ]
+
+
+def show_pages(first: str | None, following: str | None) -> Html | None:
+    """Links to the first page of a list and to the next one."""
+    links = [
+        link(first, "« First page", class_="button") if first else None,
+        link(following, "Next page »", class_="button next") if following else None,
+    ]
+    return element("nav", links, class_="pages", aria_label="Pages of the list") if any(links) else None
+
+
+def show_field(name: str, label: str, value: object = "", **attributes: str | bool | int | None) -> Html:
+    """A field of a form, with its label."""
+    return element(
+        "label",
+        element("span", label),
+        element("input", name=name, value="" if value is None else str(value), **attributes),
+    )
+
+
+def show_form(page: str, *fields: Child, button: str, hidden: dict[str, object] | None = None) -> Html:
+    """A form that leads to a page; it changes nothing."""
+    return element(
+        "form",
+        show_hidden(hidden or {}),
+        fields,
+        element("button", button),
+        method="get",
+        action=address(page),
+        class_="bar",
+    )
+
+
+def show_hidden(values: dict[str, object]) -> list[Html]:
+    return [
+        element("input", type="hidden", name=name, value=str(value))
+        for name, several in values.items()
+        for value in (several if isinstance(several, list) else [several])
+        if value not in (None, "")
+    ]
+
+
+def show_names(names: Sequence[str], list_id: str = "names") -> Html:
+    """The names that a field with this list offers."""
+    return element("datalist", [element("option", value=name) for name in names], id=list_id)
+
+
+def show_rows(shown: ShownRows, *, empty: str = "No rows.", marks_changes: bool = False) -> Html:
+    """Rows as a table; ``marks_changes`` says that the first column tells what became of each row."""
+    if not shown.columns:
+        return element("p", "The table has no columns yet.", class_="dim empty")
+    header = [
+        element(
+            "th",
+            element("span", "" if marks_changes and n == 0 else column.name),
+            element("small", "" if marks_changes and n == 0 else column.type),
+            scope="col",
+            class_="number" if column.is_number else None,
+        )
+        for n, column in enumerate(shown.columns)
+    ]
+    lines = [
+        element("tr", _show_cells(shown, row, marks_changes), class_=_change_class(row, marks_changes))
+        for row in shown.rows
+    ]
+    cut = shown.columns_total - len(shown.columns) + (1 if marks_changes else 0)
+    return element(
+        "div",
+        element(
+            "div",
+            element("table", element("thead", element("tr", header)), element("tbody", lines)),
+            class_="scroll rows",
+            tabindex=0,
+        ),
+        element("p", empty, class_="dim empty") if not lines else None,
+        element("p", f"{count_things(cut, 'more column')} not shown.", class_="dim") if cut > 0 else None,
+    )
+
+
+CHANGES = {
+    "insert": ("+", "added"),
+    "delete": ("-", "removed"),
+    "update_preimage": ("~", "before"),
+    "update_postimage": ("~", "after"),
+}
+
+
+def _change_class(row: Sequence[str | None], marks_changes: bool) -> str | None:
+    return CHANGES.get(row[0] or "", ("", ""))[1] if marks_changes else None
+
+
+def _show_cells(shown: ShownRows, row: Sequence[str | None], marks_changes: bool) -> list[Html]:
+    cells = []
+    for n, (column, value) in enumerate(zip(shown.columns, row, strict=True)):
+        if marks_changes and n == 0:
+            sign, what = CHANGES.get(value or "", ("", ""))
+            cells.append(element("th", sign, element("span", what, class_="what"), scope="row"))
+        elif value is None:
+            cells.append(element("td", "null", class_="null"))
+        else:
+            cells.append(element("td", value, class_="number" if column.is_number else None))
+    return cells

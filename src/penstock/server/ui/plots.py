@@ -1,0 +1,69 @@
+"""Plots as SVG: bars with their figures as text, for who cannot see them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from penstock.server.ui.elements import Html, element
+
+DAYS_MAX: Final = 60
+HEIGHT_PX: Final = 48
+BAR_PX: Final = 9
+GAP_PX: Final = 2
+
+
+def plot_days(times: Sequence[datetime], *, is_cut: bool) -> Html | None:
+    """How many things happened on each of the last days. The first day of a list that is cut is left out."""
+    counts = Counter(time.date() for time in times)
+    if is_cut and len(counts) > 1:
+        del counts[min(counts)]
+    if len(counts) < 2:
+        return None
+    last = max(counts)
+    first = max(min(counts), last - timedelta(days=DAYS_MAX - 1))
+    days = [first + timedelta(days=n) for n in range((last - first).days + 1)]
+    bars = [(f"{day:%Y-%m-%d}", counts[day]) for day in days]
+    return _plot(bars, f"Commits a day, {first:%Y-%m-%d} to {last:%Y-%m-%d}")
+
+
+def plot_sizes(bars: Sequence[tuple[str, int]]) -> Html | None:
+    """How many files are of each size, as horizontal bars with their names."""
+    most = max((count for _, count in bars), default=0)
+    if not most:
+        return None
+    rows = [
+        element(
+            "tr",
+            element("th", name, scope="row"),
+            element("td", element("meter", value=count, max=most, title=f"{count:,}")),
+            element("td", f"{count:,}", class_="number"),
+        )
+        for name, count in bars
+    ]
+    return element("table", element("caption", "Files by size"), element("tbody", rows), class_="sizes")
+
+
+def _plot(bars: Sequence[tuple[str, int]], title: str) -> Html:
+    most = max(count for _, count in bars)
+    width = len(bars) * (BAR_PX + GAP_PX)
+    shapes = []
+    for n, (name, count) in enumerate(bars):
+        height = max(1, round(HEIGHT_PX * count / most)) if count else 0
+        shapes.append(
+            element(
+                "rect",
+                element("title", f"{name}: {count:,}"),
+                x=n * (BAR_PX + GAP_PX),
+                y=HEIGHT_PX - height,
+                width=BAR_PX,
+                height=height,
+                class_="bar",
+            )
+        )
+    picture = element(
+        "svg", shapes, width=width, height=HEIGHT_PX, role="img", aria_label=title, class_="plot"
+    )
+    return element("figure", picture, element("figcaption", title))

@@ -1,0 +1,142 @@
+"""What a page asks of rows, and what it is answered: all of it bounded, and values as text."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+ROWS_MAX: Final = 100
+"""On one page."""
+OFFSET_MAX: Final = 10_000
+"""Rows before those of a page: they are read too. Whoever wants to see others names a condition."""
+COLUMNS_MAX: Final = 100
+VALUE_MAX_CHARS: Final = 300
+FILES_MAX: Final = 50
+"""Files on one page."""
+FILES_COUNTED_MAX: Final = 100_000
+"""Of a table with more files, only so many are counted."""
+VERSIONS_MAX: Final = 30
+
+
+class RowRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One question about rows or files of a table, or one query."""
+
+    kind: Literal["rows", "diff", "file_diff", "table", "sql", "expectations"]
+    who: str = ""
+    page_max: int | None = None
+    ref: str
+    """The revision; of a difference the second one."""
+    base: str = ""
+    """Of a difference the first one."""
+    key: str = ""
+    sql: tuple[str, ...] = ()
+    where: str = ""
+    on: tuple[str, ...] = ()
+    """The columns that identify a row."""
+    offset: int = 0
+    limit: int = ROWS_MAX
+
+
+class PageColumn(msgspec.Struct, frozen=True):
+    """A column."""
+
+    name: str
+    type: str
+    is_number: bool = False
+    nullable: bool = True
+
+
+class ShownRows(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows, of which every value is text that may be cut; ``None`` is null."""
+
+    columns: tuple[PageColumn, ...] = ()
+    columns_total: int = 0
+    rows: tuple[tuple[str | None, ...], ...] = ()
+    total: int | None = None
+    """How many there are, if that is known."""
+    has_more: bool = False
+
+
+class ShownDiff(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows that differ. The first column of each says what became of it."""
+
+    rows: ShownRows
+    added: int
+    removed: int
+    changed: int
+    added_columns: tuple[str, ...] = ()
+    removed_columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    """Those that both sides have, which may identify a row."""
+
+
+class ShownBounds(msgspec.Struct, frozen=True):
+    """What statistics say of a column in a file."""
+
+    column: str
+    lowest: str = ""
+    highest: str = ""
+    nulls: str = ""
+
+
+class ShownFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a table."""
+
+    path: str
+    size_bytes: int | None = None
+    rows: int | None = None
+    partition: str = ""
+    bounds: tuple[ShownBounds, ...] = ()
+    change: str = ""
+    """In a difference: ``+``, ``-`` or ``~``."""
+
+
+class ShownFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of a table, and how many there are."""
+
+    files: tuple[ShownFile, ...] = ()
+    total: int = 0
+    total_bytes: int = 0
+    sizes: tuple[int, ...] = ()
+    """How many files are of each size: see ``SIZES``."""
+    are_all: bool = True
+
+
+SIZES: Final = (
+    ("under 64 KiB", 64 * 1024),
+    ("to 1 MiB", 1024**2),
+    ("to 16 MiB", 16 * 1024**2),
+    ("to 128 MiB", 128 * 1024**2),
+    ("to 1 GiB", 1024**3),
+    ("more", 2**63),
+)
+"""Sizes of files that are counted together."""
+
+
+class ShownVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """A version of a table."""
+
+    version: int
+    time: str = ""
+    operation: str = ""
+    details: str = ""
+
+
+class ShownTable(msgspec.Struct, frozen=True, kw_only=True):
+    """What a table is."""
+
+    columns: tuple[PageColumn, ...] = ()
+    rows: int | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+    properties: tuple[tuple[str, str], ...] = ()
+    versions: tuple[ShownVersion, ...] = ()
+    files: ShownFiles = ShownFiles()
+
+
+class ShownExpectation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a query of an expectation finds."""
+
+    problem: str = ""
+    """Why it cannot be asked."""
+    rows: ShownRows = ShownRows()

@@ -1,0 +1,94 @@
+"""Sessions: a browser shows its token by a cookie, which counts for the page and for nothing else.
+
+The cookie is the token itself, so that a session ends when its token does, and no worker has to remember it.
+Scripts cannot read it, no other site can have it sent, and a browser forgets it when it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from penstock.errors import Denied, Unauthenticated
+from penstock.lake.tokens import parse_token
+from penstock.server.access import AccessGate
+from penstock.server.headers import Headers
+from penstock.server.routes import Ask, HttpAnswer
+from penstock.server.ui.frame import redirect, render_login
+from penstock.server.ui.links import PREFIX, address
+
+COOKIE: Final = "penstock_session"
+_ATTRIBUTES: Final = f"Path={PREFIX}; HttpOnly; SameSite=Strict"
+
+
+class TokenForm(msgspec.Struct, frozen=True):
+    """What somebody signs in with."""
+
+    token: str = ""
+    page: str = ""
+    """Where to go on, if the form is not on that page."""
+
+
+def add_session(headers: Headers) -> None:
+    """Let the session of a request count as its token, unless it shows one."""
+    token = find_token(headers)
+    if token and "authorization" not in headers:
+        headers["authorization"] = f"Bearer {token}"
+
+
+def find_token(headers: Mapping[str, str]) -> str:
+    """The token in a request's cookie; empty if there is none."""
+    for pair in headers.get("cookie", "").split(";"):
+        name, _, value = pair.strip().partition("=")
+        if name == COOKIE:
+            return value
+    return ""
+
+
+def require_own_form(headers: Mapping[str, str]) -> None:
+    """``Denied`` unless a form was sent by a page of this server: browsers say where one comes from."""
+    origin, host = headers.get("origin", ""), headers.get("host", "")
+    is_own = origin.partition("://")[2].lower() == host.lower() != ""
+    if not is_own or headers.get("sec-fetch-site", "same-origin") != "same-origin":
+        raise Denied("the form was not sent by a page of this server, so nothing was done")
+
+
+def sign_in(ask: Ask, gate: AccessGate) -> HttpAnswer:
+    """Begin a session, and go on to the page that was asked for."""
+    require_own_form(ask.headers)
+    form: TokenForm = ask.body or TokenForm()
+    token, page = form.token.strip(), _check_page(form.page) or _find_page(ask.headers)
+    try:
+        parse_token(token)
+        gate({"host": ask.headers.get("host", ""), "authorization": f"Bearer {token}"})
+    except Unauthenticated as refused:
+        return render_login(refused.message, page=page)
+    secure = "; Secure" if ask.headers.get("origin", "").startswith("https://") else ""
+    return redirect(page, ("set-cookie", f"{COOKIE}={token}; {_ATTRIBUTES}{secure}"))
+
+
+def sign_out(ask: Ask) -> HttpAnswer:
+    """End a session."""
+    require_own_form(ask.headers)
+    return redirect(address(""), ("set-cookie", f"{COOKIE}=; {_ATTRIBUTES}; Max-Age=0"))
+
+
+def _find_page(headers: Mapping[str, str]) -> str:
+    """The page on which somebody signed in, which may be any; the first one if that is not known."""
+    try:
+        parts = urlsplit(headers.get("referer", ""))
+    except ValueError:
+        return address("")
+    if parts.netloc.lower() != headers.get("host", "").lower():
+        return address("")
+    return _check_page(parts.path + (f"?{parts.query}" if parts.query else "")) or address("")
+
+
+def _check_page(target: str) -> str:
+    """A target, if it is a page that can be shown; else nothing."""
+    path = target.partition("?")[0]
+    is_page = path.startswith(f"{PREFIX}/") and path not in (f"{PREFIX}/login", f"{PREFIX}/logout")
+    return target if is_page and target.isascii() and target.isprintable() else ""

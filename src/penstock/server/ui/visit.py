@@ -1,0 +1,154 @@
+"""A visit: one request for a page, and what its handler asks the lake for, with the visitor's rights."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from penstock.errors import Denied, PenstockError
+from penstock.kernel.pace import limit_reads
+from penstock.kernel.reachable import Progress, silent
+from penstock.lake.answers import About
+from penstock.lake.call import Retry, retry_of
+from penstock.lake.calls import Call, GetAbout, ListReferences, Resolve
+from penstock.lake.catalogue import Catalogue
+from penstock.lake.task_calls import CallAnswers
+from penstock.model.commits import EMPTY_COMMIT_ID
+from penstock.model.decoders import json_decoder
+from penstock.model.references import Kind
+from penstock.server.routes import Ask
+from penstock.server.ui.elements import Html, element, join
+from penstock.server.ui.links import link_commit, pin, shorten
+from penstock.server.ui.parts import show_field
+from penstock.server.ui.row_requests import RowRequest
+
+R = TypeVar("R")
+A = TypeVar("A")
+
+PAGE_SIZE: Final = 50
+NAMES_MAX: Final = 100
+"""How many branches and tags are offered where one is to be chosen, and looked for at commits."""
+SOON_S: Final = 1.0
+ROW_WORK: Final = "penstock.server.ui.row_work:run"
+
+
+class ResolvedRef(NamedTuple):
+    """A revision that was looked up: a commit, and the reference that led to it."""
+
+    ref: str
+    """As it was asked for."""
+    commit: str
+    via: str | None
+
+    @property
+    def pinned_ref(self) -> str:
+        """The same commit for ever."""
+        return pin(self.commit, self.via)
+
+    @property
+    def is_empty(self) -> bool:
+        return self.commit == EMPTY_COMMIT_ID
+
+
+def show_place(place: ResolvedRef) -> Html:
+    """A revision, with the commit that it is."""
+    is_pinned = place.ref == place.pinned_ref
+    name = (place.via or "") if is_pinned else shorten(place.ref)
+    return join(element("span", name, class_="ref"), " ", link_commit(place.commit, place.via))
+
+
+def show_ref_field(label: str, ref: str | None, place: ResolvedRef) -> Html:
+    """The field of a form for the revision that a page is about."""
+    shown = shorten(ref) if ref else ""
+    return show_field("ref", label, shown, placeholder=shorten(place.ref), list="names")
+
+
+class Visit:
+    """One request for a page."""
+
+    def __init__(self, ask: Ask) -> None:
+        self.ask = ask
+        self.query: Any = ask.query
+        self.form: Any = ask.body
+
+    def do(self, call: Call[R]) -> R:
+        """Carry out a call as the visitor."""
+        return self.ask.catalogue.do(call)
+
+    def do_soon(self, call: Call[R]) -> R:
+        """The same for what a page shows beside other things; ``TimedOut`` if it takes long."""
+        with limit_reads(SOON_S):
+            return self.do(call)
+
+    @cached_property
+    def about(self) -> About:
+        return self.do(GetAbout())
+
+    def find_place(self, ref: str | None) -> ResolvedRef:
+        """A revision, the default branch if none is given."""
+        name = ref or self.about.default_branch
+        resolved = self.do(Resolve(revision=name))
+        return ResolvedRef(name, resolved.commit, resolved.name)
+
+    @cached_property
+    def names(self) -> dict[str, list[tuple[Kind, str]]]:
+        """The branches and tags at each commit, the first of each kind."""
+        heads: dict[str, list[tuple[Kind, str]]] = {}
+        for kind in (Kind.BRANCH, Kind.TAG):
+            for reference in self.do(ListReferences(kind=kind, limit=NAMES_MAX)):
+                heads.setdefault(reference.id, []).append((kind, reference.name))
+        return heads
+
+    def list_names(self, *kinds: Kind) -> list[str]:
+        """The names of the first branches, and tags, for forms to offer."""
+        return sorted(
+            name
+            for named in self.names.values()
+            for kind, name in named
+            if kind in (kinds or (Kind.BRANCH, Kind.TAG))
+        )
+
+    def work_on_rows(self, request: RowRequest, kind: type[A]) -> A:
+        """Have rows read in a process apart from this one, which asks for the lake as the visitor."""
+        ask = self.ask
+        output = ask.pool.run(
+            ROW_WORK,
+            msgspec.json.encode(request),
+            caller=ask.share,
+            answer=CallAnswers(ReadOnlyCatalogue(ask.catalogue)),
+            deadline_s=ask.deadline_s,
+            is_cancelled=ask.is_cancelled,
+        )
+        data = output.body if output.file is None else _read_file(output.file)
+        answer: A = json_decoder(kind).decode(data)
+        return answer
+
+    def try_rows(self, request: RowRequest, kind: type[A]) -> tuple[A | None, PenstockError | None]:
+        """The same, where a page has something to show also if rows cannot be read."""
+        try:
+            return self.work_on_rows(request, kind), None
+        except PenstockError as problem:
+            return None, problem
+
+
+class ReadOnlyCatalogue:
+    """A catalogue that answers reads only: whatever a process does with rows, it changes nothing."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue, self.page_max = catalogue, catalogue.page_max
+
+    def do(self, call: Call[R], progress: Progress = silent) -> R:
+        if retry_of(call) is not Retry.READ:
+            raise Denied(f"a page that shows rows may not ask for {type(call).__name__}")
+        return self._catalogue.do(call, progress)
+
+    def close(self) -> None:
+        """The lake stays open: others use it too."""
+
+
+def _read_file(file: Any) -> bytes:
+    with file:
+        data: bytes = file.read()
+    return data

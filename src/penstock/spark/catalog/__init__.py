@@ -1,0 +1,1 @@
+"""Spark's SQL over a lake: the driver's side of the catalog, which Spark's JVM asks."""

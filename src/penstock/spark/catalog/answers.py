@@ -1,0 +1,59 @@
+"""What Spark's JVM asks of a lake's catalog, and who answers.
+
+Questions about names are answered by the lake alone. Tables are described, read and changed by
+``penstock.spark``: SQL and its functions are two doors to the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from penstock.lake.sql_catalog.procedures import call_procedure, end_if_over
+from penstock.lake.sql_catalog.requests import CatalogRequest
+from penstock.lake.sql_catalog.steps import BY_NAME, CREATIONS
+from penstock.model.decoders import json_decoder
+from penstock.spark.catalog import changes, tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.lake.lake import Lake
+
+Parts: TypeAlias = Sequence[Any]
+"""DataFrames and columns of the JVM, which a request names by their places."""
+_REQUEST: Final = json_decoder(CatalogRequest)
+
+BY_SPARK: Final[dict[str, Callable[[SparkSession, Lake, CatalogRequest], Any]]] = {
+    "table": tables.describe_table,
+    "plan": tables.plan_read,
+    "create": tables.create_table,
+    "alter": tables.alter_table,
+    "truncate": changes.truncate,
+}
+OF_ROWS: Final[dict[str, Callable[[SparkSession, Lake, CatalogRequest, Parts], Any]]] = {
+    "write": changes.write_rows,
+    "delete": changes.delete_rows,
+    "update": changes.update_rows,
+    "merge": changes.merge_rows,
+}
+
+
+def answer_question(spark: SparkSession, lake: Lake, step: str, asked: str, parts: Parts) -> Any:
+    """The answer to a question, as JSON has it; a DataFrame for a read."""
+    request = _REQUEST.decode(asked)
+    if step in CREATIONS:
+        lake.begin_write()  # which makes the lake, if there is none yet
+    if step == "call":
+        return call_procedure(lake, request, keeps_leases=True)
+    if step in BY_NAME:
+        return BY_NAME[step](lake, request)
+    if step in BY_SPARK:
+        return BY_SPARK[step](spark, lake, request)
+    return OF_ROWS[step](spark, lake, request, parts)
+
+
+def state_after_failure(lake: Lake, asked: str) -> dict[str, Any]:
+    """What a session has to know after a statement failed: whether its transaction is still open."""
+    request = _REQUEST.decode(asked)
+    return {"transaction": ""} if end_if_over(lake, request) else {}

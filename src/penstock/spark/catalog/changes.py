@@ -1,0 +1,185 @@
+"""Statements that change rows, carried out by the functions of ``penstock.spark``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.errors import InvalidRequest, KeyNotFound
+from penstock.lake.row_changes import MergeClause
+from penstock.lake.sql_catalog.requests import CatalogRequest, ClauseParts, written_table
+from penstock.lake.sql_catalog.tables import clustering_names, partition_names, table_properties
+from penstock.spark.format import default_format, format_of, named_format
+from penstock.spark.merge_builder import MergeBuilder, merge
+from penstock.spark.row_changes import delete, update
+from penstock.spark.writer import write
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from penstock.lake.lake import Lake
+    from penstock.spark.requests import WriteOptions
+
+
+def write_rows(
+    spark: SparkSession, lake: Lake, request: CatalogRequest, parts: Sequence[Any]
+) -> dict[str, Any]:
+    """INSERT, and CREATE or REPLACE TABLE AS SELECT."""
+    rows = _frame(spark, parts[0])
+    if request.table is None:
+        return _create_filled(lake, request, rows)
+    key, branch = written_table(request.known_table)
+    spark_format = named_format(request.table.provider)
+    more: WriteOptions = {"create": False}
+    if request.replace_where is not None:
+        more["replace_where"] = request.replace_where
+    elif request.dynamic:
+        more["partition_overwrite"] = "dynamic"
+    elif request.mode == "overwrite" and "partition_overwrite" in spark_format.write_options:
+        more["partition_overwrite"] = "static"  # whatever the session says of writes that do not say
+    write(
+        rows,
+        key,
+        format=None if spark_format.is_default else request.table.provider,
+        mode=request.mode,
+        branch=branch,
+        lake=lake,
+        message=f"{'INSERT INTO' if request.mode == 'append' else 'INSERT OVERWRITE'} {key}",
+        **more,
+    )
+    return {}
+
+
+def _create_filled(lake: Lake, request: CatalogRequest, rows: DataFrame) -> dict[str, Any]:
+    key, branch = request.written_key
+    if request.location is not None:
+        raise InvalidRequest(
+            f"LOCATION is not supported, because the lake chooses the location of '{key}': leave it out"
+        )
+    if clustering_names(request.partitioning):
+        raise InvalidRequest(f"create '{key}' with CLUSTER BY first, and then INSERT INTO it")
+    if request.is_replace and not request.create and not lake.table(key, branch).outside_read_set.exists:
+        raise KeyNotFound(
+            f"there is no table '{key}' to replace; CREATE OR REPLACE TABLE also creates one", key=str(key)
+        )
+    provider = _provider(rows.sparkSession, lake, request)
+    spark_format = named_format(provider) if provider else default_format()
+    more: WriteOptions = {"create": request.create, "properties": table_properties(request.properties)}
+    if partition_by := partition_names(request.partitioning):
+        more["partition_by"] = partition_by
+    if request.comment:
+        more["description"] = request.comment
+    if request.is_replace and "overwrite_schema" in spark_format.write_options:
+        more["overwrite_schema"] = True
+    if request.is_replace and "partition_overwrite" in spark_format.write_options:
+        more["partition_overwrite"] = "static"
+    write(
+        rows,
+        key,
+        format=None if spark_format.is_default else provider,
+        mode=request.mode,
+        branch=branch,
+        lake=lake,
+        message=f"{'REPLACE' if request.is_replace else 'CREATE'} TABLE {key} AS SELECT",
+        **more,
+    )
+    return {}
+
+
+def _provider(spark: SparkSession, lake: Lake, request: CatalogRequest) -> str:
+    """The format of a table that is created or replaced; empty for the lake's default.
+
+    ``saveAsTable`` always names one: the session's, if the program does not. A table keeps its own then.
+    """
+    named = (request.provider or "").lower()
+    if request.is_text or named != str(spark.conf.get("spark.sql.sources.default")).lower():
+        return named
+    key, branch = request.written_key
+    try:
+        target_format = format_of(lake.table(key, branch).outside_read_set)
+    except KeyNotFound:
+        return ""
+    return named if target_format is None or target_format.source_name is None else target_format.source_name
+
+
+def truncate(spark: SparkSession, lake: Lake, request: CatalogRequest) -> dict[str, Any]:
+    """Remove all rows of a table."""
+    key, branch = written_table(request.known_table)
+    spark_format = format_of(lake.table(key, branch).outside_read_set)
+    assert spark_format is not None
+    if spark_format.is_default:
+        delete(spark, key, branch=branch, lake=lake, message=f"TRUNCATE TABLE {key}")
+        return {}
+    from pyspark.sql.types import StructType
+
+    columns = StructType.fromJson(msgspec.json.decode(request.known_table.schema))
+    empty = spark.createDataFrame([], columns)
+    write(
+        empty,
+        key,
+        format=request.known_table.provider,
+        mode="overwrite",
+        branch=branch,
+        lake=lake,
+        message=f"TRUNCATE TABLE {key}",
+        create=False,
+    )
+    return {}
+
+
+def delete_rows(
+    spark: SparkSession, lake: Lake, request: CatalogRequest, parts: Sequence[Any]
+) -> dict[str, Any]:
+    """DELETE FROM."""
+    key, branch = written_table(request.known_table)
+    delete(spark, key, _optional(parts, request.condition), branch=branch, lake=lake)
+    return {}
+
+
+def update_rows(
+    spark: SparkSession, lake: Lake, request: CatalogRequest, parts: Sequence[Any]
+) -> dict[str, Any]:
+    """UPDATE."""
+    key, branch = written_table(request.known_table)
+    values = _values(parts, request.values)
+    update(spark, key, values, _optional(parts, request.condition), branch=branch, lake=lake)
+    return {}
+
+
+def merge_rows(
+    spark: SparkSession, lake: Lake, request: CatalogRequest, parts: Sequence[Any]
+) -> dict[str, Any]:
+    """MERGE INTO."""
+    key, branch = written_table(request.known_table)
+    source = _frame(spark, parts[request.source])
+    builder = merge(source, key, _column(parts[request.on]), branch=branch, lake=lake)
+    clauses = tuple(_clause(parts, clause) for clause in request.clauses)
+    MergeBuilder(builder.change, builder.plan._replace(clauses=clauses)).commit()
+    return {}
+
+
+def _clause(parts: Sequence[Any], clause: ClauseParts) -> MergeClause:
+    values = _values(parts, clause.values or {})
+    return MergeClause(clause.kind, clause.action, values, _optional(parts, clause.condition))
+
+
+def _values(parts: Sequence[Any], places: dict[str, int]) -> dict[str, Column]:
+    return {name: _column(parts[place]) for name, place in places.items()}
+
+
+def _optional(parts: Sequence[Any], place: int | None) -> Column | None:
+    return None if place is None else _column(parts[place])
+
+
+def _column(java: Any) -> Column:
+    from pyspark.sql.classic.column import Column
+
+    return Column(java)
+
+
+def _frame(spark: SparkSession, java: Any) -> DataFrame:
+    from pyspark.sql import DataFrame
+
+    return DataFrame(java, spark)

@@ -1,0 +1,63 @@
+"""Tables of a catalog: how Spark describes, reads, creates and alters them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import NotManaged, TableExists
+from penstock.lake.sql_catalog import tables as catalog_tables
+from penstock.lake.sql_catalog.requests import CatalogRequest, TableDescription, TableFacts, table_of
+from penstock.spark.format import default_format, format_of, named_format
+from penstock.spark.requests import ReadRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.lake.lake import Lake
+    from penstock.lake.table import Table
+
+
+def describe_table(spark: SparkSession, lake: Lake, request: CatalogRequest) -> TableFacts:
+    """A table as a name stands for it. ``NotManaged`` for one that Spark cannot read here."""
+
+    def describe(table: Table, version: int | None) -> TableDescription:
+        spark_format = format_of(table)
+        if spark_format is None:
+            kind = table.outside_read_set.content.type_in_words
+            raise NotManaged(
+                f"'{table.key}' is {kind}, which this catalog cannot read; use the catalog of its own format",
+                key=str(table.key),
+            )
+        return spark_format.describe(spark, table.outside_read_set, version)
+
+    return catalog_tables.describe_table(lake, request, describe)
+
+
+def plan_read(spark: SparkSession, lake: Lake, request: CatalogRequest) -> DataFrame:
+    """The rows of a table at the commit that its query reads."""
+    facts = request.known_table
+    table = table_of(lake, facts)
+    spark_format = format_of(table)
+    assert spark_format is not None
+    return spark_format.read(spark, table, ReadRequest(version=facts.version, where=request.where))
+
+
+def create_table(spark: SparkSession, lake: Lake, request: CatalogRequest) -> dict[str, Any]:
+    """Create a table without rows."""
+    table = catalog_tables.new_table(request)
+    chosen = named_format(table.source) if table.source else default_format()
+    try:
+        chosen.create(spark, lake, table)
+    except TableExists:
+        return {"is_there": True}
+    return {}
+
+
+def alter_table(spark: SparkSession, lake: Lake, request: CatalogRequest) -> dict[str, Any]:
+    """Change columns and properties of a table."""
+    key, branch = request.written_key
+    spark_format = format_of(lake.table(key, branch).outside_read_set)
+    if spark_format is None:
+        raise NotManaged(f"'{key}' is a table that this catalog cannot change", key=str(key))
+    spark_format.alter(spark, lake, key, branch, request.changes)
+    return {}

@@ -1,0 +1,76 @@
+"""``delete`` and ``update``: change the rows of a table for which a condition is true."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.model.keys import Key
+from penstock.spark.arguments import check_values
+from penstock.spark.format import ask_format
+from penstock.spark.requests import ChangeRequest, Values, WriteResult
+from penstock.spark.sessions import lake_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+    from penstock.lake.lake import Lake
+
+
+def delete(
+    spark: SparkSession,
+    key: str | Key,
+    where: str | Column | None = None,
+    *,
+    branch: str | None = None,
+    lake: Lake | None = None,
+    message: str | None = None,
+    author: str | None = None,
+    idempotency_key: str | None = None,
+) -> WriteResult | None:
+    """Delete the rows for which a condition is true; all of them without one. ``None`` if there are none.
+
+    The condition is SQL text or a ``Column``, and the same each time it is evaluated. One on partition
+    columns alone removes whole files, and reads none. ``TableConflict`` if others meanwhile changed the same
+    files, or put rows there, other than by appending them, that might have been meant.
+    """
+    change = ChangeRequest(
+        spark=spark,
+        lake=lake_of(spark, lake),
+        key=Key.parse(key),
+        branch=branch,
+        message=message,
+        author=author,
+        idempotency_key=idempotency_key,
+    )
+    return ask_format(change.table, lambda spark_format: spark_format.delete(change, where))
+
+
+def update(
+    spark: SparkSession,
+    key: str | Key,
+    set: Values,  # noqa: A002 - SQL's word
+    where: str | Column | None = None,
+    *,
+    branch: str | None = None,
+    lake: Lake | None = None,
+    message: str | None = None,
+    author: str | None = None,
+    idempotency_key: str | None = None,
+) -> WriteResult | None:
+    """Give columns new values in the rows for which a condition is true. ``None`` if there are none.
+
+    ``set`` has the values by column, or by part of a struct (``address.city``): text is SQL over the row as
+    it was, anything else is itself. They become values of the column's type as in Spark's ``INSERT``. Rows
+    whose partition columns change move. Conditions and conflicts are as in ``delete``.
+    """
+    check_values(set)
+    change = ChangeRequest(
+        spark=spark,
+        lake=lake_of(spark, lake),
+        key=Key.parse(key),
+        branch=branch,
+        message=message,
+        author=author,
+        idempotency_key=idempotency_key,
+    )
+    return ask_format(change.table, lambda spark_format: spark_format.update(change, set, where))

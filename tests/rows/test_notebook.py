@@ -1,0 +1,136 @@
+"""What notebooks show: small, escaped, and never an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.errors import MergeConflict
+from penstock.formats.rows.arrow_types import pa
+from penstock.lake.lake import Lake
+from penstock.model.keys import Key
+from tests.rows.conftest import KEYS
+
+XSS = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+NAME = "<img src=x onerror=alert(3)>\"'&"
+TAGS = {"div", "strong", "span", "table", "thead", "tbody", "tr", "th", "td", "pre"}
+BIG_CHARS = 80_000
+
+
+class Checked(HTMLParser):
+    """Accepts only the elements that Penstock writes, each closed, with styles and nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.words = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in TAGS, tag
+        assert {name for name, _ in attrs} <= {"style", "class"}
+        assert not any("url(" in (value or "") or "<" in (value or "") for _, value in attrs)
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def words(shown: Any) -> str:
+    """The text of what a notebook shows of something."""
+    code = shown._repr_html_()
+    assert len(code) < BIG_CHARS
+    checked = Checked()
+    checked.feed(code)
+    checked.close()
+    assert checked.open == []
+    return checked.words
+
+
+@pytest.fixture
+def hostile(lake: Lake) -> Lake:
+    """A lake in which all that people name is an attempt at the reader's browser."""
+    lake.author = XSS
+    key = Key("evil", NAME)
+    lake.table(key).write(pa.table({XSS: [XSS, None], "n": [1, 2]}), message=XSS)
+    lake.branch("dev").create()
+    lake.table(key, "dev").write(pa.table({XSS: [XSS], "n": [3]}), mode="overwrite", message=XSS)
+    return lake
+
+
+SHOWN: dict[str, Callable[[Lake, str], Any]] = {
+    "lake": lambda lake, _: lake,
+    "branch": lambda lake, _: lake.branch("dev"),
+    "snapshot": lambda lake, _: lake.at("dev"),
+    "log": lambda lake, _: lake.log("dev"),
+    "diff": lambda lake, _: lake.diff("main", "dev"),
+    "changes": lambda lake, _: lake.changes("dev~1"),
+    "table": lambda lake, key: lake.table(key),
+    "version": lambda lake, key: lake.table(key).snapshot(),
+    "query": lambda lake, _: lake.at("dev").sql('select * from "t"'),
+    "rows": lambda lake, key: lake.diff_rows(key, "main", "dev"),
+    "transaction": lambda lake, _: lake.transaction("main", message=XSS),
+    "merge": lambda lake, _: lake.merge("dev", dry_run=True),
+}
+
+
+@pytest.mark.parametrize("what", SHOWN)
+def test_names_and_values_are_shown_and_not_obeyed(hostile: Lake, what: str) -> None:
+    key = str(Key("evil", NAME))
+    hostile.table("t", "dev").write(pa.table({XSS: [XSS]}))
+    shown = words(SHOWN[what](hostile, key))
+    assert "<script>alert(1)" in shown or "<img src=x" in shown or what == "transaction"
+
+
+def test_a_conflict_is_shown(lake: Lake) -> None:
+    lake.branch("dev").create()
+    for ref in ("main", "dev"):
+        lake.table("sales.new", ref).write({"id": [1]})
+    with pytest.raises(MergeConflict) as refused:
+        lake.merge("dev")
+    assert "MergeConflict: cannot merge: 1 conflict" in words(refused.value)
+    assert "'sales.new'" in words(lake.merge("dev", dry_run=True))
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS.keys())
+def test_a_table_of_every_format_shows_its_first_rows(lake: Lake, key: str) -> None:
+    shown = words(lake.table(key))
+    assert f"Table {key} at main" in shown
+    assert "amount" in shown
+    assert "4.5" in shown
+
+
+def test_a_lake_at_a_glance(lake: Lake) -> None:
+    lake.branch("dev").create()
+    shown = words(lake)
+    for name in ("dev, main", *KEYS.values(), "lance", "delta", "files"):
+        assert name in shown
+    assert "● " in words(lake.log())
+    with penstock.open("memory:") as empty:
+        assert "no tables at main" in words(empty)
+
+
+def test_what_cannot_be_read_is_told_and_raises_nothing(lake: Lake) -> None:
+    assert "there is no 'no.table'" in words(lake.table("no.table"))
+    assert "there is no branch" in words(lake.branch("gone"))
+
+
+def test_wide_and_long_tables_are_shown_in_part(lake: Lake) -> None:
+    lake.table("t").write(pa.table({f"c{n}": ["x" * 1000] * 50 for n in range(60)}))
+    assert "50 rows, 30 of 60 columns" in words(lake.table("t"))
+
+
+def test_what_is_shown_does_not_count_as_read(lake: Lake) -> None:
+    tx = lake.transaction("main", message="sum", isolation="serializable")
+    for shown in (tx, tx.table("sales.orders"), tx.writes, lake.at(tx.branch), tx.table("raw.events")):
+        words(shown)
+    tx.table("sales.sums").write({"n": [1]})
+    for key in ("sales.orders", "raw.events"):
+        lake.table(key).write({"id": [9], "day": ["z"], "amount": [9.0]}, mode="append")
+    assert tx.land() is not None

@@ -1,0 +1,231 @@
+"""SQL over a lake: names, revisions, and what a statement shows of them."""
+
+from __future__ import annotations
+
+import re
+from itertools import permutations
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+import penstock
+from penstock import spark as penstock_spark
+from penstock.errors import InvalidRequest, ReferenceNotFound, VersionNotFound
+from penstock.lake.lake import Lake
+from penstock.lake.sql_catalog.requests import CatalogRequest
+from tests.spark.sql_session import ids, refusal, run
+from tests.transactions.pipelines import FORMATS, rows
+from tests.transactions.pipelines import ids as lake_ids
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+KINDS: Final = [kind if kind == "delta" else pytest.param(kind, marks=pytest.mark.verify) for kind in FORMATS]
+
+
+@pytest.fixture
+def history(lake: Lake) -> Lake:
+    """A table of each format with other rows at main~1, main and dev."""
+    for kind in FORMATS:
+        lake.table(f"s.{kind}").write(rows(1), format=kind)
+    lake.branch("dev").create()
+    for kind in FORMATS:
+        lake.table(f"s.{kind}", "dev").write(rows(10), format=kind)
+        lake.table(f"s.{kind}").write(rows(2), format=kind)
+    lake.tag("first").create(f"main~{len(FORMATS)}")
+    return lake
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_name_shows_the_rows_of_its_revision_in_any_order_of_statements(
+    history: Lake, spark: SparkSession, kind: str
+) -> None:
+    expected = {
+        f"lake.s.{kind}": [1, 2],
+        f"lake.s.`{kind}@dev`": [1, 10],
+        f"lake.s.{kind} VERSION AS OF 'first'": [1],
+    }
+    other = spark.newSession()
+    for sessions in ((spark, spark), (spark, other)):
+        # Every order of two statements, the first of which may leave something behind.
+        for order in permutations(expected, 2):
+            for session, name in zip(sessions, order, strict=True):
+                assert ids(session, name) == expected[name], (order, name)
+    assert history.transactions() == []
+
+
+@pytest.mark.verify
+def test_a_query_reads_tables_of_several_revisions(history: Lake, spark: SparkSession) -> None:
+    joined = "SELECT a.id FROM lake.s.delta a JOIN lake.s.`delta@dev` b USING (id)"
+    assert run(spark, joined) == [(1,)]
+    assert run(spark, "SELECT count(*) FROM lake.s.delta a JOIN lake.s.delta b USING (id)") == [(2,)]
+    within = "SELECT id FROM lake.s.lance WHERE id IN (SELECT id FROM lake.s.`parquet@dev`)"
+    assert run(spark, within) == [(1,)]
+
+
+@pytest.mark.verify
+def test_a_session_reads_the_reference_that_it_uses(history: Lake, spark: SparkSession) -> None:
+    other = spark.newSession()
+    run(spark, "USE REFERENCE dev IN lake")
+    assert ids(spark, "lake.s.delta") == [1, 10]
+    assert ids(other, "lake.s.delta") == [1, 2]
+    assert run(spark, "SHOW REFERENCE IN lake")[0][:2] == ("branch", "dev")
+    run(spark, "USE REFERENCE `main` IN lake")
+    assert ids(spark, "lake.s.delta") == [1, 2]
+    other.conf.set("spark.penstock.ref", "dev")
+    assert ids(other, "lake.s.delta") == [1, 10]
+    other.sql("INSERT INTO lake.s.delta VALUES (11)")
+    assert history.table("s.delta", "dev").to_arrow().num_rows == 3
+    assert ids(spark, "lake.s.delta") == [1, 2]
+
+
+def test_a_table_is_read_at_its_version_or_at_a_time(history: Lake, spark: SparkSession) -> None:
+    version = history.table("s.delta").version
+    assert ids(spark, f"lake.s.delta VERSION AS OF {version}") == [1, 2]
+    assert ids(spark, f"lake.s.delta VERSION AS OF {version - 1}") == [1]
+    time = history.show("first").time.isoformat(sep=" ")
+    for kind in FORMATS:
+        assert ids(spark, f"lake.s.{kind} TIMESTAMP AS OF '{time}'") == [1]
+    assert isinstance(refusal(spark, "SELECT * FROM lake.s.delta VERSION AS OF 99"), VersionNotFound)
+    assert isinstance(refusal(spark, "SELECT * FROM lake.s.`delta@none`"), ReferenceNotFound)
+    assert isinstance(refusal(spark, "SELECT * FROM lake.s.`@dev`"), InvalidRequest)
+
+
+def test_all_that_a_query_reads_of_a_branch_is_of_one_commit(
+    history: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from penstock.spark.catalog import answers, tables
+
+    asked: list[str] = []
+
+    def describe_and_commit(session: SparkSession, lake: Lake, request: CatalogRequest) -> object:
+        facts = tables.describe_table(session, lake, request)
+        if not asked:
+            history.table("s.lance").write(rows(3), format="lance")
+        asked.append(facts.pin.commit if facts.pin is not None else "")
+        return facts
+
+    monkeypatch.setitem(answers.BY_SPARK, "table", describe_and_commit)
+    assert run(spark, "SELECT count(*) FROM lake.s.delta, lake.s.lance") == [(4,)]
+    assert len(asked) == 2
+    assert len(set(asked)) == 1
+    assert run(spark, "SELECT count(*) FROM lake.s.delta, lake.s.lance") == [(6,)]
+
+
+@pytest.mark.verify
+def test_spark_shows_what_there_is(history: Lake, spark: SparkSession) -> None:
+    assert run(spark, "SHOW NAMESPACES IN lake") == [("s",)]
+    assert sorted(row[1] for row in run(spark, "SHOW TABLES IN lake.s")) == sorted(FORMATS)
+    assert spark.catalog.tableExists("lake.s.delta")
+    assert not spark.catalog.tableExists("lake.s.none")
+    described = {row[0]: row[1] for row in run(spark, "DESCRIBE EXTENDED lake.s.delta")}
+    assert described["id"] == "bigint"
+    assert described["Provider"] == "delta"
+    assert described["Location"] == history.table("s.delta").location
+    assert spark.table("lake.s.parquet").count() == 2
+    spark.catalog.setCurrentCatalog("lake")
+    try:
+        spark.catalog.setCurrentDatabase("s")
+        assert run(spark, "SELECT count(*) FROM delta") == [(2,)]
+        assert run(spark, "SHOW REFERENCES") == run(spark, "LIST REFERENCES IN lake")
+    finally:
+        spark.catalog.setCurrentCatalog("spark_catalog")
+
+
+def test_a_read_by_name_is_the_read_of_penstock_spark(history: Lake, spark: SparkSession) -> None:
+    def plan(frame: object) -> str:
+        text: str = frame._jdf.queryExecution().executedPlan().toString()  # type: ignore[attr-defined]
+        return re.sub(r"#\d+L?", "", text)
+
+    spark.sql("CREATE TABLE lake.p (id BIGINT, day STRING) PARTITIONED BY (day)")
+    spark.sql("INSERT INTO lake.p VALUES (1, 'mo'), (2, 'tu')")
+    for key, where in (("p", "day = 'mo' AND id > 0"), ("s.parquet", "id > 1")):
+        by_name = spark.table(f"lake.{key}").where(where).select("id")
+        by_function = penstock_spark.read(spark, key).where(where).select("id")
+        assert plan(by_name) == plan(by_function)
+        assert "PushedFilters: [IsNotNull(id)" in plan(by_name)
+
+
+def two_files(spark: SparkSession) -> None:
+    """A table of two files, whose rows differ in every column but one."""
+    run(
+        spark,
+        "CREATE TABLE lake.s.t (id BIGINT, name STRING, day DATE, at TIMESTAMP)",
+        "INSERT INTO lake.s.t VALUES (10, 'a', DATE '2026-01-01', TIMESTAMP '2026-01-01 00:00:00')",
+        "INSERT INTO lake.s.t VALUES (20, 'b', DATE '2026-01-09', TIMESTAMP '2026-01-01 00:00:00')",
+    )
+
+
+def test_files_are_left_out_by_the_statistics_of_the_log(lake: Lake, spark: SparkSession) -> None:
+    two_files(spark)
+    for where in (
+        "id > 15",
+        "20 <= a.id",
+        "id = 20 AND length(name) > 0",
+        "name = 'b'",
+        "day > '2026-01-02' AND rand() >= 0",
+    ):
+        by_name = spark.sql(f"SELECT id FROM lake.s.t AS a WHERE {where}")
+        assert [row.id for row in by_name.collect()] == [20], where
+        assert len(by_name.inputFiles()) == 1, where
+
+
+@pytest.mark.verify
+def test_a_filter_that_is_not_understood_leaves_out_nothing(lake: Lake, spark: SparkSession) -> None:
+    two_files(spark)
+    for where in (
+        "id = 10 OR name = 'b'",
+        "id + 1 > 5",
+        "at >= TIMESTAMP '2026-01-01 00:00:00'",
+        "name = 'it''s' OR id > 0",
+        "day <= current_date()",
+        "NOT id = 99",
+    ):
+        filtered = spark.sql(f"SELECT id FROM lake.s.t WHERE {where}")
+        assert sorted(row.id for row in filtered.collect()) == [10, 20], where
+        assert len(filtered.inputFiles()) == 2, where
+
+
+@pytest.mark.verify
+def test_a_cached_table_is_the_one_that_was_cached(history: Lake, spark: SparkSession) -> None:
+    run(spark, "CACHE TABLE lake.s.delta")
+    try:
+        assert ids(spark, "lake.s.`delta@dev`") == [1, 10]
+        history.table("s.delta").write(rows(3))
+        assert ids(spark, "lake.s.delta") == [1, 2, 3]
+        run(spark, "USE REFERENCE dev IN lake")
+        assert ids(spark, "lake.s.delta") == [1, 10]
+    finally:
+        spark.catalog.clearCache()
+
+
+@pytest.mark.verify
+def test_tables_with_deletion_vectors_and_mapped_columns_are_read(lake: Lake, spark: SparkSession) -> None:
+    run(
+        spark,
+        "CREATE TABLE lake.s.t (id BIGINT, `a b` STRING) TBLPROPERTIES "
+        "('delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true')",
+        "INSERT INTO lake.s.t SELECT id, cast(id AS STRING) FROM range(0, 10, 1, 1)",
+        "DELETE FROM lake.s.t WHERE id = 3",
+    )
+    assert ids(spark, "lake.s.t") == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    assert run(spark, "SELECT `a b` FROM lake.s.t WHERE id = 4") == [("4",)]
+    assert ids(spark, "lake.s.t VERSION AS OF 1") == list(range(10))
+
+
+def test_two_sessions_in_turn_have_each_its_own_lake(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+    with penstock.open(tmp_path / "other", create=True) as other_lake:
+        other = penstock_spark.session(other_lake)
+        for number, session in enumerate((spark, other, spark, other)):
+            # Spark looks tables up for these before it knows which session the statement is of.
+            session.range(number, number + 1).write.mode("append").saveAsTable("lake.s.t")
+            session.range(1).writeTo(f"lake.s.t{number}").create()
+        assert lake_ids(lake, "s.t") == [0, 2]
+        assert lake_ids(other_lake, "s.t") == [1, 3]
+        for session, names in ((spark, ["t", "t0", "t2"]), (other, ["t", "t1", "t3"])):
+            session.catalog.setCurrentCatalog("lake")
+            session.catalog.setCurrentDatabase("s")
+            assert [row[1] for row in run(session, "SHOW TABLES")] == names
+            session.catalog.setCurrentCatalog("spark_catalog")

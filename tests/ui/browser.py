@@ -1,0 +1,143 @@
+"""A real browser: Chromium, told what to do by WebDriver, which is JSON over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+"""How WebDriver calls the id of an element."""
+ANSWER_MAX_S = 60.0
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+
+OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
+
+
+def missing() -> str:
+    """Why there is no browser to be used; empty if there is one."""
+    programs = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
+    return f"not installed: {', '.join(programs)} (make interop)" if programs else ""
+
+
+class Browser:
+    """A window of Chromium."""
+
+    def __init__(self, port: int, folder: str, *options: str) -> None:
+        self._port = port
+        self._session = ""
+        chosen = {
+            "args": [*OPTIONS, f"--user-data-dir={folder}", *options],
+            "binary": shutil.which("chromium"),
+        }
+        wanted = {
+            "browserName": "chrome",
+            "goog:chromeOptions": chosen,
+            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
+        }
+        made = self._do("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
+        self._session = f"/session/{made['sessionId']}"
+
+    def _do(self, method: str, path: str, body: Any = None) -> Any:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=ANSWER_MAX_S)
+        data = json.dumps(body or {}) if method == "POST" else None
+        try:
+            connection.request(method, self._session + path, data, {"content-type": "application/json"})
+            value = json.loads(connection.getresponse().read())["value"]
+        finally:
+            connection.close()
+        assert not (isinstance(value, dict) and "error" in value), value
+        return value
+
+    def go(self, url: str) -> None:
+        self._do("POST", "/url", {"url": url})
+
+    @property
+    def url(self) -> str:
+        return str(self._do("GET", "/url"))
+
+    @property
+    def text(self) -> str:
+        """What the page shows."""
+        return str(self.run("return document.body.innerText"))
+
+    def run(self, script: str, *values: Any) -> Any:
+        return self._do("POST", "/execute/sync", {"script": script, "args": list(values)})
+
+    def _find(self, selector: str) -> str:
+        using = "link text" if selector.startswith("=") else "css selector"
+        found = self._do("POST", "/element", {"using": using, "value": selector.removeprefix("=")})
+        return f"/element/{found[ELEMENT]}"
+
+    def click(self, selector: str) -> None:
+        """Press an element: a CSS selector, or ``=`` and the text of a link."""
+        self._do("POST", f"{self._find(selector)}/click")
+
+    def write(self, selector: str, text: str) -> None:
+        """Put text into a field, in the place of what is there."""
+        field = self._find(selector)
+        self._do("POST", f"{field}/clear")
+        self._do("POST", f"{field}/value", {"text": text})
+
+    def press(self, keys: str) -> None:
+        """Press keys where the focus is."""
+        actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+        self._do("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
+
+    def resize(self, width: int, height: int) -> None:
+        self._do("POST", "/window/rect", {"width": width, "height": height})
+
+    def save_screenshot(self, name: str) -> None:
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        (SCREENSHOTS / f"{name}.png").write_bytes(base64.b64decode(self._do("GET", "/screenshot")))
+
+    def problems(self) -> list[str]:
+        """What the console complains about since the last look."""
+        lines = self._do("POST", "/se/log", {"type": "browser"})
+        return [line["message"] for line in lines if line["level"] in ("SEVERE", "WARNING")]
+
+    def hosts(self) -> set[str]:
+        """To whom requests were sent since the last look."""
+        hosts = set()
+        for line in self._do("POST", "/se/log", {"type": "performance"}):
+            message = json.loads(line["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent":
+                url = urlsplit(message["params"]["request"]["url"])
+                hosts |= {url.netloc} if url.scheme in ("http", "https") else set()
+        return hosts
+
+    def close(self) -> None:
+        self._do("DELETE", "")
+
+
+@contextmanager
+def open_browser(*options: str) -> Iterator[Browser]:
+    """A browser with nothing remembered, until the block ends."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    driver = subprocess.Popen(
+        ["chromedriver", f"--port={port}"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert driver.stdout is not None
+    try:
+        while "started successfully" not in (line := driver.stdout.readline()):
+            assert line, "chromedriver did not start"
+        with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as folder:
+            browser = Browser(port, folder, *options)
+            try:
+                yield browser
+            finally:
+                browser.close()
+    finally:
+        driver.terminate()
+        driver.wait()
+        driver.stdout.close()

@@ -1,0 +1,261 @@
+"""The paths of a person, in a real Chromium: without an error in its console or a request to elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.formats.rows.arrow_types import pa
+from penstock.lake.lake import Lake
+from penstock.lake.opener import open_lake
+from tests.ui.browser import Browser, missing, open_browser
+from tests.ui.conftest import HOSTILE, Site, fill, orders, serve
+
+pytestmark = [pytest.mark.verify, pytest.mark.skipif(bool(missing()), reason=missing())]
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[Browser]:
+    with open_browser("--window-size=1280,900") as opened:
+        yield opened
+
+
+@pytest.fixture
+def browser(window: Browser) -> Browser:
+    """A window in which nothing has happened yet."""
+    window.go("about:blank")
+    window.problems()
+    window.hosts()
+    return window
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with open_lake(str(tmp_path / "lake"), create=True, author="ada") as opened:
+        fill(opened)
+        opened.branch("fix-returns").create(at="v1")
+        opened.create_table("sales.returns", data=orders(1.0, 2.0), branch="fix-returns", message="returns")
+        opened.merge("fix-returns", "main", message="merge fix-returns")
+        opened.table("sales.orders").append(
+            orders(40.0, day="2026-11-04"), message="third load", author="etl"
+        )
+        opened.table("sales.orders").append(
+            orders(-99.0, -98.0, -97.0, day="2026-11-05"), message="nightly load", author="etl"
+        )
+        opened.finish_background()
+        yield opened
+
+
+def check_quiet(browser: Browser, site: Site) -> None:
+    """Whether nothing went wrong, and nobody else was asked."""
+    assert browser.problems() == []
+    assert browser.hosts() <= {site.server.url.partition("://")[2]}
+
+
+def test_a_bad_load_is_found_looked_at_and_reverted(browser: Browser, lake: Lake) -> None:
+    with serve(lake) as site:
+        browser.go(f"{site.server.url}/ui/")
+        browser.save_screenshot("overview")
+        browser.click("=Log")
+        browser.save_screenshot("log")
+        assert "merge fix-returns" in browser.text
+        browser.click("=nightly load")
+        browser.save_screenshot("commit")
+        browser.click("=rows")
+        assert "3 added" in browser.text
+        assert "-99.0" in browser.text
+        browser.save_screenshot("row-diff")
+        browser.click("=files")
+        assert "1 file changed" in browser.text
+        browser.click("=sales.orders")
+        browser.save_screenshot("table")
+        browser.click("=rows")
+        browser.write("input[name=where]", "amount < 0")
+        browser.press("\ue007")
+        assert "Rows 1 to 3" in browser.text
+        browser.save_screenshot("rows")
+        browser.click("=log")
+        browser.click("=nightly load")
+        browser.click("=Revert on main…")
+        assert "3 rows removed" in browser.text
+        browser.save_screenshot("revert")
+        browser.click("form.act button")
+        assert "revert" in browser.text
+        assert "/ui/commit" in browser.url
+        assert lake.table("sales.orders").count("amount < 0") == 0
+        check_quiet(browser, site)
+
+
+def test_a_branch_is_reviewed_and_merged(browser: Browser, lake: Lake) -> None:
+    lake.expect("no huge amounts", "select * from sales.orders where amount > 1000000")
+    with serve(lake) as site:
+        browser.go(f"{site.server.url}/ui/branches")
+        browser.save_screenshot("branches")
+        browser.click("a[href*='diff?base=main&to=dev']")
+        browser.save_screenshot("diff")
+        browser.click("=merge…")
+        assert "No conflicts" in browser.text
+        assert "holds" in browser.text
+        browser.save_screenshot("merge")
+        browser.click("form.act button")
+        assert lake.table("sales.orders").count("amount = -5") == 1
+        lake.branch("other").create(at="main~1")
+        for name in ("main", "other"):
+            lake.table("sales.orders", name).delete("day = '2026-11-01'")
+        browser.go(f"{site.server.url}/ui/merge?source=other&into=main")
+        assert "nothing would be changed" in browser.text
+        browser.save_screenshot("conflict")
+        browser.click("=Keep that of main")
+        assert "No conflicts" in browser.text
+        browser.click("form.act button")
+        assert "merge other" in browser.text
+        check_quiet(browser, site)
+
+
+def test_a_person_signs_in_and_out(browser: Browser, lake: Lake) -> None:
+    with serve(lake, with_tokens=True) as site:
+        browser.go(f"{site.server.url}/ui/log?ref=dev")
+        browser.save_screenshot("sign-in")
+        browser.problems()  # a browser tells of every answer that is 401
+        browser.write("#token", "penstock_000000000000_" + "a" * 43)
+        browser.click("button")
+        assert "unknown token" in browser.text
+        browser.problems()
+        browser.write("#token", site.create_token("read", name="reader"))
+        browser.click("button")
+        assert "bad load" in browser.text
+        assert browser.url == f"{site.server.url}/ui/log?ref=dev"
+        assert browser.run("return document.cookie") == ""
+        check_quiet(browser, site)
+        browser.click(".session button")
+        assert "Sign in" in browser.text
+
+
+def test_a_link_on_another_site_leads_to_the_page(browser: Browser, lake: Lake) -> None:
+    """The session is not sent with it, and the page is shown all the same."""
+    with serve(lake, with_tokens=True) as site, serve(lake) as elsewhere:
+        browser.go(f"{site.server.url}/ui/")
+        browser.write("#token", site.create_token("read"))
+        browser.click("button")
+        other = elsewhere.server.url.replace("127.0.0.1", "localhost")
+        browser.go(f"{other}/ui/")
+        browser.run(
+            "const a = document.createElement('a'); a.href = arguments[0]; a.id = a.textContent = 'out';"
+            "document.querySelector('main').prepend(a)",
+            f"{site.server.url}/ui/log?ref=dev",
+        )
+        browser.click("#out")
+        for _ in range(100):
+            if "bad load" in browser.text:
+                break
+        assert "bad load" in browser.text
+        browser.problems()
+
+
+def test_nothing_that_people_write_runs(browser: Browser, tmp_path: Path) -> None:
+    with open_lake(str(tmp_path / "hostile"), create=True, author=HOSTILE) as lake:
+        rows = pa.table({HOSTILE: [HOSTILE]})
+        lake.create_table("t", data=rows, message=HOSTILE)
+        lake.branch("dev").create()
+        lake.table("t", "dev").append(rows, message=HOSTILE)
+        with serve(lake) as site:
+            for path in (
+                "",
+                "log",
+                "commit",
+                "table?key=t",
+                "rows?key=t",
+                "diff-rows?key=t&base=main&to=dev",
+            ):
+                browser.go(f"{site.server.url}/ui/{path}")
+                assert "alert" in browser.text or path == ""
+                assert browser.run("return document.querySelectorAll('img, main script').length") == 0
+            check_quiet(browser, site)
+
+
+def test_the_keyboard_is_enough(browser: Browser, lake: Lake) -> None:
+    with serve(lake) as site:
+        browser.go(f"{site.server.url}/ui/sql")
+        browser.press("/")
+        assert browser.run("return document.activeElement.name") == "sql"
+        browser.press("select 6 * 7 as answer from sales.orders limit 1")
+        browser._do(
+            "POST",
+            "/actions",
+            {
+                "actions": [
+                    {
+                        "type": "key",
+                        "id": "keyboard",
+                        "actions": [
+                            {"type": "keyDown", "value": "\ue009"},
+                            {"type": "keyDown", "value": "\ue007"},
+                            {"type": "keyUp", "value": "\ue007"},
+                            {"type": "keyUp", "value": "\ue009"},
+                        ],
+                    }
+                ]
+            },
+        )
+        for _ in range(100):
+            if "42" in browser.text:
+                break
+        assert "42" in browser.text
+        browser.save_screenshot("sql")
+        browser.go(f"{site.server.url}/ui/")
+        browser.press("\ue004")
+        assert browser.run("return document.activeElement.textContent") == "Skip to the content"
+        browser.press("\ue007")
+        assert browser.run("return document.activeElement.id") == "main"
+        check_quiet(browser, site)
+
+
+@pytest.mark.parametrize(
+    "path", ["", "log?ref=dev", "table?key=sales.orders", "rows?key=sales.orders", "merge?source=dev"]
+)
+def test_pages_fit_a_phone_and_have_names_for_everything(browser: Browser, lake: Lake, path: str) -> None:
+    with serve(lake) as site:
+        browser.resize(500, 900)
+        try:
+            browser.go(f"{site.server.url}/ui/{path}")
+            assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
+            browser.save_screenshot(f"phone-{path.partition('?')[0] or 'overview'}")
+        finally:
+            browser.resize(1280, 900)
+        nameless = browser.run(
+            "return [...document.querySelectorAll('input:not([type=hidden]), textarea, button, a')]"
+            ".filter(e => !(e.textContent.trim() || e.labels && e.labels.length || e.ariaLabel))"
+            ".map(e => e.outerHTML)"
+        )
+        assert nameless == []
+        assert browser.run("return document.documentElement.lang") == "en"
+
+
+def test_dark_and_light_can_be_read(lake: Lake) -> None:
+    """Text stands out from what is behind it, as WCAG asks: by 4.5 to 1."""
+    script = """
+    const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number).map(v => v / 255)
+      .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+      return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+    const back = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
+      if (!/, 0\\)$/.test(c) && c !== 'transparent') return c; } return 'rgb(255, 255, 255)'; };
+    return [...document.querySelectorAll('body *')]
+      .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()) && e.offsetParent
+        && !e.closest('.hidden, .skip, datalist'))
+      .map(e => { const [a, b] = [light(getComputedStyle(e).color), light(back(e))].sort((x, y) => y - x);
+        return [(a + 0.05) / (b + 0.05), e.className, e.textContent.slice(0, 40)]; })
+      .filter(([ratio]) => ratio < 4.5)
+    """
+    with serve(lake) as site:
+        for scheme in ((), ("--force-dark-mode", "--blink-settings=preferredColorScheme=0")):
+            with open_browser("--window-size=1280,900", *scheme) as browser:
+                for path in (
+                    "log?ref=dev",
+                    "diff-rows?key=sales.orders&base=main&to=dev",
+                    "merge?source=dev",
+                ):
+                    browser.go(f"{site.server.url}/ui/{path}")
+                    assert browser.run(script) == [], path
+                browser.save_screenshot("dark" if scheme else "light")

@@ -1,0 +1,325 @@
+"""Every page shows what it is about, is well-formed, and loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.formats.rows.arrow_types import pa
+from penstock.lake.opener import open_lake
+from penstock.model.nessie import IcebergTable
+from penstock.processes.pool import ProcessPool
+from penstock.server.app import ROW_WORK_IMPORTS
+from penstock.server.limits import Limits
+from penstock.server.ui import history_pages
+from penstock.server.ui.api import PAGES
+from tests.ui.conftest import HOSTILE, Page, Site, orders, serve
+
+SHOWN = {
+    "": ("Lake", "main", "second load", "dev", "v1"),
+    "branches": ("dev", "1 ahead, 0 behind", "default branch"),
+    "tags": ("v1",),
+    "expectations": ("The branch expects nothing.",),
+    "maintenance": ("7 days", "All history is kept."),
+    "log?ref=dev": ("bad load", "second load", "first load", "etl", "sales.orders", "v2"),
+    "log?ref=dev&table=sales.orders&author=ada": ("bad load",),
+    "log?ref=dev&text=SECOND": ("second load",),
+    "log?since=1d&until=2100-01-01": ("second load",),
+    "log?until=2001-01-01": ("There are no such commits.",),
+    "commit?ref=dev": ("bad load", "ada", "v1 → v2"),
+    "reference?name=dev": ("create", "commit"),
+    "tables": ("sales", "sales.orders", "delta", "v1"),
+    "tables?ref=v1&prefix=sales": ("sales.orders", "v0"),
+    "table?key=sales.orders": ("amount", "double", "rows 4", "files 2", "second load", "Statistics"),
+    "rows?key=sales.orders&ref=dev": ("-6.0", "null", "Rows 1 to 6 of 6"),
+    "rows?key=sales.orders&ref=v1": ("Rows 1 to 3 of 3",),
+    "rows?key=sales.orders&ref=dev&where=amount+<+0": ("-5.0", "Rows 1 to 2"),
+    "sql": ("SQL at main",),
+    "sql?sql=select+sum(amount)+as+total+from+sales.orders": ("total", "60.0"),
+    "diff?base=main&to=dev": ("sales.orders", "1 commit ahead"),
+    "diff-rows?key=sales.orders&base=main&to=dev": ("2 added", "0 removed", "-5.0"),
+    "diff-rows?key=sales.orders&base=v1&to=main&on=day,id": ("1 added", "0 changed"),
+    "diff-files?key=sales.orders&base=main&to=dev": ("1 file changed",),
+    "merge": ("Merge",),
+    "merge?source=dev&into=main": ("No conflicts.", "1 table would change", "2 rows added"),
+    "revert?commit=main&on=main": ("No conflicts.", "1 row removed"),
+    "restore?key=sales.orders": ("Restore",),
+    "restore?key=sales.orders&to=v1": ("No conflicts.", "1 row removed"),
+    "transactions": ("There are none",),
+    "transactions?all=true": ("There are none",),
+    "jobs": ("No job is running.",),
+}
+"""Pages, and what each must show."""
+UNSHOWN = {"/transaction", "/job"}
+"""Pages of things that the lake has not: other tests show them."""
+
+
+@pytest.mark.parametrize("path", SHOWN)
+def test_a_page_shows_what_it_is_about(sales: Site, path: str) -> None:
+    page = sales.get(path)
+    assert page.status == 200, page.text
+    for text in SHOWN[path]:
+        assert text in page.text, f"{text!r} is not in: {page.text}"
+    check_page(page)
+
+
+def test_every_page_is_tried() -> None:
+    tried = {f"/{path.partition('?')[0]}" for path in SHOWN} | UNSHOWN
+    assert {route.path for route in PAGES} == tried
+
+
+def check_page(page: Page) -> None:
+    """Whether a page is whole, and can neither run nor load what is not the server's."""
+    headers = page.reply.headers
+    policy = headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self';")
+    assert "unsafe" not in policy
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "same-origin"
+    assert headers["cache-control"] == "no-store"
+    assert headers["content-type"] == "text/html; charset=utf-8"
+    assert not page.open, f"{page.open} are not closed"
+    tags = [tag for tag, _ in page.elements]
+    assert tags.count("h1") == tags.count("main") == tags.count("title") - tags.count("rect") == 1
+    for tag, attributes in page.elements:
+        assert not [name for name in attributes if name.startswith("on") or name == "style"], (
+            tag,
+            attributes,
+        )
+        for name in ("href", "src", "action"):
+            assert name not in attributes or re.match(r"[/#]", attributes[name] or ""), (tag, attributes)
+        if tag in ("input", "textarea") and attributes.get("type") != "hidden":
+            assert "name" in attributes
+    assert tags.count("script") == 1
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids)), f"an id is there twice: {ids}"
+
+
+def test_links_of_all_pages_lead_to_pages(sales: Site) -> None:
+    """From the first page on, whatever a page links to is a page, or says what is wrong with it."""
+    known, waiting = {"/ui/"}, ["/ui/"]
+    statuses: dict[str, int] = {}
+    while waiting and len(statuses) < 60:
+        address = waiting.pop(0)
+        page = sales.get(address)
+        statuses[address] = page.status
+        for link in page.links:
+            if link.startswith("/ui/") and "diff-rows" not in link and link not in known:
+                known.add(link)
+                waiting.append(link)
+    assert [address for address, status in statuses.items() if status != 200] == []
+    assert len(statuses) > 40
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("nothing", 404),
+        ("log?ref=~~", 400),
+        ("log?ref=nobody", 404),
+        ("log?after=0000", 400),
+        ("log?merged=perhaps", 400),
+        ("log?table=a..b", 400),
+        ("log?since=yesterday", 400),
+        ("commit?ref=ffffffffff", 404),
+        ("reference", 400),
+        ("reference?name=a%20b", 400),
+        ("reference?name=main&before=x", 400),
+        ("tables?after=a..b", 400),
+        ("table", 400),
+        ("table?key=sales.nothing", 404),
+        ("table?key=sales.orders&file=-1", 400),
+        ("rows?key=", 400),
+        ("rows?key=sales", 400),
+        ("rows?key=sales.orders&offset=10001", 400),
+        ("rows?key=sales.orders&offset=-1", 400),
+        ("rows?key=sales.orders&limit=0", 400),
+        ("rows?key=sales.orders&limit=101", 400),
+        ("rows?key=sales.orders&limit=ten", 400),
+        ("rows?key=sales.orders&where=nonsense%20%23", 400),
+        ("rows?key=sales.orders&where=%00", 400),
+        ("diff?base=nobody", 404),
+        ("diff-rows?key=sales.orders", 400),
+        ("diff-rows?key=sales.orders&base=main&to=dev&on=nothing", 400),
+        ("diff-rows?key=sales.nothing&base=main&to=dev", 404),
+        ("diff-files?key=sales.orders&base=main&to=dev&offset=-5", 400),
+        ("revert", 400),
+        ("restore", 400),
+        ("transaction?id=x", 400),
+        (f"transaction?id={'0' * 32}", 404),
+        ("job?id=x", 400),
+        (f"job?id={'0' * 32}", 404),
+        ("expectations?branch=nobody", 404),
+        ("merge?source=nobody", 404),
+        ("assets/nothing", 404),
+        ("assets/..%2f__init__.py", 404),
+        ("log?ref=%ff", 400),
+    ],
+)
+def test_what_cannot_be_shown_is_a_page_that_says_so(sales: Site, path: str, status: int) -> None:
+    page = sales.get(path)
+    assert page.status == status, page.text
+    check_page(page)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("sql?sql=select", "invalid query"),
+        ("sql?sql=select+*+from+read_csv('/etc/passwd')", "read_csv"),
+        ("sql?sql=attach+'x'+as+y", ""),
+        ("sql?sql=set+memory_limit='1TB'", ""),
+        ("sql?sql=select+*+from+sales.nothing", "sales.nothing"),
+        ("sql?sql=select+1;select+2", "one query"),
+        ("merge?source=dev&into=nobody", "nobody"),
+        ("merge?source=dev&into=v1", "v1"),
+        ("revert?commit=ffffffffff", "ffffffffff"),
+        ("restore?key=sales.orders&to=nobody", "nobody"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_its_place(sales: Site, path: str, text: str) -> None:
+    page = sales.get(path)
+    assert page.status == 200, page.text
+    assert any("problem" in (attributes.get("class") or "") for _, attributes in page.elements)
+    assert text in page.text
+    check_page(page)
+
+
+def test_the_place_of_the_store_is_not_among_the_properties_of_a_table(sales: Site) -> None:
+    assert "delta.managedCommitOwnerName" in sales.get("table?key=sales.orders").text
+    assert "managedCommitOwnerConf" not in sales.get("table?key=sales.orders").text
+
+
+def test_the_address_without_a_slash_is_the_page_too(sales: Site) -> None:
+    assert sales.get("/ui").status == 200
+
+
+def test_assets_may_be_kept_for_ever(sales: Site) -> None:
+    addresses = [
+        attributes.get("href") or attributes.get("src") or ""
+        for tag, attributes in sales.get("").elements
+        if tag in ("link", "script")
+    ]
+    assert len(addresses) == 3
+    for address in addresses:
+        reply = sales.server.get(address)
+        assert reply.status == 200
+        assert "immutable" in reply.headers["cache-control"]
+        assert reply.body
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A lake in which everything that can be named or said is meant to run in a browser."""
+    root = tmp_path_factory.mktemp("hostile")
+    with open_lake(str(root), create=True, author=HOSTILE) as lake:
+        rows = pa.table({HOSTILE: [HOSTILE, None], "n": [1, 2]})
+        key = f'"{HOSTILE.replace(chr(34), chr(34) * 2)}".t'.replace("\u202e", "")
+        lake.create_table(key, data=rows, message=HOSTILE, properties={HOSTILE: HOSTILE})
+        lake.branch().put("pointer", IcebergTable(metadata_location=f"s3://x/{HOSTILE}"), message=HOSTILE)
+        lake.branch("dev").create()
+        lake.table(key, "dev").append(rows, message=HOSTILE)
+        lake.transaction(message=HOSTILE)
+        lake.expect("count", f"select * from {key} where n > 100")
+        with serve(lake) as site:
+            yield site
+
+
+def test_what_people_write_is_text(hostile: Site) -> None:
+    """Every page that can be reached shows names, messages and values as they are, and runs none of them."""
+    known, waiting = {"/ui/"}, ["/ui/", "/ui/sql?sql=" + "%3Cscript%3Ealert(1)%3C/script%3E"]
+    shown = 0
+    while waiting and shown < 45:
+        page = hostile.get(waiting.pop(0))
+        shown += 1
+        body = page.reply.body.decode()
+        assert page.status == 200, page.text
+        assert "<script>" not in body
+        assert "<img" not in body
+        assert "\u202e" not in body
+        check_page(page)
+        for link in page.links:
+            if link.startswith("/ui/") and link not in known:
+                known.add(link)
+                waiting.append(link)
+    assert shown > 30
+
+
+def test_lists_are_paged_and_complete(tmp_path: Path) -> None:
+    """Following the links of lists shows everything, once, and no page shows more than it may."""
+    with open_lake("memory:", author="ada") as lake:
+        for n in range(60):
+            lake.branch().put(
+                f"t{n:03}", IcebergTable(metadata_location=f"s3://x/{n}"), message=f"commit {n}"
+            )
+        for n in range(60):
+            lake.branch(f"b{n:03}").create()
+        with serve(lake) as site:
+            for path, pattern, most in (
+                ("tables", r"key=(t\d+)", 50),
+                ("branches", r"tables\?ref=(b\d+)", 50),
+                ("log", r"commit \d+", 25),
+            ):
+                listed: list[str] = []
+                address: str | None = path
+                while address is not None:
+                    page = site.get(address)
+                    found = dict.fromkeys(re.findall(pattern, page.reply.body.decode()))
+                    assert 0 < len(found) <= most
+                    listed += found
+                    address = next((link for link in page.links if "after=" in link), None)
+                assert len(listed) == len(set(listed)) == 60, path
+
+
+def test_rows_are_paged_and_end(own_lake: object, tmp_path: Path) -> None:
+    with open_lake(str(tmp_path / "rows"), create=True) as lake:
+        lake.create_table("t", data=orders(*(float(n) for n in range(130))))
+        with serve(lake) as site:
+            amounts: list[str] = []
+            address: str | None = "rows?key=t"
+            while address is not None:
+                page = site.get(address)
+                assert page.status == 200
+                amounts += re.findall(r'<td class="number">(\d+\.0)</td>', page.reply.body.decode())
+                address = page.find_link("offset=")
+            assert amounts == [f"{n}.0" for n in range(130)]
+
+
+def test_a_search_that_takes_long_says_how_far_it_came(sales: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_pages, "SEARCH_S", -1.0)
+    page = sales.get("log?text=nothing")
+    assert page.status == 200
+    assert "was stopped" in page.text
+    check_page(page)
+
+
+@pytest.mark.verify
+def test_a_query_without_an_end_is_ended(tmp_path: Path) -> None:
+    limits = Limits(row_timeout_s=1.0, row_workers=1)
+    pool = ProcessPool(limits.processes, ROW_WORK_IMPORTS)
+    endless = "select count(*) from range(1000000000000) a, t"
+    large = "select list(a.range) from range(1000000000000) a, t"
+    try:
+        with open_lake(str(tmp_path / "lake"), create=True) as lake:
+            lake.create_table("t", data=orders(1.0))
+            with serve(lake, limits=limits, pool=pool) as site:
+                for query in (endless, large):
+                    page = site.get("sql", sql=query)
+                    assert page.status == 200
+                    assert "this server's limit" in page.text, page.text
+                assert "1 row." in site.get("sql", sql="select * from t").text
+    finally:
+        pool.close()
+
+
+def test_a_lake_without_a_commit_has_pages(tmp_path: Path) -> None:
+    with open_lake(str(tmp_path / "empty"), create=True) as lake, serve(lake) as site:
+        for path in ("", "log", "tables", "branches", "diff", "sql", "merge?source=main"):
+            page = site.get(path)
+            assert page.status == 200, page.text
+            check_page(page)
+        assert site.get("commit").status == 400
