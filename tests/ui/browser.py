@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,9 @@ from urllib.parse import urlsplit
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 """How WebDriver calls the id of an element."""
 ANSWER_MAX_S = 60.0
+LOOK_EVERY_S = 0.01
+CONTROL, ENTER, TAB = "\ue009", "\ue007", "\ue004"
+"""How WebDriver calls keys."""
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 
 OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
@@ -27,6 +31,10 @@ def missing() -> str:
     """Why there is no browser to be used; empty if there is one."""
     programs = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
     return f"not installed: {', '.join(programs)} (make interop)" if programs else ""
+
+
+class BrowserError(AssertionError):
+    """What the browser was told could not be done."""
 
 
 class Browser:
@@ -55,7 +63,8 @@ class Browser:
             value = json.loads(connection.getresponse().read())["value"]
         finally:
             connection.close()
-        assert not (isinstance(value, dict) and "error" in value), value
+        if isinstance(value, dict) and "error" in value:
+            raise BrowserError(value)
         return value
 
     def go(self, url: str) -> None:
@@ -78,9 +87,31 @@ class Browser:
         found = self._do("POST", "/element", {"using": using, "value": selector.removeprefix("=")})
         return f"/element/{found[ELEMENT]}"
 
+    @contextmanager
+    def loading_a_page(self) -> Iterator[None]:
+        """Waits for the page that the block leads to. A click is answered before its form is sent."""
+        self.run("document.documentElement.dataset.former = ''")
+        yield
+        self.wait_for(
+            "return document.readyState === 'complete' && !('former' in document.documentElement.dataset)"
+        )
+
+    def wait_for(self, script: str) -> None:
+        """Until a script answers with true. A page that is being left answers nothing."""
+        deadline = time.monotonic() + ANSWER_MAX_S
+        while time.monotonic() < deadline:
+            try:
+                if self.run(script):
+                    return
+            except BrowserError:
+                pass
+            time.sleep(LOOK_EVERY_S)
+        raise AssertionError(f"waited in vain for: {script}, at {self.url}: {self.text}")
+
     def click(self, selector: str) -> None:
-        """Press an element: a CSS selector, or ``=`` and the text of a link."""
-        self._do("POST", f"{self._find(selector)}/click")
+        """Press an element that leads to another page: a CSS selector, or ``=`` and the text of a link."""
+        with self.loading_a_page():
+            self._do("POST", f"{self._find(selector)}/click")
 
     def write(self, selector: str, text: str) -> None:
         """Put text into a field, in the place of what is there."""
@@ -88,9 +119,12 @@ class Browser:
         self._do("POST", f"{field}/clear")
         self._do("POST", f"{field}/value", {"text": text})
 
-    def press(self, keys: str) -> None:
-        """Press keys where the focus is."""
-        actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+    def press(self, keys: str, *, holding: str = "") -> None:
+        """Press keys where the focus is, one after the other, while another one is held down."""
+        strokes = [(kind, key) for key in keys for kind in ("keyDown", "keyUp")]
+        if holding:
+            strokes = [("keyDown", holding), *strokes, ("keyUp", holding)]
+        actions = [{"type": kind, "value": key} for kind, key in strokes]
         self._do("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
 
     def resize(self, width: int, height: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 from penstock.formats.rows.arrow_types import pa
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
-from tests.ui.browser import Browser, missing, open_browser
+from tests.ui.browser import CONTROL, ENTER, TAB, Browser, missing, open_browser
 from tests.ui.conftest import HOSTILE, Site, fill, orders, serve
 
 pytestmark = [pytest.mark.verify, pytest.mark.skipif(bool(missing()), reason=missing())]
@@ -73,7 +73,8 @@ def test_a_bad_load_is_found_looked_at_and_reverted(browser: Browser, lake: Lake
         browser.save_screenshot("table")
         browser.click("=rows")
         browser.write("input[name=where]", "amount < 0")
-        browser.press("\ue007")
+        with browser.loading_a_page():
+            browser.press(ENTER)
         assert "Rows 1 to 3" in browser.text
         browser.save_screenshot("rows")
         browser.click("=log")
@@ -147,9 +148,9 @@ def test_a_link_on_another_site_leads_to_the_page(browser: Browser, lake: Lake) 
             f"{site.server.url}/ui/log?ref=dev",
         )
         browser.click("#out")
-        for _ in range(100):
-            if "bad load" in browser.text:
-                break
+        browser.wait_for(
+            "return document.body.innerText.includes('bad load')"
+        )  # the first page leads to a second
         assert "bad load" in browser.text
         browser.problems()
 
@@ -181,33 +182,14 @@ def test_the_keyboard_is_enough(browser: Browser, lake: Lake) -> None:
         browser.press("/")
         assert browser.run("return document.activeElement.name") == "sql"
         browser.press("select 6 * 7 as answer from sales.orders limit 1")
-        browser._do(
-            "POST",
-            "/actions",
-            {
-                "actions": [
-                    {
-                        "type": "key",
-                        "id": "keyboard",
-                        "actions": [
-                            {"type": "keyDown", "value": "\ue009"},
-                            {"type": "keyDown", "value": "\ue007"},
-                            {"type": "keyUp", "value": "\ue007"},
-                            {"type": "keyUp", "value": "\ue009"},
-                        ],
-                    }
-                ]
-            },
-        )
-        for _ in range(100):
-            if "42" in browser.text:
-                break
+        with browser.loading_a_page():
+            browser.press(ENTER, holding=CONTROL)
         assert "42" in browser.text
         browser.save_screenshot("sql")
         browser.go(f"{site.server.url}/ui/")
-        browser.press("\ue004")
+        browser.press(TAB)
         assert browser.run("return document.activeElement.textContent") == "Skip to the content"
-        browser.press("\ue007")
+        browser.press(ENTER)
         assert browser.run("return document.activeElement.id") == "main"
         check_quiet(browser, site)
 
