@@ -67,7 +67,7 @@ Cast: TypeAlias = Callable[[Any, Any, str], Any]
 
 def arrow_schema(fields: Iterable[Field]) -> Any:
     """The Arrow schema of some columns. Raises as ``arrow_type``."""
-    return pa.schema([arrow_field(one) for one in fields])
+    return pa.schema([arrow_field(field) for field in fields])
 
 
 def arrow_field(field: Field, path: str = "") -> Any:
@@ -78,7 +78,7 @@ def arrow_type(kind: Type, path: str = "") -> Any:
     """The Arrow type that holds values of a type. ``InvalidRequest`` names a type that has none."""
     match kind:
         case StructType():
-            return pa.struct([arrow_field(one, f"{path}.{one.name}") for one in kind.fields])
+            return pa.struct([arrow_field(field, f"{path}.{field.name}") for field in kind.fields])
         case ArrayType():
             inner = arrow_type(kind.element_type, f"{path}.element")
             return pa.list_(pa.field("element", inner, kind.contains_null))
@@ -105,7 +105,7 @@ def loosened(kind: Type) -> Type:
     match kind:
         case StructType():
             return StructType(
-                tuple(replace(one, type=loosened(one.type), nullable=True) for one in kind.fields)
+                tuple(replace(field, type=loosened(field.type), nullable=True) for field in kind.fields)
             )
         case ArrayType():
             return ArrayType(element_type=loosened(kind.element_type), contains_null=True)

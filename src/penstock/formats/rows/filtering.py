@@ -47,9 +47,9 @@ def truth(predicate: Predicate, batch: Any) -> Any:
     """Of each row whether a condition is true or false, or null if it is neither."""
     match predicate:
         case And():
-            return reduce(pc.and_kleene, (truth(one, batch) for one in predicate.parts))
+            return reduce(pc.and_kleene, (truth(part, batch) for part in predicate.parts))
         case Or():
-            return reduce(pc.or_kleene, (truth(one, batch) for one in predicate.parts))
+            return reduce(pc.or_kleene, (truth(part, batch) for part in predicate.parts))
         case Not():
             return pc.invert(truth(predicate.inner, batch))
         case IsNull():
@@ -71,10 +71,11 @@ def _values(column: Column, batch: Any) -> Any:
 
 
 def _one_of(predicate: OneOf, values: Any) -> Any:
-    if any(isinstance(one, float | Decimal) for one in predicate.values):
+    if any(isinstance(candidate, float | Decimal) for candidate in predicate.values):
         # Zero has two spellings and decimals have many, which a look-up would tell apart.
         return reduce(
-            pc.or_kleene, (_compared(values, predicate.column, "=", one) for one in predicate.values)
+            pc.or_kleene,
+            (_compared(values, predicate.column, "=", candidate) for candidate in predicate.values),
         )
     is_whole = pa.types.is_integer(values.type)
     wanted = pa.array(predicate.values, pa.int64() if is_whole else values.type)

@@ -123,7 +123,7 @@ class _Parser(SqlReader[_Operand, Predicate]):
             token = self._take()
             if token.kind not in {"word", "quoted"}:
                 self._fail(token, "the name of a part of the column")
-            inside, above = fields[-1].type, ".".join(one.name for one in fields)
+            inside, above = fields[-1].type, ".".join(field.name for field in fields)
             if not isinstance(inside, StructType):
                 raise InvalidRequest(f"the column '{above}' has no parts, and '{token.content}' is asked for")
             fields.append(self._field(inside, token, above))
@@ -133,7 +133,7 @@ class _Parser(SqlReader[_Operand, Predicate]):
         name = token.content
         found = schema.field(name)
         if found is None:
-            known = describe_names(name, [one.name for one in schema.fields])
+            known = describe_names(name, [field.name for field in schema.fields])
             what = f"column '{above}' has no part" if above else "table has no column"
             raise InvalidRequest(f"the {what} '{name}'{known}", column=name)
         return found

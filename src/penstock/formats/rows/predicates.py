@@ -26,7 +26,7 @@ class Column(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> tuple[str, ...]:
-        return tuple(one.name for one in self.fields)
+        return tuple(field.name for field in self.fields)
 
     @property
     def kind(self) -> Type:

@@ -24,7 +24,7 @@ class StructType(msgspec.Struct, frozen=True, tag="struct"):
 
     def field(self, name: str) -> Field | None:
         """The field of that name; names differ by more than their case, always."""
-        return next((one for one in self.fields if one.name.lower() == name.lower()), None)
+        return next((field for field in self.fields if field.name.lower() == name.lower()), None)
 
     def walk(self) -> Iterator[Field]:
         """Every field at any depth, those that hold others before what they hold."""

@@ -32,10 +32,10 @@ class FileColumns:
     def __init__(self, metadata: Metadata, partition_by: frozenset[str] | None = None) -> None:
         self._mapping = mapping_of(metadata)
         self._schema = StructType(
-            tuple(_nullable(one) for one in parse_schema(metadata.schema_string).fields)
+            tuple(_nullable(field) for field in parse_schema(metadata.schema_string).fields)
         )
         self.partition_by = physical_partition_columns(metadata) if partition_by is None else partition_by
-        stored = [(one, self._stored_field(one)) for one in self._schema.fields if one.type != "void"]
+        stored = [(field, self._stored_field(field)) for field in self._schema.fields if field.type != "void"]
         self.in_files = StructType(
             tuple(inside for one, inside in stored if self._mapping.physical(one) not in self.partition_by)
         )
@@ -48,7 +48,7 @@ class FileColumns:
     @property
     def names(self) -> tuple[str, ...]:
         """Of the table's columns, in its order."""
-        return tuple(one.name for one in self._schema.fields)
+        return tuple(field.name for field in self._schema.fields)
 
     @property
     def options(self) -> dict[str, str]:
@@ -80,7 +80,7 @@ class FileColumns:
     def _stored_type(self, kind: Type) -> Type:
         match kind:
             case StructType():
-                return StructType(tuple(self._stored_field(one) for one in kind.fields))
+                return StructType(tuple(self._stored_field(field) for field in kind.fields))
             case ArrayType():
                 return replace(kind, element_type=self._stored_type(kind.element_type))
             case MapType():
@@ -94,7 +94,7 @@ def physical_partition_columns(metadata: Metadata) -> frozenset[str]:
     """The names that partition columns have in the log's values."""
     mapping, schema = mapping_of(metadata), parse_schema(metadata.schema_string)
     fields = (schema.field(name) for name in metadata.partition_columns)
-    return frozenset(mapping.physical(one) for one in fields if one is not None)
+    return frozenset(mapping.physical(field) for field in fields if field is not None)
 
 
 def shown_schema(metadata: Metadata) -> StructType:
@@ -137,7 +137,7 @@ def _guard(kind: Type) -> ColumnGuard:
     """
     if kind in _REAL:
         return ColumnGuard.REAL
-    if isinstance(kind, StructType) and any(one.type in _REAL for one in kind.walk()):
+    if isinstance(kind, StructType) and any(field.type in _REAL for field in kind.walk()):
         return ColumnGuard.STRUCT
     return ColumnGuard.NONE
 

@@ -23,12 +23,12 @@ _WITHOUT_BOUNDS: Final = frozenset({"binary", "boolean"})
 
 def told_leaves(leaves: Sequence[StatsLeaf]) -> tuple[StatsLeaf, ...]:
     """Those of which a footer says what statistics need."""
-    return tuple(one for one in leaves if isinstance(one.kind, str))
+    return tuple(leaf for leaf in leaves if isinstance(leaf.kind, str))
 
 
 def stats_of(file: ParquetOutput, leaves: Sequence[StatsLeaf]) -> str:
     """What ``add.stats`` holds for a file."""
-    told = {one.path: one for one in file.columns}
+    told = {column.path: column for column in file.columns}
     return stats_json(file.rows, _figures(leaves, told))
 
 

@@ -40,7 +40,7 @@ def values_of(directory: str, fields: Sequence[Field]) -> Values:
     """
     steps = directory.split("/") if directory else []
     if len(steps) != len(fields):
-        names = ", ".join(one.name for one in fields) or "nothing"
+        names = ", ".join(field.name for field in fields) or "nothing"
         raise InvalidRequest(f"the folder '{directory}' of a job's files is not a partition by {names}")
     return {
         stored_name(field): _value(field, step.partition("=")[2])

@@ -28,7 +28,7 @@ def parts_of(
     """
     if where is not None:
         check_condition(where, metadata.schema_string, metadata.partition_columns)
-    parts = tuple(_part(metadata, one, where) for one in partitions or ())
+    parts = tuple(_part(metadata, partition, where) for partition in partitions or ())
     return parts or (() if where is None else (Part(where=where),))
 
 
@@ -37,7 +37,7 @@ def check_inside(metadata: Metadata, parts: Sequence[Part], adds: Sequence[Add])
 
     The rule is the one by which files are removed (``ReplacedFiles``), so that both sides mean the same rows.
     """
-    region = Region(metadata.schema_string, tuple(Partitions(one.values, one.where) for one in parts))
+    region = Region(metadata.schema_string, tuple(Partitions(part.values, part.where) for part in parts))
     for add in adds if parts else ():
         if not (region.holds(add.partition) and region.is_told(add.partition)):
             where = ", ".join(f"{name}={value}" for name, value in add.partition_values.items())

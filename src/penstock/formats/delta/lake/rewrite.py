@@ -79,7 +79,7 @@ def has_feed(table: DeltaJob) -> bool:
 def removals(files: Iterable[Add]) -> list[Remove]:
     """What takes files out of the table."""
     now_ms = time.time_ns() // 1_000_000
-    return [removal(one, now_ms) for one in files]
+    return [removal(file, now_ms) for file in files]
 
 
 def read_set_of(region: Part, files: Iterable[Add] | None = ()) -> Looked:
@@ -87,7 +87,7 @@ def read_set_of(region: Part, files: Iterable[Add] | None = ()) -> Looked:
 
     The files that it removes need not be named. ``None`` stands for all files of the region.
     """
-    names = None if files is None else tuple(one.key.path for one in files)
+    names = None if files is None else tuple(file.key.path for file in files)
     if names is not None and sum(map(len, names)) > READ_FILES_MAX_BYTES:
         names = None
     return Looked(parts=(region,), files=names)

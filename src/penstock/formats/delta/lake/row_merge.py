@@ -229,7 +229,10 @@ class _Merge:
         """The numbers of files that hold rows to be changed, and of those that hold only matched ones."""
         changed: set[int] = set()
         matched: set[int] = set()
-        conditions = [self._on, *(one.condition for one in self._clauses if one.condition is not None)]
+        conditions = [
+            self._on,
+            *(clause.condition for clause in self._clauses if clause.condition is not None),
+        ]
         columns = {name for condition in conditions for name in condition.columns_of(TARGET)}
         for piece in _pieces(read_files(self._job, candidates, columns)):
             files = piece.column(FILE_NUMBER)

@@ -111,14 +111,14 @@ def numbered_batches(
     These are the columns ``FILE_NUMBER`` and ``ROW_NUMBER``. ``columns`` are those that are needed, in any
     order; there may be none. ``final_row_ids`` as in ``batches_of``. Raises as ``batches``.
     """
-    names = [one.name for one in snapshot.schema.fields if columns is not None and one.name in columns]
+    names = [field.name for field in snapshot.schema.fields if columns is not None and field.name in columns]
     plan = _Plan(snapshot, place, names or None, None, final_row_ids)
     return plan.numbered_batches(iter(found), plan.schema.names if columns is None else names)
 
 
 def row_schema(snapshot: LogSnapshot) -> Any:
     """Arrow's schema of the rows of a version."""
-    return arrow_schema(replace(one, type=loosened(one.type)) for one in snapshot.schema.fields)
+    return arrow_schema(replace(field, type=loosened(field.type)) for field in snapshot.schema.fields)
 
 
 def count_rows(snapshot: LogSnapshot) -> int | None:
@@ -148,7 +148,9 @@ class _Plan:
         where: str | None,
         final_row_ids: Mapping[str, FileRowIds] | None = None,
     ) -> None:
-        schema = StructType(tuple(replace(one, type=loosened(one.type)) for one in snapshot.schema.fields))
+        schema = StructType(
+            tuple(replace(field, type=loosened(field.type)) for field in snapshot.schema.fields)
+        )
         self._table, self._place = snapshot.table, place
         self._mapping, self._metadata = mapping_of(snapshot.metadata), snapshot.metadata
         self._row_ids = RowIdReader.to_show(snapshot.metadata, columns or ())
@@ -192,7 +194,7 @@ class _Plan:
             keep = self._live_row_mask(file, parquet.metadata.num_rows)
             places = self._mapping.locate(parquet.schema_arrow, self._data_fields)
             names = [None if place is None else parquet.schema_arrow.names[place] for place in places]
-            partition = [_partition_scalar(one, file, self._mapping) for one in self._partition_fields]
+            partition = [_partition_scalar(field, file, self._mapping) for field in self._partition_fields]
             stored = self._row_ids.stored_in(parquet.schema_arrow)
             chosen = [*(name for name in names if name), *stored]
             read = parquet.iter_batches(BATCH_ROWS, columns=chosen, use_threads=False)
@@ -220,7 +222,7 @@ class _Plan:
     ) -> Any:
         """A batch of a file as rows of the table."""
         rows = batch.num_rows
-        arrays = [pa.repeat(one, rows) for one in partition]
+        arrays = [pa.repeat(scalar, rows) for scalar in partition]
         for field, name in zip(self._data_fields, names, strict=True):
             if name is not None:
                 arrays.append(
@@ -362,7 +364,7 @@ def _is_wider(there: Any, kind: Type, mapping: ColumnMapping) -> bool:
 def _require_column(schema: StructType, name: str) -> Field:
     found = schema.field(name)
     if found is None:
-        known = describe_names(name, [one.name for one in schema.fields])
+        known = describe_names(name, [field.name for field in schema.fields])
         raise InvalidRequest(f"the table has no column '{name}'{known}", column=name)
     return found
 

@@ -262,7 +262,7 @@ _ALL: Final = (
     ),
 )
 
-FEATURES: Final[Mapping[str, Feature]] = {one.name: one for one in _ALL}
+FEATURES: Final[Mapping[str, Feature]] = {feature.name: feature for feature in _ALL}
 """The features that Penstock knows, by name."""
 
 BASIC: Final = frozenset({"appendOnly", "invariants"})

@@ -32,7 +32,9 @@ class RowChecks:
         self._constraints = [(one, _parse(one, schema)) for one in wanted]
         partitions = {name.lower() for name in metadata.partition_columns}
         self._texts = [
-            one.name for one in schema.fields if one.name.lower() in partitions and one.type == "string"
+            field.name
+            for field in schema.fields
+            if field.name.lower() in partitions and field.type == "string"
         ]
 
     @property

@@ -34,7 +34,7 @@ class RowIdReader:
 
     def __init__(self, columns: Iterable[_RowIdColumn], ids_of: Callable[[Add], FileRowIds | None]) -> None:
         self._columns, self._ids_of = tuple(columns), ids_of
-        self.fields = tuple(Field(name=one.name, type="long", nullable=True) for one in self._columns)
+        self.fields = tuple(Field(name=column.name, type="long", nullable=True) for column in self._columns)
 
     @classmethod
     def to_show(cls, metadata: Metadata, columns: Iterable[str]) -> RowIdReader:

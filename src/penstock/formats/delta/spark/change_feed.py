@@ -104,7 +104,7 @@ class _Feed:
     def pieces(self, versions: range) -> Iterator[Piece]:
         metadata = self._table.snapshot(versions[0]).metadata
         for commit in self._commits(versions):
-            stated = [one for one in commit.actions if isinstance(one, Metadata)]
+            stated = [action for action in commit.actions if isinstance(action, Metadata)]
             metadata = stated[-1] if stated else metadata
             self._check_recorded(metadata, commit.version)
             if stated and commit.version == versions[0]:
@@ -135,19 +135,19 @@ class _Feed:
 
     def _time_ms(self, name: str, actions: Sequence[Action]) -> int:
         """When a version was made: by its own word, or in old versions by the time of its file."""
-        infos = (one for one in actions if isinstance(one, CommitInfo))
-        noted = next((one.in_commit_timestamp for one in infos), None)
+        infos = (action for action in actions if isinstance(action, CommitInfo))
+        noted = next((info.in_commit_timestamp for info in infos), None)
         if noted is not None:
             return noted
         there = self.place.look(name)
         return 0 if there is None else there.modified_us // 1000
 
     def _of(self, commit: _FeedCommit) -> Iterator[Piece]:
-        written = [one for one in commit.actions if isinstance(one, Cdc)]
+        written = [action for action in commit.actions if isinstance(action, Cdc)]
         if written:
-            yield from (Piece(one, commit.origin) for one in written)
+            yield from (Piece(file, commit.origin) for file in written)
             return
-        adds = [one for one in commit.actions if isinstance(one, Add) and one.data_change]
+        adds = [action for action in commit.actions if isinstance(action, Add) and action.data_change]
         before = {
             decode_path(one.path): (one, gone)
             for one, gone in with_deleted(self.place, self._removed_files(commit))
@@ -164,7 +164,7 @@ class _Feed:
 
     def _removed_files(self, commit: _FeedCommit) -> Iterator[Remove]:
         """The files that a version removed, with partition values and sizes."""
-        found = [one for one in commit.actions if isinstance(one, Remove) and one.data_change]
+        found = [action for action in commit.actions if isinstance(action, Remove) and action.data_change]
         if all(one.partition_values is not None and one.size is not None for one in found):
             yield from found
             return
@@ -201,7 +201,7 @@ class _Feed:
         stated = (
             commit.version
             for commit in self._commits(range(version + 1, last + 1))
-            if any(isinstance(one, Metadata) and unreadable(metadata, one) for one in commit.actions)
+            if any(isinstance(action, Metadata) and unreadable(metadata, action) for action in commit.actions)
         )
         up_to = next(stated) - 1
         raise InvalidRequest(
@@ -214,7 +214,7 @@ class _Feed:
 
     def _check_removed(self, commit: _FeedCommit) -> None:
         """The same for what the first version removed. It was written with the columns of the one before."""
-        if not any(isinstance(one, Remove) and one.data_change for one in commit.actions):
+        if not any(isinstance(action, Remove) and action.data_change for action in commit.actions):
             return
         before = commit.version - 1
         problem = unreadable(self._table.snapshot(before).metadata, self._shown)
@@ -232,7 +232,7 @@ class _Feed:
         kept_ms = duration_ms(metadata.configuration, TOMBSTONE_RETENTION)
         if kept_ms is None or commit.timestamp_ms > now_us() // 1000 - kept_ms:
             return
-        names = [name_inside(one.file.path, self.place.roots) for one in pieces]
+        names = [name_inside(piece.file.path, self.place.roots) for piece in pieces]
         for start in range(0, len(names), _LOOKED_AT_ONCE):
             some = names[start : start + _LOOKED_AT_ONCE]
             gone = [name for name, size in zip(some, self.place.sizes(some), strict=True) if size is None]

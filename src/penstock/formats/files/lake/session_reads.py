@@ -340,12 +340,12 @@ class _Reader:
             )
         layout_fields = _fields(about.layout.schema)
         if layout_fields is not None and about.files and self._facts.format.lower() in _OF_NAMED_COLUMNS:
-            there = {folded(one["name"]) for one in layout_fields} | {folded(one) for one in by}
+            there = {folded(field["name"]) for field in layout_fields} | {folded(one) for one in by}
             absent = [field["name"] for field in fields if folded(field["name"]) not in there]
             if absent:
                 raise InvalidRequest(
                     f"'{self._key}' has no column {_join_names(absent)}, which the table of Spark's "
-                    f"catalogue has; it has {_join_names(one['name'] for one in layout_fields)}\n"
+                    f"catalogue has; it has {_join_names(field['name'] for field in layout_fields)}\n"
                     "  Create that one anew with the columns that there are: its rows stay in the lake.",
                     table=str(self._key),
                 )

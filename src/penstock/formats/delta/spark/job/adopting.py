@@ -95,8 +95,8 @@ def _list_output(
     place: Place, folder: str, target: JobTarget, *, is_change: bool = False
 ) -> list[ParquetOutput]:
     """The files that a finished job wrote to its folder."""
-    entries = [one for one in place.entries(folder) if _is_data(one.key.removeprefix(f"{folder}/"))]
-    durable.keep(place, (one.key for one in entries))
+    entries = [entry for entry in place.entries(folder) if _is_data(entry.key.removeprefix(f"{folder}/"))]
+    durable.keep(place, (entry.key for entry in entries))
     with ThreadPoolExecutor(READERS) as threads:
         return list(threads.map(lambda one: _file(place, folder, one, target, is_change), entries))
 
@@ -130,7 +130,7 @@ def _columns(footer: Any, wanted: Sequence[Sequence[str]]) -> tuple[FooterColumn
     """What a footer says of columns. Two whose paths it spells alike are passed over."""
     spelled = [".".join(path) for path in wanted]
     places: dict[str, int] = {}
-    doubtful = {one for one in spelled if spelled.count(one) > 1}
+    doubtful = {spelling for spelling in spelled if spelled.count(spelling) > 1}
     for at in range(footer.num_columns):
         name = footer.schema.column(at).path
         if name in places:
@@ -156,9 +156,9 @@ def _column(footer: Any, path: tuple[str, ...], at: int) -> FooterColumn:
             bounds.append(_bounds(its, type_))
     if not bounds or None in bounds:
         return FooterColumn(path=path, type=type_, nulls=nulls)
-    known = [one for one in bounds if one is not None]
-    low = min((one[0] for one in known), key=lambda value: _order(value, type_))
-    high = max((one[1] for one in known), key=lambda value: _order(value, type_))
+    known = [bound for bound in bounds if bound is not None]
+    low = min((bound[0] for bound in known), key=lambda value: _order(value, type_))
+    high = max((bound[1] for bound in known), key=lambda value: _order(value, type_))
     return FooterColumn(path=path, type=type_, nulls=nulls, min=_bytes(low, type_), max=_bytes(high, type_))
 
 
@@ -189,7 +189,7 @@ def _bytes(value: Any, type_: str) -> bytes:
 
 
 def _check_rows(files: Iterable[ParquetOutput], rows: int, place: Place) -> None:
-    found = sum(one.rows for one in files)
+    found = sum(file.rows for file in files)
     if found != rows:
         raise Unavailable(
             f"the job wrote {rows} rows below {place.url}, and {found} are found there; nothing was committed"
@@ -200,4 +200,4 @@ def _remove(place: Place, folder: str) -> None:
     """Remove what a job that failed has left, as far as possible. A sweep finds what an attempt adds
     later."""
     with suppress(PenstockError):
-        place.delete([one.key for one in place.entries(folder)])
+        place.delete([entry.key for entry in place.entries(folder)])

@@ -45,7 +45,7 @@ def enforce_constraints(
         if field.type == "string":  # as it will be read
             name = quote_name(field.name)
             df = df.withColumn(field.name, f.when(f.col(name) != "", f.col(name)))
-    names = [one.name for one in parse_schema(metadata.schema_string).fields]
+    names = [field.name for field in parse_schema(metadata.schema_string).fields]
     # In a column that is written, and not as a filter: a filter may be asked of rows that do not stay.
     kept = f.col(quote_name(names[0]))
     for constraint in constraints:
@@ -71,7 +71,7 @@ def _shown(constraint: Constraint, names: Sequence[str]) -> Column:
     from pyspark.sql import functions as f
 
     words = {one.lower() for one in re.findall(r"\w+", constraint.expression)}
-    about = [one for one in names if one.lower() in words]
+    about = [name for name in names if name.lower() in words]
     shown = []
     for name in about or names[:SHOWN_MAX]:
         text = f.substring(f.to_json(f.array(f.col(quote_name(name)))), 1, SHOWN_MAX_CHARS)

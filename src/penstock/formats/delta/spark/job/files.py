@@ -56,11 +56,11 @@ def write_files(
     leaves = told_leaves(indexed_leaves(metadata, clustering))
     target = JobTarget(
         place=lake.places.at(location),
-        partition_by=tuple(stored_name(one) for one in fields),
+        partition_by=tuple(stored_name(field) for field in fields),
         has_changes=has_changes,
         subdirectory=data_folder(lake, branch).rstrip("/"),
         prefix_length=_prefix_length(metadata.configuration),
-        columns=tuple(one.stored for one in leaves),
+        columns=tuple(leaf.stored for leaf in leaves),
         options=options,
     )
     checked = enforce_constraints(df, metadata, fields, has_changes=has_changes)
@@ -70,9 +70,9 @@ def write_files(
     try:
         actions = file_actions(files, metadata, leaves)
     except PenstockError:
-        remove_files(target.place, (one.name for one in files))
+        remove_files(target.place, (file.name for file in files))
         raise
-    remove_files(target.place, (one.name for one in files if not one.rows))
+    remove_files(target.place, (file.name for file in files if not file.rows))
     return actions
 
 

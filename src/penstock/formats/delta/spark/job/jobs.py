@@ -101,7 +101,7 @@ def _has_days(kind: DataType) -> bool:
 
     match kind:
         case t.StructType():
-            return any(_has_days(one.dataType) for one in kind.fields)
+            return any(_has_days(field.dataType) for field in kind.fields)
         case t.ArrayType():
             return _has_days(kind.elementType)
         case t.MapType():

@@ -108,7 +108,7 @@ def with_assigned(field: Field, old: Column, values: Mapping[Path, Column], path
 
 def row(table: StructType, old: Callable[[str], Column], values: Mapping[Path, Column]) -> dict[str, Column]:
     """The columns of a row of the table after assignments."""
-    return {one.name: with_assigned(one, old(one.name), values) for one in table.fields}
+    return {field.name: with_assigned(field, old(field.name), values) for field in table.fields}
 
 
 def lacking(table: StructType, values: Collection[Path], path: Path = ()) -> Iterator[str]:
@@ -124,7 +124,7 @@ def lacking(table: StructType, values: Collection[Path], path: Path = ()) -> Ite
 
 
 def _is_partly_in(values: Collection[Path], path: Path) -> bool:
-    return any(one[: len(path)] == path for one in values)
+    return any(candidate[: len(path)] == path for candidate in values)
 
 
 def _find_column(name: str, table: StructType) -> tuple[Path, Field]:
@@ -141,7 +141,7 @@ def _find_column(name: str, table: StructType) -> tuple[Path, Field]:
         path.append(field.name)
         inside = field.type
     if field is None:
-        known = describe_names(name, [one.name for one in table.fields])
+        known = describe_names(name, [field.name for field in table.fields])
         raise InvalidRequest(f"the table has no column '{name}'{known}", column=name)
     return tuple(path), field
 
@@ -212,8 +212,10 @@ def _without_nulls(value: Column, kind: Type, name: str) -> Column:
     match kind:
         case StructType():
             parts = (
-                part(value.getField(one.name), one.type, one.nullable, f"{name}.{one.name}").alias(one.name)
-                for one in kind.fields
+                part(value.getField(field.name), field.type, field.nullable, f"{name}.{field.name}").alias(
+                    field.name
+                )
+                for field in kind.fields
             )
             return f.when(value.isNotNull(), f.struct(*parts))
         case ArrayType():

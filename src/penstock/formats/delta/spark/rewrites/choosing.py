@@ -50,7 +50,7 @@ def check_of_one_row(df: DataFrame, expressions: Iterable[Column], place: str = 
     from pyspark.sql import functions as f
 
     with explain_analysis(place):
-        _ = df.where(reduce(and_, (one.isNotNull() for one in expressions), f.lit(True))).schema
+        _ = df.where(reduce(and_, (expression.isNotNull() for expression in expressions), f.lit(True))).schema
 
 
 def check_deterministic(df: DataFrame, what: str) -> None:
@@ -109,7 +109,7 @@ def files_of_partitions(spark: SparkSession, table: JobTable, condition: Conditi
     of its column's type.
     """
     fields, place = fields_of(table.metadata), table.snapshot.place
-    stored = [stored_name(one) for one in fields]
+    stored = [stored_name(field) for field in fields]
     by_values: dict[tuple[str | None, ...], list[Add]] = {}
     for file in table.candidates(None):
         values = tuple(file.partition_values.get(name) for name in stored)

@@ -21,7 +21,7 @@ from penstock.spark.requests import RowMerge
 def plan_merge(table: JobTable, plan: RowMerge) -> Rewrite | None:
     """Write the files that a merge takes; ``None`` if there is nothing to do."""
     check_clauses(plan.clauses)
-    only_inserts = all(one.kind == NOT_MATCHED for one in plan.clauses)
+    only_inserts = all(clause.kind == NOT_MATCHED for clause in plan.clauses)
     if only_inserts:
         check_features(table.metadata)
     else:

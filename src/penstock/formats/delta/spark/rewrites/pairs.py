@@ -77,7 +77,7 @@ class Pairs:
         self._spark: SparkSession = source.sparkSession
         self._source_names = {name.lower() for name in source.columns}
         self._source = source.withColumn(_SOURCE, f.lit(True)).alias("source")
-        kinds = {one.kind for one in clauses}
+        kinds = {clause.kind for clause in clauses}
         self._inserts = NOT_MATCHED in kinds
         # Rows outside of what the condition can be true for are matched by no source.
         self._looks_everywhere = NOT_MATCHED_BY_SOURCE in kinds
@@ -115,8 +115,8 @@ class Pairs:
         found = self._look()
         if not found.changed and not self._inserts:
             return None
-        goes = [self._candidates[one] for one in found.changed]
-        stays = [self._candidates[one] for one in found.matched] if self._inserts else []
+        goes = [self._candidates[number] for number in found.changed]
+        stays = [self._candidates[number] for number in found.matched] if self._inserts else []
         has_changes = rewrite.has_feed(self._table) and bool(goes)
         df = rewriting.select_written(self._outcomes(goes, stays, found.has_several), has_changes=has_changes)
         actions = self._table.write(df, has_changes=has_changes)
@@ -147,7 +147,7 @@ class Pairs:
             f.sum((f.col("changes") > 1).cast("long")),
         )  # fmt: skip
         files = sorted(tuple(one) for one in by_file.collect())
-        several = sum(one[4] for one in files)
+        several = sum(file[4] for file in files)
         if several and not deletes_all_matched(self._clauses):
             raise InvalidRequest(
                 f"{several} row{'s' if several > 1 else ''} of '{self._table.key}' would be changed by "
@@ -157,9 +157,9 @@ class Pairs:
                 rows=several,
             )
         return _TouchedFiles(
-            changed=[one[0] for one in files if one[2]],
-            matched=[one[0] for one in files if one[1] and not one[2]],
-            has_several=any(one[3] for one in files),
+            changed=[file[0] for file in files if file[2]],
+            matched=[file[0] for file in files if file[1] and not file[2]],
+            has_several=any(file[3] for file in files),
         )
 
     def _outcomes(self, goes: Sequence[Add], stays: Sequence[Add], has_several: bool) -> DataFrame:
@@ -180,7 +180,7 @@ class Pairs:
         for number, clause in enumerate(self._clauses):
             outcome = outcome.when(f.col(_CLAUSE) == number, clause.action)
         outcome = outcome.when(f.col(FILE).isNotNull(), KEEP)
-        old = {one.name: _target(one.name) for one in self._table.schema.fields}
+        old = {field.name: _target(field.name) for field in self._table.schema.fields}
         new = self._new(joined, old)
         row_ids = rewriting.materialized_row_ids(self._table, outcome)
         with explain_analysis():
@@ -232,7 +232,7 @@ class Pairs:
         from pyspark.sql import functions as f
 
         schema = self._table.schema
-        empty = {one.name: f.lit(None).cast(one.dataType) for one in to_spark_schema(schema).fields}
+        empty = {field.name: f.lit(None).cast(field.dataType) for field in to_spark_schema(schema).fields}
         empty |= {
             field.name: default_of(field) for field in schema.fields if CURRENT_DEFAULT in field.metadata
         }
@@ -255,9 +255,9 @@ class Pairs:
         from pyspark.sql import functions as f
 
         return {
-            quote_name(one.name): f.col(f"source.{quote_name(one.name)}")
-            for one in self._table.schema.fields
-            if one.name.lower() in self._source_names
+            quote_name(field.name): f.col(f"source.{quote_name(field.name)}")
+            for field in self._table.schema.fields
+            if field.name.lower() in self._source_names
         }
 
     def _check_given(self, values: dict[Path, Column]) -> None:
@@ -273,7 +273,7 @@ class Pairs:
 
     def _check(self, source: DataFrame) -> None:
         """Refuse what Spark cannot make sense of, or what could be different at the second look, if any."""
-        looks_once = all(one.kind == NOT_MATCHED for one in self._clauses)
+        looks_once = all(clause.kind == NOT_MATCHED for clause in self._clauses)
         if not looks_once and _CURRENT_TIME.search(self._on.told):
             raise InvalidRequest(
                 f"the condition {self._on.told!r} depends on the time at which it is evaluated, and a merge "

@@ -47,7 +47,7 @@ def plan_delete(spark: SparkSession, table: JobTable, where: str | Column | None
         return None
     from pyspark.sql import functions as f
 
-    old = {one.name: old_of(one.name) for one in table.schema.fields}
+    old = {field.name: old_of(field.name) for field in table.schema.fields}
     outcome = f.when(condition.column, DELETE).otherwise(KEEP)
     row_ids = rewriting.materialized_row_ids(table, outcome)
     df = rewriting.outcome_rows(touched.rows, old, old, outcome, row_ids)
@@ -69,7 +69,7 @@ def plan_update(
     touched = find(spark, table, condition)
     if not touched.files:
         return None
-    old = {one.name: old_of(one.name) for one in schema.fields}
+    old = {field.name: old_of(field.name) for field in schema.fields}
     matched = f.coalesce(condition.column, f.lit(False))
     changed = {path[0] for path in new}
     became = {

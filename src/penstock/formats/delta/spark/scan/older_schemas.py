@@ -46,7 +46,7 @@ class _FileNames(NamedTuple):
 def _problems(older: Type, newer: Type, names: _FileNames, path: str) -> Iterator[str]:
     match older, newer:
         case StructType(), StructType():
-            there = {names.newer.physical(one): one for one in newer.fields}
+            there = {names.newer.physical(field): field for field in newer.fields}
             for field in older.fields:
                 name = f"{path}.{field.name}" if path else field.name
                 found = there.get(names.older.physical(field))

@@ -52,7 +52,7 @@ def rows(group: InputPartition, columns: tuple[str, ...], where: str | None) -> 
     snapshot = replay(files, segment)
     wanted = tuple(_nullable(_field(snapshot.schema, name)) for name in columns)
     schema = arrow_schema(wanted)
-    places = Places(MovedRoots(MovedRoot(one, group.location) for one in group.formers))
+    places = Places(MovedRoots(MovedRoot(former, group.location) for former in group.formers))
     try:
         for batch in batches(snapshot, places.at(group.location), columns=columns, where=where):
             yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)

@@ -149,7 +149,7 @@ def added_files(
     for one in actions:
         if isinstance(one, Metadata):
             _check_known(version, one, columns, name)
-    if any(isinstance(one, Remove) and one.data_change for one in actions):
+    if any(isinstance(action, Remove) and action.data_change for action in actions):
         if skips_changes:
             return ()
         raise InvalidRequest(
@@ -158,12 +158,14 @@ def added_files(
             key=name,
             version=version,
         )
-    return [one for one in actions if isinstance(one, Add) and one.data_change]
+    return [action for action in actions if isinstance(action, Add) and action.data_change]
 
 
 def _check_known(version: int, metadata: Metadata, columns: Sequence[str], name: str) -> None:
-    known = {one.lower() for one in columns}
-    new = [one.name for one in parse_schema(metadata.schema_string).fields if one.name.lower() not in known]
+    known = {column.lower() for column in columns}
+    new = [
+        field.name for field in parse_schema(metadata.schema_string).fields if field.name.lower() not in known
+    ]
     if new:
         raise InvalidRequest(
             f"version {version} of '{name}' has new columns ({', '.join(new)}); restart the query with its "

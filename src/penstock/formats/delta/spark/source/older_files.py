@@ -38,7 +38,7 @@ def read_as(version: int, was: Metadata, now: Metadata, columns: Sequence[str], 
                 f"has the column '{field.name}' as {_type_name(before.type)}, and it is "
                 f"{_type_name(field.type)} now",
             )
-    partitions = tuple(one for one in was.partition_columns if schema.field(one) is not None)
+    partitions = tuple(column for column in was.partition_columns if schema.field(column) is not None)
     return replace(now, partition_columns=partitions)
 
 
@@ -57,7 +57,7 @@ def _is_part_of(was: Type, now: Type) -> bool:
     """Whether values of one type are values of another, which may have more fields inside."""
     match was, now:
         case StructType(), StructType():
-            pairs = ((one, now.field(one.name)) for one in was.fields)
+            pairs = ((field, now.field(field.name)) for field in was.fields)
             return all(field is None or _is_part_of(one.type, field.type) for one, field in pairs)
         case ArrayType(), ArrayType():
             return _is_part_of(was.element_type, now.element_type)

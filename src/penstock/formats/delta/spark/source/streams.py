@@ -73,7 +73,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         self._options = options
         self._schema = schema
-        self._columns = tuple(one.name for one in schema.fields)
+        self._columns = tuple(field.name for field in schema.fields)
         self._until: int | None = None
         self._last = Offset()
         self._pin: tuple[str, str | None] = ("", None)

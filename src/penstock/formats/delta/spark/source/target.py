@@ -107,22 +107,26 @@ class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
             )
         finally:
             places.close()
-        return tuple(write_action(one) for one in adds)
+        return tuple(write_action(add) for add in adds)
 
     def as_planned(self, messages: Messages) -> SourceTarget:
         """The same table as the tasks knew it: what has become of it since is for the commit to judge."""
-        known = [one.planned for one in messages if isinstance(one, TaskMessage) and one.planned is not None]
+        known = [
+            message.planned
+            for message in messages
+            if isinstance(message, TaskMessage) and message.planned is not None
+        ]
         if not known:
             return self
         oldest = min(known, key=lambda one: one.version)
-        began = JobStart(time.monotonic(), min(one.began_s for one in known), self.began.grace_s)
+        began = JobStart(time.monotonic(), min(bound.began_s for bound in known), self.began.grace_s)
         return msgspec.structs.replace(
             self, id=oldest.id, version=oldest.version, tip=oldest.tip, began=began
         )
 
     def is_vain(self, messages: Messages) -> bool:
         """Whether a commit would change nothing: rows are to be added, and there are none."""
-        has_rows = any(one.lines for one in messages if isinstance(one, TaskMessage))
+        has_rows = any(message.lines for message in messages if isinstance(message, TaskMessage))
         return not has_rows and not self.changes and self.replaces is None
 
     def commit(self, lake: Lake, messages: Messages, key: UUID, txn: Txn | None) -> Ratified | None:

@@ -109,7 +109,7 @@ def _commit_files(
             [*order.batches, *actions],
             operation="WRITE",
             parameters=order.parameters,
-            reads=Looked(applications=tuple(one.app_id for one in order.batches)),
+            reads=Looked(applications=tuple(batch.app_id for batch in order.batches)),
             replaces=replaces,
             said=order.said,
             idempotency_key=order.idempotency_key,

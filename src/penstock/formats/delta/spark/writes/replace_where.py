@@ -54,7 +54,7 @@ def replace_rows(
     touched = find(df.sparkSession, table, condition)
     row_ids = [name for name in (ROW_ID, ROW_VERSION) if name in touched.rows.columns]
     there = fit_rows(touched.rows, schema, beside=row_ids)
-    columns = {one.name: f.col(quote_name(one.name)) for one in schema.fields}
+    columns = {field.name: f.col(quote_name(field.name)) for field in schema.fields}
     absent = {name: f.when(f.lit(False), column) for name, column in columns.items()}
     outcome = f.when(condition.column, DELETE).otherwise(KEEP)
     old, new = rewriting.materialized_row_ids(table, outcome), rewriting.materialized_row_ids(table)

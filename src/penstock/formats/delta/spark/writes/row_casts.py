@@ -75,7 +75,7 @@ class _Fit:
         """The fields of a struct, or of a row, by the names and in the order of the table."""
         from pyspark.sql import functions as f
 
-        there = {fold_case(one.name, self._case_sensitive): one for one in given.fields}
+        there = {fold_case(field.name, self._case_sensitive): field for field in given.fields}
         self._check_names(table, given, path)
         found = []
         for field in table.fields:
@@ -165,7 +165,7 @@ class _Fit:
 
     def _check_names(self, table: StructType, given: StructType, path: str) -> None:
         seen: set[str] = set()
-        known = {fold_case(one.name, self._case_sensitive) for one in table.fields}
+        known = {fold_case(field.name, self._case_sensitive) for field in table.fields}
         for one in given.fields:
             name = join_path(path, one.name)
             if one.name.lower() in seen:
@@ -228,7 +228,7 @@ def _spark_type(kind: Type) -> DataType:
 def _type_name(kind: Type) -> str:
     match kind:
         case StructType():
-            return f"struct<{', '.join(f'{one.name}: {_type_name(one.type)}' for one in kind.fields)}>"
+            return f"struct<{', '.join(f'{field.name}: {_type_name(field.type)}' for field in kind.fields)}>"
         case ArrayType():
             return f"array<{_type_name(kind.element_type)}>"
         case MapType():
