@@ -209,13 +209,15 @@ def _mask(array: Any) -> Any:
 
 def _struct_of(fields: Iterable[Any], path: str) -> StructType:
     found: dict[str, Field] = {}
-    for one in fields:
-        name = f"{path}.{one.name}" if path else one.name
-        if one.name.lower() in found:
+    for field in fields:
+        name = f"{path}.{field.name}" if path else field.name
+        if field.name.lower() in found:
             raise InvalidRequest(
-                f"the columns '{found[one.name.lower()].name}' and '{name}' differ in case alone"
+                f"the columns '{found[field.name.lower()].name}' and '{name}' differ in case alone"
             )
-        found[one.name.lower()] = Field(name=one.name, type=_type_of(one.type, name), nullable=one.nullable)
+        found[field.name.lower()] = Field(
+            name=field.name, type=_type_of(field.type, name), nullable=field.nullable
+        )
     return StructType(tuple(found.values()))
 
 

@@ -133,9 +133,9 @@ class _Parser(SqlReader[_Operand, Predicate]):
         name = token.content
         found = schema.field(name)
         if found is None:
-            known = describe_names(name, [field.name for field in schema.fields])
+            choices = describe_names(name, [field.name for field in schema.fields])
             what = f"column '{above}' has no part" if above else "table has no column"
-            raise InvalidRequest(f"the {what} '{name}'{known}", column=name)
+            raise InvalidRequest(f"the {what} '{name}'{choices}", column=name)
         return found
 
     def _literal(self) -> SqlLiteral:

@@ -28,9 +28,9 @@ class StructType(msgspec.Struct, frozen=True, tag="struct"):
 
     def walk(self) -> Iterator[Field]:
         """Every field at any depth, those that hold others before what they hold."""
-        for one in self.fields:
-            yield one
-            yield from _inside(one.type)
+        for field in self.fields:
+            yield field
+            yield from _inside(field.type)
 
 
 class ArrayType(msgspec.Struct, frozen=True, kw_only=True, tag="array", rename="camel"):

@@ -28,8 +28,8 @@ def told_leaves(leaves: Sequence[StatsLeaf]) -> tuple[StatsLeaf, ...]:
 
 def stats_of(file: ParquetOutput, leaves: Sequence[StatsLeaf]) -> str:
     """What ``add.stats`` holds for a file."""
-    told = {column.path: column for column in file.columns}
-    return stats_json(file.rows, _figures(leaves, told))
+    columns_by_path = {column.path: column for column in file.columns}
+    return stats_json(file.rows, _figures(leaves, columns_by_path))
 
 
 def _figures(

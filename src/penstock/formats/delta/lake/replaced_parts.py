@@ -83,8 +83,10 @@ def _part(metadata: Metadata, values: Values, where: str | None) -> Part:
     for name, given in values.items():
         column = by_name.get(name.lower())
         if column is None:
-            known = ", ".join(metadata.partition_columns) or "none"
-            raise InvalidRequest(f"'{name}' is not a partition column of the table; there are {known}")
+            partition_columns = ", ".join(metadata.partition_columns) or "none"
+            raise InvalidRequest(
+                f"'{name}' is not a partition column of the table; there are {partition_columns}"
+            )
         several = given if isinstance(given, list | tuple | set | frozenset) else (given,)
         spelled[column] = tuple(_partition_value(schema, column, one) for one in several)
     return Part(values=spelled, where=where)

@@ -364,8 +364,8 @@ def _is_wider(there: Any, kind: Type, mapping: ColumnMapping) -> bool:
 def _require_column(schema: StructType, name: str) -> Field:
     found = schema.field(name)
     if found is None:
-        known = describe_names(name, [field.name for field in schema.fields])
-        raise InvalidRequest(f"the table has no column '{name}'{known}", column=name)
+        choices = describe_names(name, [field.name for field in schema.fields])
+        raise InvalidRequest(f"the table has no column '{name}'{choices}", column=name)
     return found
 
 

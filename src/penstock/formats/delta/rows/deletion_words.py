@@ -64,10 +64,10 @@ class Words(msgspec.Struct, frozen=True):
         """The rows that only this one names."""
         theirs = dict(zip(other.numbers.to_pylist(), other.words.to_pylist(), strict=True))
         pairs = zip(self.numbers.to_pylist(), self.words.to_pylist(), strict=True)
-        left = [(number, word & ~theirs.get(number, 0)) for number, word in pairs]
-        left = [one for one in left if one[1]]
-        rows = sum((word & (1 << WORD_ROWS) - 1).bit_count() for _, word in left)
-        numbers, words = ([one[at] for one in left] for at in (0, 1))
+        remaining = [(number, word & ~theirs.get(number, 0)) for number, word in pairs]
+        remaining = [pair for pair in remaining if pair[1]]
+        rows = sum((word & (1 << WORD_ROWS) - 1).bit_count() for _, word in remaining)
+        numbers, words = ([pair[at] for pair in remaining] for at in (0, 1))
         return Words(pa.array(numbers, pa.int64()), pa.array(words, pa.int64()), rows)
 
 

@@ -164,25 +164,33 @@ class _Feed:
 
     def _removed_files(self, commit: _FeedCommit) -> Iterator[Remove]:
         """The files that a version removed, with partition values and sizes."""
-        found = [action for action in commit.actions if isinstance(action, Remove) and action.data_change]
-        if all(one.partition_values is not None and one.size is not None for one in found):
-            yield from found
+        removes = [action for action in commit.actions if isinstance(action, Remove) and action.data_change]
+        if all(remove.partition_values is not None and remove.size is not None for remove in removes):
+            yield from removes
             return
         # Some writers only say which files. The version before knows the rest.
-        keys = {one.key for one in found}
-        before = {one.key: one for one in self._table.snapshot(commit.version - 1).files() if one.key in keys}
-        for one in found:
-            file = before.get(one.key)
+        keys = {remove.key for remove in removes}
+        before = {
+            remove.key: remove
+            for remove in self._table.snapshot(commit.version - 1).files()
+            if remove.key in keys
+        }
+        for remove in removes:
+            file = before.get(remove.key)
             if file is None:
                 raise InvalidLog(
-                    f"version {commit.version} of the table {self.place.url} removes {one.path}, which is "
+                    f"version {commit.version} of the table {self.place.url} removes {remove.path}, which is "
                     "not a file of the version before",
                     table=self.place.url,
                     version=commit.version,
-                    file=one.path,
+                    file=remove.path,
                 )
-            known = {"partition_values": file.partition_values, "size": file.size, "stats": file.stats}
-            yield msgspec.structs.replace(one, **known)
+            details = {
+                "partition_values": file.partition_values,
+                "size": file.size,
+                "stats": file.stats,
+            }
+            yield msgspec.structs.replace(remove, **details)
 
     def _check_recorded(self, metadata: Metadata, version: int) -> None:
         if not is_on(metadata.configuration, CHANGE_DATA_FEED):

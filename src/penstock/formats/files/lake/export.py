@@ -40,8 +40,8 @@ def export(
         raise _write_error(problem, directory) from None
     with ThreadPoolExecutor(AT_ONCE, "penstock-export") as threads:
         while page := [*islice(waiting, PAGE)]:
-            for one in threads.map(partial(_export_below, source, directory), page):
-                count, size = count + 1, size + one
+            for exported in threads.map(partial(_export_below, source, directory), page):
+                count, size = count + 1, size + exported
                 progress("exported", count)
     return FilesTotal(files=count, size=size)
 

@@ -340,8 +340,8 @@ class _Reader:
             )
         layout_fields = _fields(about.layout.schema)
         if layout_fields is not None and about.files and self._facts.format.lower() in _OF_NAMED_COLUMNS:
-            there = {folded(field["name"]) for field in layout_fields} | {folded(one) for one in by}
-            absent = [field["name"] for field in fields if folded(field["name"]) not in there]
+            names = {folded(field["name"]) for field in layout_fields} | {folded(one) for one in by}
+            absent = [field["name"] for field in fields if folded(field["name"]) not in names]
             if absent:
                 raise InvalidRequest(
                     f"'{self._key}' has no column {_join_names(absent)}, which the table of Spark's "

@@ -156,9 +156,9 @@ def _column(footer: Any, path: tuple[str, ...], at: int) -> FooterColumn:
             bounds.append(_bounds(its, type_))
     if not bounds or None in bounds:
         return FooterColumn(path=path, type=type_, nulls=nulls)
-    known = [bound for bound in bounds if bound is not None]
-    low = min((bound[0] for bound in known), key=lambda value: _order(value, type_))
-    high = max((bound[1] for bound in known), key=lambda value: _order(value, type_))
+    known_bounds = [bound for bound in bounds if bound is not None]
+    low = min((bound[0] for bound in known_bounds), key=lambda value: _order(value, type_))
+    high = max((bound[1] for bound in known_bounds), key=lambda value: _order(value, type_))
     return FooterColumn(path=path, type=type_, nulls=nulls, min=_bytes(low, type_), max=_bytes(high, type_))
 
 
@@ -189,10 +189,10 @@ def _bytes(value: Any, type_: str) -> bytes:
 
 
 def _check_rows(files: Iterable[ParquetOutput], rows: int, place: Place) -> None:
-    found = sum(file.rows for file in files)
-    if found != rows:
+    row_count = sum(file.rows for file in files)
+    if row_count != rows:
         raise Unavailable(
-            f"the job wrote {rows} rows below {place.url}, and {found} are found there; nothing was committed"
+            f"the job wrote {rows} rows below {place.url}, and {row_count} are there; nothing was committed"
         )
 
 

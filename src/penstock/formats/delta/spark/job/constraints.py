@@ -61,8 +61,8 @@ def enforce_constraints(
             ) from None
         if has_changes:
             is_true = is_true | f.coalesce(f.col(CHANGES), f.lit(False))
-        said = refusal(violation(constraint, "{}").message, _shown(constraint, names))
-        kept = f.when(is_true, kept).otherwise(said)
+        error = refusal(violation(constraint, "{}").message, _shown(constraint, names))
+        kept = f.when(is_true, kept).otherwise(error)
     return df.withColumn(names[0], kept)
 
 

@@ -86,8 +86,8 @@ def _check_calendar(df: DataFrame) -> None:
     In the old calendar days before 1582 get other numbers. Only Spark counts these back again, and bounds of
     files would be those of other days.
     """
-    told = {name: str(df.sparkSession.conf.get(name)).upper() for name in CALENDARS}
-    old = [name for name, mode in told.items() if mode == "LEGACY"]
+    settings = {name: str(df.sparkSession.conf.get(name)).upper() for name in CALENDARS}
+    old = [name for name, mode in settings.items() if mode == "LEGACY"]
     if old and _has_days(df.schema):
         raise InvalidRequest(
             f"the session writes days and times in a calendar that no table has: {old[0]} is LEGACY\n"

@@ -31,6 +31,6 @@ def as_stored(df: DataFrame, metadata: Metadata) -> DataFrame:
             # A cast gives the parts of a column other names, and the ids that they have in files.
             column = column.cast(kind.dataType)
         chosen.append(column.alias(inside.name, metadata={FIELD_ID: field.metadata[ID]}))
-    known = {field.name for field in schema.fields}
-    beside = [f.col(quote_name(name)) for name in df.columns if name not in known]
+    names = {field.name for field in schema.fields}
+    beside = [f.col(quote_name(name)) for name in df.columns if name not in names]
     return df.select(*chosen, *beside)

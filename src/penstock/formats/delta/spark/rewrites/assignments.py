@@ -96,8 +96,8 @@ def with_assigned(field: Field, old: Column, values: Mapping[Path, Column], path
         if field.nullable or len(path) == 1:
             return old
         name, whole = ".".join(path), ".".join(path[:-1])
-        said = f"'{whole}' is null in a row, and '{name}' is not nullable; assign '{name}' too"
-        return f.when(old.isNull(), refusal(said)).otherwise(old)
+        error = f"'{whole}' is null in a row, and '{name}' is not nullable; assign '{name}' too"
+        return f.when(old.isNull(), refusal(error)).otherwise(old)
     return f.struct(
         *(
             with_assigned(one, old.getField(one.name), values, path).alias(one.name)
@@ -141,8 +141,8 @@ def _find_column(name: str, table: StructType) -> tuple[Path, Field]:
         path.append(field.name)
         inside = field.type
     if field is None:
-        known = describe_names(name, [field.name for field in table.fields])
-        raise InvalidRequest(f"the table has no column '{name}'{known}", column=name)
+        choices = describe_names(name, [field.name for field in table.fields])
+        raise InvalidRequest(f"the table has no column '{name}'{choices}", column=name)
     return tuple(path), field
 
 
@@ -167,8 +167,10 @@ def _cast_to_store(column: Column, given: DataType, field: Field, name: str, is_
         loose = to_spark_schema(StructType((replace(field, type=loosened(field.type)),))).fields[0].dataType
         return _without_nulls(column if is_same else column.cast(loose), field.type, name)
     tried = column.try_cast(wanted)
-    said = refusal(f"the column '{name}' is of the type {wanted.simpleString()}, and cannot hold a new value")
-    return f.when(column.isNotNull() & tried.isNull(), said).otherwise(tried)
+    error = refusal(
+        f"the column '{name}' is of the type {wanted.simpleString()}, and cannot hold a new value"
+    )
+    return f.when(column.isNotNull() & tried.isNull(), error).otherwise(tried)
 
 
 def _may_store(given: DataType, wanted: DataType) -> bool:
@@ -235,8 +237,8 @@ def _without_nulls(value: Column, kind: Type, name: str) -> Column:
 def _not_null(value: Column, name: str) -> Column:
     from pyspark.sql import functions as f
 
-    said = refusal(f"the column '{name}' is not nullable, and its new value is null")
-    return f.when(value.isNull(), said).otherwise(value)
+    error = refusal(f"the column '{name}' is not nullable, and its new value is null")
+    return f.when(value.isNull(), error).otherwise(value)
 
 
 def old_of(name: str) -> Column:

@@ -27,15 +27,19 @@ def named_rows(spark: SparkSession, found: Mapping[int, Words], file: str, row: 
 
     held = pa.table(
         {
-            file: pa.concat_arrays([pa.repeat(_int32(at), len(one.words)) for at, one in found.items()]),
-            _START: pc.multiply(pa.concat_arrays([one.numbers for one in found.values()]), WORD_ROWS),
-            _WORD: pa.concat_arrays([one.words for one in found.values()]),
+            file: pa.concat_arrays(
+                [pa.repeat(_int32(at), len(deletions.words)) for at, deletions in found.items()]
+            ),
+            _START: pc.multiply(
+                pa.concat_arrays([deletions.numbers for deletions in found.values()]), WORD_ROWS
+            ),
+            _WORD: pa.concat_arrays([deletions.words for deletions in found.values()]),
         }
     )
     bits = F.filter(F.sequence(F.lit(0), F.lit(WORD_ROWS - 1)), lambda bit: F.getbit(_WORD, bit) == 1)
     rows = spark.createDataFrame(held).select(file, _START, F.explode(bits).alias(row))
     numbers = rows.select(file, (F.col(_START) + F.col(row)).alias(row))
-    is_few = sum(one.rows for one in found.values()) <= BROADCAST_MAX_ROWS
+    is_few = sum(deletions.rows for deletions in found.values()) <= BROADCAST_MAX_ROWS
     return numbers.hint("broadcast" if is_few else "merge")
 
 

@@ -46,10 +46,10 @@ class _FileNames(NamedTuple):
 def _problems(older: Type, newer: Type, names: _FileNames, path: str) -> Iterator[str]:
     match older, newer:
         case StructType(), StructType():
-            there = {names.newer.physical(field): field for field in newer.fields}
+            newer_fields = {names.newer.physical(field): field for field in newer.fields}
             for field in older.fields:
                 name = f"{path}.{field.name}" if path else field.name
-                found = there.get(names.older.physical(field))
+                found = newer_fields.get(names.older.physical(field))
                 if found is None:
                     yield f"'{name}' is there no more"
                 else:

@@ -162,9 +162,11 @@ def added_files(
 
 
 def _check_known(version: int, metadata: Metadata, columns: Sequence[str], name: str) -> None:
-    known = {column.lower() for column in columns}
+    names_before = {column.lower() for column in columns}
     new = [
-        field.name for field in parse_schema(metadata.schema_string).fields if field.name.lower() not in known
+        field.name
+        for field in parse_schema(metadata.schema_string).fields
+        if field.name.lower() not in names_before
     ]
     if new:
         raise InvalidRequest(

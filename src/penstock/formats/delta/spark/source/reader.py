@@ -93,8 +93,8 @@ def columns_of(schema: StructType, metadata: Metadata) -> tuple[str, ...]:
     for wanted in schema.fields:
         found = there.field(wanted.name)
         if found is None or found.name != wanted.name:
-            known = describe_names(wanted.name, [field.name for field in there.fields])
-            raise InvalidRequest(f"the table has no column '{wanted.name}'{known}")
+            choices = describe_names(wanted.name, [field.name for field in there.fields])
+            raise InvalidRequest(f"the table has no column '{wanted.name}'{choices}")
         if arrow_type(found.type, found.name) != arrow_type(wanted.type, wanted.name):
             raise InvalidRequest(
                 f"the column '{wanted.name}' of the table has the type {found.type}, not {wanted.type}; read "

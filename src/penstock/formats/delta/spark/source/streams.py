@@ -210,7 +210,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _files(self, versions: range, offset: Offset) -> Iterator[tuple[int, Files]]:
         """What is read of each of some versions, by a stream that is at an offset."""
-        return ((one.version, one.files) for one in self._read(versions, offset))
+        return ((commit.version, commit.files) for commit in self._read(versions, offset))
 
     def _under(
         self, versions: range, offset: Offset, now: Metadata
@@ -219,13 +219,13 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planned, was = self._was or (None, None)
         if planned not in (versions.start - 1, versions.start):  # a version may be read in several batches
             was = None
-        for one in self._read(versions, offset):
-            was = one.metadata or was or self._table.snapshot(one.version).metadata
-            self._was = one.version, was
+        for commit in self._read(versions, offset):
+            was = commit.metadata or was or self._table.snapshot(commit.version).metadata
+            self._was = commit.version, was
             under = now
-            if one.files:
-                under = read_as(one.version, was, now, self._columns, str(self._options.table))
-            yield one.version, [(under, file) for file in one.files]
+            if commit.files:
+                under = read_as(commit.version, was, now, self._columns, str(self._options.table))
+            yield commit.version, [(under, file) for file in commit.files]
 
     def _read(self, versions: range, offset: Offset) -> Iterator[_Read]:
         first = versions.start
@@ -241,15 +241,15 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         name = str(self._options.table)
         log = pages(self._table, versions.start, versions.stop - 1)
-        for one in commits_of(log, self._lake.places.at(log.location), versions):
-            if one.data is None:
+        for commit in commits_of(log, self._lake.places.at(log.location), versions):
+            if commit.data is None:
                 raise VersionNotFound(
-                    f"version {one.version} of '{name}' was cleaned up before the stream read it; start a "
+                    f"version {commit.version} of '{name}' was cleaned up before the stream read it; start a "
                     "stream with another checkpoint",
                     table=log.location,
-                    version=one.version,
+                    version=commit.version,
                 )
-            actions = [line.action for line in parse_commit(one.data)]
+            actions = [line.action for line in parse_commit(commit.data)]
             skips = self._options.skip_change_commits
-            files = added_files(one.version, actions, self._columns, name, skips_changes=skips)
-            yield _Read(one.version, files, last(actions, Metadata))
+            files = added_files(commit.version, actions, self._columns, name, skips_changes=skips)
+            yield _Read(commit.version, files, last(actions, Metadata))

@@ -111,15 +111,15 @@ class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
 
     def as_planned(self, messages: Messages) -> SourceTarget:
         """The same table as the tasks knew it: what has become of it since is for the commit to judge."""
-        known = [
+        planned = [
             message.planned
             for message in messages
             if isinstance(message, TaskMessage) and message.planned is not None
         ]
-        if not known:
+        if not planned:
             return self
-        oldest = min(known, key=lambda one: one.version)
-        began = JobStart(time.monotonic(), min(bound.began_s for bound in known), self.began.grace_s)
+        oldest = min(planned, key=lambda plan: plan.version)
+        began = JobStart(time.monotonic(), min(plan.began_s for plan in planned), self.began.grace_s)
         return msgspec.structs.replace(
             self, id=oldest.id, version=oldest.version, tip=oldest.tip, began=began
         )

@@ -130,10 +130,10 @@ def _become(df: DataFrame, metadata: Metadata, order: Order) -> Metadata:
     if order.partition_by is not None:
         wanted = tuple(name.lower() for name in order.partition_by)
         if wanted != tuple(name.lower() for name in metadata.partition_columns):
-            there = ", ".join(metadata.partition_columns) or "no column"
-            asked = ", ".join(order.partition_by) or "no column"
+            columns_now = ", ".join(metadata.partition_columns) or "no column"
+            columns_asked = ", ".join(order.partition_by) or "no column"
             raise InvalidRequest(
-                f"the table is partitioned by {there}, not by {asked}\n"
+                f"the table is partitioned by {columns_now}, not by {columns_asked}\n"
                 "  Leave out 'partition_by'. To partition the table anew, replace all its rows: "
                 "mode='overwrite', overwrite_schema=True."
             )

@@ -75,12 +75,12 @@ class _Fit:
         """The fields of a struct, or of a row, by the names and in the order of the table."""
         from pyspark.sql import functions as f
 
-        there = {fold_case(field.name, self._case_sensitive): field for field in given.fields}
+        fields_by_name = {fold_case(field.name, self._case_sensitive): field for field in given.fields}
         self._check_names(table, given, path)
         found = []
         for field in table.fields:
             name = join_path(path, field.name)
-            one = there.get(fold_case(field.name, self._case_sensitive))
+            one = fields_by_name.get(fold_case(field.name, self._case_sensitive))
             if one is not None:
                 self._check_identity(field)
                 made = self.value(
@@ -102,8 +102,8 @@ class _Fit:
             return fit
         from pyspark.sql import functions as f
 
-        said = refusal(f"the column '{path}' is not nullable, and the data has nulls there")
-        return f.when(column.isNull(), said).otherwise(fit)
+        error = refusal(f"the column '{path}' is not nullable, and the data has nulls there")
+        return f.when(column.isNull(), error).otherwise(fit)
 
     def _cast_column(self, wanted: Type, given: Type, path: str, column: Column) -> Column:
         if _same(wanted, given):
@@ -165,12 +165,12 @@ class _Fit:
 
     def _check_names(self, table: StructType, given: StructType, path: str) -> None:
         seen: set[str] = set()
-        known = {fold_case(field.name, self._case_sensitive) for field in table.fields}
+        names = {fold_case(field.name, self._case_sensitive) for field in table.fields}
         for one in given.fields:
             name = join_path(path, one.name)
             if one.name.lower() in seen:
                 self.problems.append(f"the data has the column '{name}' twice")
-            elif fold_case(one.name, self._case_sensitive) not in known:
+            elif fold_case(one.name, self._case_sensitive) not in names:
                 self.has_unknown = True
                 self.problems.append(f"the table has no column '{name}'")
             seen.add(one.name.lower())
