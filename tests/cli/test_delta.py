@@ -6,6 +6,7 @@ from pathlib import Path
 
 import deltalake
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 import penstock
@@ -171,6 +172,21 @@ def test_a_table_is_released(terminal: Terminal, orders: str) -> None:
     assert "released sales.orders with version 2" in terminal("delta", "release", "sales.orders").out
     assert terminal("delta", "cat", "sales.orders", status=4).err.count("there is no 'sales.orders'") == 1
     assert deltalake.DeltaTable(orders).version() == 2
+
+
+@anywhere
+def test_a_folder_of_parquet_files_is_converted(terminal: Terminal, free: str) -> None:
+    folder = Path(free).parent / "clicks"
+    (folder / "day=2026-11-01").mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1]}), folder / "day=2026-11-01" / "a.parquet")
+    command = ("delta", "convert", str(folder), "--table", "web.clicks", "--partition", "day:date")
+    plan = terminal(*command, "--dry-run").lines
+    assert plan[0].startswith("would convert 1 file, 1 row, ")
+    assert plan[1:] == ["  id long", "  day date  partition column"]
+    assert terminal.json(*command, "--dry-run")["partition_by"] == ["day"]
+    assert terminal(*command).lines[0].startswith("converted 1 file, 1 row, ")
+    assert terminal("delta", "cat", "web.clicks").lines[1:] == ["1   2026-11-01"]
+    terminal("delta", "convert", str(folder), "--partition", "day", status=2)
 
 
 @anywhere

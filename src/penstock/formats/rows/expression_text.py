@@ -60,7 +60,7 @@ SPARK_ADVICE: Final = "penstock.spark evaluates all of Spark's SQL"
 _RESERVED: Final = frozenset(
     ("and", "or", "not", "in", "is", "null", "between", "like", "true", "false", "cast", "as")
 ) | {"case", "when", "then", "else", "end"}
-_TYPES: Final = {
+SQL_TYPES: Final = {
     "tinyint": "byte", "byte": "byte", "smallint": "short", "short": "short", "int": "integer",
     "integer": "integer", "bigint": "long", "long": "long", "real": "float", "float": "float",
     "double": "double", "string": "string", "boolean": "boolean", "date": "date", "timestamp": "timestamp",
@@ -357,9 +357,9 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
             if not 0 < precision <= DECIMAL_DIGITS_MAX or not 0 <= scale <= precision:
                 self._refuse(f"there is no type {kind}")
             return kind
-        if token.word not in _TYPES:
+        if token.word not in SQL_TYPES:
             self._fail(token, "a type, such as bigint, double, string or date")
-        return _TYPES[token.word]
+        return SQL_TYPES[token.word]
 
     def _count(self) -> int:
         token = self._take()

@@ -22,7 +22,13 @@ from penstock.cli.rendering.statuses import StatusLine, statuses
 from penstock.cli.rendering.times import format_count
 from penstock.errors import PenstockError
 from penstock.formats.delta.cli.alterations import delta_alter, parse_columns, parse_pairs
-from penstock.formats.delta.cli.handover import delta_adopt, delta_release, say_made, sole_writer_option
+from penstock.formats.delta.cli.handover import (
+    delta_adopt,
+    delta_convert,
+    delta_release,
+    say_made,
+    sole_writer_option,
+)
 from penstock.formats.delta.cli.read_commands import delta_cat, delta_log
 from penstock.formats.delta.cli.recovery import delta_recover
 from penstock.formats.delta.lake.answers import CleanedLog, TableMade, TableStatus, WrittenFile
@@ -103,6 +109,7 @@ def delta_create(
 
 delta.add_command(delta_release)
 delta.add_command(delta_adopt)
+delta.add_command(delta_convert)
 
 # -- publishing --------------------------------------------------------------------------------------------
 

@@ -14,9 +14,10 @@ from penstock.cli.progress import Bar
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.times import format_count
+from penstock.cli.rendering.times import format_count, size
 from penstock.errors import TableConflict, Unavailable, UnsupportedFeature
-from penstock.formats.delta.lake.answers import HandedOver, TableHandedOver, TableMade
+from penstock.formats.delta.lake.answers import ConvertedFolder, HandedOver, TableHandedOver, TableMade
+from penstock.formats.rows.schema import parse_schema
 
 sole_writer_option = click.option(
     "--sole-writer",
@@ -105,6 +106,89 @@ def delta_adopt(
             author=call.who,
         )
     _say_handed_over(call, adopted, "adopted", f"no Delta tables below {path}")
+
+
+@command(
+    "convert",
+    prints=ConvertedFolder,
+    examples="""
+$ penstock delta convert ./lake/warehouse/clicks --table web.clicks --partition day:date --dry-run
+$ penstock delta convert ./lake/warehouse/clicks --table web.clicks --partition day:date
+""",
+)
+@click.argument("path", metavar="PATH")
+@click.option(
+    "--table",
+    "key",
+    metavar="KEY",
+    shell_complete=complete_key,
+    help="What it is to be called in the lake. [the last part of PATH]",
+)
+@click.option(
+    "--partition",
+    "partitions",
+    metavar="COLUMN:TYPE",
+    multiple=True,
+    help="The type of a partition column, such as day:date. May be repeated. [string]",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what the table would be.")
+@sole_writer_option
+@message_option
+@key_option
+@pass_call
+def delta_convert(
+    call: Call,
+    path: str,
+    key: str | None,
+    partitions: tuple[str, ...],
+    dry_run: bool,
+    sole_writer: bool,
+    message: str | None,
+    idempotency_key: str | None,
+) -> None:
+    """Make a Delta table of the folder of Parquet files at PATH.
+
+    The files stay where they are, below a root of the lake, and none is copied: only their footers are read.
+    Folders such as day=2026-11-01 give partition columns. Nobody else may write there from then on: files
+    that come later are no part of the table.
+    """
+    types = {}
+    for partition in partitions:
+        column, colon, kind = partition.partition(":")
+        if not (column and colon and kind):
+            raise click.BadParameter(f"{partition!r} is not COLUMN:TYPE, such as day:date")
+        types[column] = kind
+    lake = call.open()
+    with Bar(call.json) as bar:
+        converted = lake.delta.convert(
+            path,
+            key,
+            partition_by=types,
+            sole_writer=sole_writer,
+            dry_run=dry_run,
+            progress=bar,
+            message=message,
+            author=call.who,
+            idempotency_key=idempotency_key,
+        )
+    call.answer(lambda: converted, lambda screen: _show_converted(screen, converted))
+
+
+def _show_converted(screen: Screen, converted: ConvertedFolder) -> Iterator[str]:
+    name = screen.paint(printable(str(converted.key)), "strong")
+    if converted.repeated:
+        yield f"{name} is converted already"
+        return
+    counts = f"{format_count(converted.files, 'file')}, {format_count(converted.rows, 'row')}"
+    if converted.dry_run:
+        yield f"would convert {counts}, {size(converted.size_bytes)} to {name}"
+    else:
+        commit = screen.paint(short(converted.commit), "id")
+        yield f"converted {counts}, {size(converted.size_bytes)} to {name} (commit {commit})"
+    for field in parse_schema(converted.schema).fields:
+        kind = field.type if isinstance(field.type, str) else field.type.__struct_config__.tag
+        note = "  partition column" if field.name in converted.partition_by else ""
+        yield f"  {printable(field.name)} {kind}{note}"
 
 
 @command(

@@ -97,6 +97,27 @@ class TableMade(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the table was adopted already, so that nothing had to be done."""
 
 
+class ConvertedFolder(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder of Parquet files that became a table, or would."""
+
+    location_fields: ClassVar[tuple[str, ...]] = ("location",)
+
+    key: Key
+    location: str
+    schema: str = ""
+    """The table's columns, as Delta's metadata spells them."""
+    partition_by: tuple[str, ...] = ()
+    files: int = 0
+    """How many files it has; those without rows are left out."""
+    rows: int = 0
+    size_bytes: int = 0
+    commit: str = ""
+    """The id of the lake's commit that did it."""
+    dry_run: bool = False
+    repeated: bool = False
+    """Whether the same request did it before. Then nothing was read, and nothing is counted."""
+
+
 class TableHandedOver(msgspec.Struct, frozen=True, kw_only=True):
     """One of many tables that were to be adopted or released, and what came of it."""
 

@@ -37,9 +37,9 @@ def create_with(lake: Lake, call: CreateTable, rows: Any) -> TableMade:
     from penstock.formats.delta.publishing.scratch import note_creation
     from penstock.formats.delta.rows.writing import write_files
 
-    if (table_made := _done_before(lake, call)) is not None:
+    if (table_made := find_done(lake, call)) is not None:
         return table_made
-    _check_missing(lake, call)
+    check_missing(lake, call)
     began, identity = JobStart.now(lake), uuid4()
     place = lake.places.at(call.location or own_place(lake.warehouse, identity))
     metadata = Metadata(
@@ -73,7 +73,7 @@ def create_with(lake: Lake, call: CreateTable, rows: Any) -> TableMade:
         return lake.do(msgspec.structs.replace(call, id=identity, schema=schema, actions=actions))
 
 
-def _done_before(lake: Lake, call: CreateTable) -> TableMade | None:
+def find_done(lake: Lake, call: CreateTable) -> TableMade | None:
     """The table, if the same was asked for before: its files have new names each time.
 
     At a named place it was promised first. What came of the promise is found out here, if nobody has;
@@ -91,7 +91,7 @@ def _done_before(lake: Lake, call: CreateTable) -> TableMade | None:
     return msgspec.structs.replace(call, branch=branch).recover(lake.do, landing)
 
 
-def _check_missing(lake: Lake, call: CreateTable) -> None:
+def check_missing(lake: Lake, call: CreateTable) -> None:
     """``CommitConflict`` if the table is there already, before anything is written for nothing."""
     at = call.branch or lake.default_branch
     for entry in lake.do(GetContents(at=at, key=(call.key,))):

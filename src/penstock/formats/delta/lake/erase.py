@@ -16,6 +16,7 @@ from penstock.errors import TableConflict, Unavailable
 from penstock.formats.delta.branch_log.line import line_of
 from penstock.formats.delta.branch_log.replaced_files import removal
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, TableCommit
+from penstock.formats.delta.lake.former_files import list_other_names, read_note, remove_note, write_note
 from penstock.formats.delta.lake.sweep import DeltaSweep
 from penstock.formats.delta.lake.table import lines_of, lines_to_send
 from penstock.formats.delta.log.cleanup import GRACE_MS
@@ -236,13 +237,15 @@ class DeltaErasure:
         if self._first is not None:
             for name, data in self._parts.commits.tail(self.content, self._first, self._tables.read):
                 live.take_commit(self._place.url, name, data)
-        judged = judge(self._place.entries(), _needs(live))
+        former = read_note(self._place) | list_other_names(self._place)
+        judged = judge(self._place.entries(), _needs(live, former))
         return [judged_file.entry.size for judged_file in judged if judged_file.fate is Fate.DATA]
 
     def cut(self, first: int) -> tuple[int, int, str]:
         """Let the log begin with a version: how many files went, until when others have to wait in
         microseconds, and what these are; 0 and nothing if none do."""
         grace_us = self._scratch_us()
+        write_note(self._place)
         ended = end_log(self._place, first, now_ms=self._kernel.clock() // 1000, grace_ms=grace_us // 1000)
         if not ended.waiting:
             return ended.removed, 0, ""
@@ -261,6 +264,7 @@ class DeltaErasure:
         """Files that no retained version names and that are there still."""
         call = SweepTables(key=self._key, dry_run=True)
         needs = DeltaSweep(self._kernel, self._parts, call).needs_of_one()
+        remove_note(self._place, needs.named)
         entries = [*self._place.entries()]
         everything = msgspec.structs.replace(needs, data_us=FOREVER_US, scratch_us=FOREVER_US)
         judged = [*judge(entries, everything)]
@@ -321,5 +325,12 @@ def _may_have_rows(name: str) -> bool:
     return not name.startswith(f"{SCRATCH}/") and name.endswith((".parquet", ".bin"))
 
 
-def _needs(named: DeltaNamedFiles) -> DeltaNeeds:
-    return DeltaNeeds(named=named, beside=(), published=FOREVER_US, data_us=FOREVER_US, scratch_us=FOREVER_US)
+def _needs(named: DeltaNamedFiles, former: Container[str]) -> DeltaNeeds:
+    return DeltaNeeds(
+        named=named,
+        beside=(),
+        published=FOREVER_US,
+        data_us=FOREVER_US,
+        scratch_us=FOREVER_US,
+        former=former,
+    )

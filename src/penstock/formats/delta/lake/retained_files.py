@@ -12,6 +12,7 @@ from uuid import UUID
 from penstock.errors import ForeignCommit, InvalidLog, PenstockError
 from penstock.formats.delta.branch_log.line import LineEntry, line_of
 from penstock.formats.delta.branch_log.ownership import Owner
+from penstock.formats.delta.lake.former_files import read_note
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.log.referenced_files import DeltaNamedFiles, LogRead, read_log
 from penstock.formats.delta.publishing.backfill import BATCH_MAX, batches, bytes_of
@@ -41,6 +42,8 @@ class RetainedFiles:
         """How far the log surely reaches; -1 for a table that is not on the default branch."""
         self.prefix_length = PREFIX_LENGTH
         """How many letters the table's random prefixes have."""
+        self.former: frozenset[str] = frozenset()
+        """Data files with other names than writers give, of versions that an erase has ended."""
         self._tables, self._read = parts.owner.tables, parts.owner.tables.read
         self._entries = Entries(self._read)
         self._waiting: list[tuple[int, LineEntry]] = []
@@ -59,6 +62,7 @@ class RetainedFiles:
             if is_default:
                 self.published = parts.publisher.look(content)
             self.prefix_length = self._declared_prefix_length()
+            self.former = read_note(self.place)
             self._log = read_log(self.place, self.named)
             self._owner = named_owner(self.place) if self._log.latest >= 0 else None
         except PenstockError as problem:

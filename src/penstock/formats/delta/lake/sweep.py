@@ -153,6 +153,7 @@ class DeltaSweep:
             data_us=self._data_us,
             scratch_us=max(self._data_us, self._now_us - GRACE_MS * 1000),
             prefix_length=word.prefix_length,
+            former=word.former,
         )
 
 

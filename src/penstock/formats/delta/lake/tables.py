@@ -12,6 +12,7 @@ from penstock.errors import InvalidRequest, PenstockError, Unavailable
 from penstock.formats.delta.lake.alterations import TableAlterations
 from penstock.formats.delta.lake.answers import (
     CleanedLog,
+    ConvertedFolder,
     HandedOver,
     PublishedTable,
     RecoveredTable,
@@ -47,7 +48,7 @@ from penstock.formats.delta.lake.table_opener import absolute
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
 from penstock.formats.delta.protocol.clustering import CLUSTERING, cluster_by, find_columns
 from penstock.formats.delta.protocol.mapping import assign_columns, stored_name
-from penstock.formats.rows.schema import parse_schema
+from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake import calls
 from penstock.lake.answers import Ratified
@@ -181,6 +182,46 @@ class DeltaTables(TableAlterations):
             who=self._lake.author,
         )
         return self._lake.do(call)
+
+    def convert(
+        self,
+        location: str | os.PathLike[str],
+        key: str | Key | None = None,
+        *,
+        partition_by: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        description: str = "",
+        sole_writer: bool = False,
+        dry_run: bool = False,
+        progress: Progress = silent,
+        message: str | None = None,
+        author: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> ConvertedFolder:
+        """Make a table of a folder of Parquet files. They stay where they are, and none is copied.
+
+        Folders such as ``day=2026-11-01`` give partition columns, which hold text unless ``partition_by``
+        says of which type they are: ``{"day": "date"}``. Nobody else may write there from now on: files that
+        come later are no part of the table. With ``dry_run`` only say what the table would be.
+        ``InvalidRequest`` names the file or the column that is in the way; nothing is written then.
+        """
+        from penstock.formats.delta.lake.parquet_folder import convert_folder
+
+        where = absolute(location)
+        call = self._creation(
+            Key(where.rstrip("/").rpartition("/")[2]) if key is None else key,
+            schema_text(StructType(())),  # the files have it
+            location=where,
+            properties=properties,
+            description=description,
+            sole_writer=sole_writer,
+            message=message or f"convert {where}",
+            author=author,
+            idempotency_key=idempotency_key,
+        )
+        if not dry_run:
+            self._lake.begin_write()
+        return convert_folder(self._lake, call, partition_by or {}, dry_run=dry_run, progress=progress)
 
     def adopt_all(
         self,

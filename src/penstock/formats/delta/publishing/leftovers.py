@@ -55,6 +55,8 @@ class DeltaNeeds(msgspec.Struct, frozen=True, kw_only=True):
     scratch_us: int
     prefix_length: int = PREFIX_LENGTH
     """How many letters the table's random prefixes have."""
+    former: Container[str] = ()
+    """Data files with other names than writers give, of versions that an erase has ended."""
 
 
 def judge(entries: Iterable[BucketEntry], needs: DeltaNeeds) -> Iterator[Judged]:
@@ -165,9 +167,12 @@ def _fate(entry: BucketEntry, needs: DeltaNeeds) -> Fate | None:
 
 def _is_data(name: str, needs: DeltaNeeds) -> bool:
     """Whether writers of tables call data files so, or keep such things where this one is."""
-    return any(
-        pattern.fullmatch(name) for pattern in (_WRITTEN, _prefix_pattern(needs.prefix_length), _ATTEMPT)
-    )
+    return has_writer_name(name, needs.prefix_length) or name in needs.former
+
+
+def has_writer_name(name: str, prefix_length: int = PREFIX_LENGTH) -> bool:
+    """Whether a file has such a name as writers of Delta tables give."""
+    return any(pattern.fullmatch(name) for pattern in (_WRITTEN, _prefix_pattern(prefix_length), _ATTEMPT))
 
 
 @lru_cache(maxsize=100)

@@ -10,22 +10,15 @@ footer from here; and where there is a feed, a copy of the rows on the executors
 
 from __future__ import annotations
 
-import math
-import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from penstock.errors import PenstockError, Unavailable
-from penstock.formats.delta.lake.job_outputs import (
-    BOUND_MAX_BYTES,
-    CHANGES,
-    FooterColumn,
-    JobTarget,
-    ParquetOutput,
-)
+from penstock.formats.delta.lake.footers import READERS, footer_columns
+from penstock.formats.delta.lake.job_outputs import CHANGES, JobTarget, ParquetOutput
 from penstock.formats.delta.protocol.paths import BRANCH_DATA
 from penstock.formats.delta.rows.tails import tail
 from penstock.formats.rows.arrow_types import pa, pq
@@ -37,11 +30,6 @@ from penstock.storage.places import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-READERS: Final = 8
-"""How many footers are read at once."""
-
-_PACKED: Final = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
 
 
 def run(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutput]:
@@ -119,70 +107,8 @@ def _file(place: Place, folder: str, entry: BucketEntry, target: JobTarget, is_c
         size=entry.size,
         modified_ms=entry.modified_us // 1000,
         rows=footer.num_rows,
-        columns=_columns(footer, target.columns),
+        columns=footer_columns(footer, target.columns),
     )
-
-
-# -- footers -----------------------------------------------------------------------------------------------
-
-
-def _columns(footer: Any, wanted: Sequence[Sequence[str]]) -> tuple[FooterColumn, ...]:
-    """What a footer says of columns. Two whose paths it spells alike are passed over."""
-    spelled = [".".join(path) for path in wanted]
-    places: dict[str, int] = {}
-    doubtful = {spelling for spelling in spelled if spelled.count(spelling) > 1}
-    for at in range(footer.num_columns):
-        name = footer.schema.column(at).path
-        if name in places:
-            doubtful.add(name)
-        places[name] = at
-    return tuple(
-        _column(footer, tuple(path), places[name])
-        for path, name in zip(wanted, spelled, strict=True)
-        if name in places and name not in doubtful
-    )
-
-
-def _column(footer: Any, path: tuple[str, ...], at: int) -> FooterColumn:
-    type_ = footer.schema.column(at).physical_type
-    nulls, bounds = 0, []
-    for number in range(footer.num_row_groups):
-        chunk = footer.row_group(number).column(at)
-        its = chunk.statistics
-        if its is None or not its.has_null_count:
-            return FooterColumn(path=path, type=type_, nulls=-1)
-        nulls += its.null_count
-        if its.null_count < chunk.num_values:
-            bounds.append(_bounds(its, type_))
-    if not bounds or None in bounds:
-        return FooterColumn(path=path, type=type_, nulls=nulls)
-    known_bounds = [bound for bound in bounds if bound is not None]
-    low = min((bound[0] for bound in known_bounds), key=lambda value: _order(value, type_))
-    high = max((bound[1] for bound in known_bounds), key=lambda value: _order(value, type_))
-    return FooterColumn(path=path, type=type_, nulls=nulls, min=_bytes(low, type_), max=_bytes(high, type_))
-
-
-def _bounds(its: Any, type_: str) -> tuple[Any, Any] | None:
-    """The smallest and the largest value of a row group, if both are known and mean what they say."""
-    if not its.has_min_max or type_ in {"INT96", "BOOLEAN"}:
-        return None
-    kind = its.logical_type
-    if kind is not None and kind.type == "TIMESTAMP" and "microseconds" not in str(kind):
-        return None
-    low, high = its.min_raw, its.max_raw
-    if any(isinstance(one, float) and math.isnan(one) for one in (low, high)):
-        return None
-    return low, high
-
-
-def _order(value: Any, type_: str) -> Any:
-    return int.from_bytes(value, "big", signed=True) if type_ == "FIXED_LEN_BYTE_ARRAY" else value
-
-
-def _bytes(value: Any, type_: str) -> bytes:
-    if type_ in _PACKED:
-        return struct.pack(_PACKED[type_], value)
-    return bytes(value)[:BOUND_MAX_BYTES]
 
 
 # -- storage -----------------------------------------------------------------------------------------------
