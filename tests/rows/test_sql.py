@@ -25,6 +25,7 @@ from penstock.errors import (
 )
 from penstock.formats.rows.arrow_types import pa
 from penstock.lake.lake import Lake
+from penstock.lake.sql import bounds
 from penstock.lake.sql.datasets import RowDataset
 from penstock.model.nessie import IcebergTable
 from penstock.server.access import TokenGate
@@ -75,6 +76,26 @@ def test_names_of_the_query_itself_are_no_tables(lake: Lake) -> None:
     assert lake.sql("select * from range(2)").fetchall() == [(0,), (1,)]
 
 
+def test_a_name_of_the_query_itself_may_be_that_of_the_table_behind_it(lake: Lake) -> None:
+    lake.create_table("plain", data={"n": [1, 2, 3]})
+    query = "with plain as (select * from plain where n > 1) select count(*) as c from plain"
+    assert lake.sql(query).fetchall() == [(2,)]
+    steps = "with recursive t(n) as (select 1 union all select n + 1 from t where n < 4) select max(n) from t"
+    assert lake.sql(steps).fetchall() == [(4,)]
+
+
+def test_a_number_that_no_double_holds_is_a_number(lake: Lake) -> None:
+    assert lake.sql("select count(*) from sales.orders where id < 1e400").fetchall() == [(4,)]
+
+
+def test_queries_of_others_have_bounds(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "LOOKED_MAX_BYTES", 1024**2)
+    query = "select range from range(500_000) order by hash(range)"
+    assert lake.sql(query).to_arrow().num_rows == 500_000
+    with bounds.bound_queries(8 * 1024**2), pytest.raises(InvalidRequest, match="Out of Memory"):
+        lake.sql(query).to_arrow()
+
+
 def test_keys_of_any_length_and_letters_are_named(lake: Lake) -> None:
     for key in ("one", "a.b.c", "a.e.c.d", 'odd."na""me; drop"', "main.t"):
         lake.table(key).write({"n": [1]})
@@ -107,6 +128,23 @@ def test_keys_of_any_length_and_letters_are_named(lake: Lake) -> None:
             "select getvariable('x') from duckdb_settings()",
             InvalidRequest,
             "not the function 'duckdb_settings'",
+        ),
+        ("select current_setting('temp_directory')", InvalidRequest, "not the function 'current_setting'"),
+        ("select main.Current_Setting('threads')", InvalidRequest, "not the function 'current_setting'"),
+        (
+            "with duckdb_databases as (select * from duckdb_databases) select * from duckdb_databases",
+            KeyNotFound,
+            "there is no 'duckdb_databases'",
+        ),
+        (
+            'with a as (select * from "/etc/hosts.csv"), "/etc/hosts.csv" as (select 1) select * from a',
+            KeyNotFound,
+            "there is no '/etc/hosts.csv'",
+        ),
+        (
+            "with recursive a as (select 1 as x from a union all select x + 1 from a) select * from a",
+            KeyNotFound,
+            "there is no 'a'",
         ),
         ('select * from "@dev"', InvalidRequest, "'@dev' is not a table"),
         ("select cast(day as int) from sales.orders", InvalidRequest, "Could not convert string"),

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 import penstock
-from penstock.errors import InvalidRequest, TooLarge
+from penstock.errors import InvalidRequest, PenstockError, TooLarge
 from penstock.formats.delta.lake import sql_writes
 from penstock.lake.lake import Lake
-from penstock.lake.sql_catalog.requests import CatalogRequest
+from penstock.lake.sql_catalog.requests import CatalogRequest, WrittenRows
 from penstock.lake.sql_catalog.steps import WITHOUT_PYTHON
 
 COLUMNS = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
@@ -87,3 +87,41 @@ def test_a_change_of_nothing_is_refused(lake: Lake) -> None:
     request = CatalogRequest(names=("sales", "orders"))
     with pytest.raises(InvalidRequest, match="nothing that is to be changed"):
         WITHOUT_PYTHON["alter"](lake, request)
+
+
+@pytest.mark.parametrize("limit", ["nonsense", ".", "9" * 5000])
+def test_a_number_of_commits_that_is_none_is_refused(lake: Lake, limit: str) -> None:
+    request = CatalogRequest(procedure="show_log", arguments={"limit": limit})
+    with pytest.raises(InvalidRequest, match="'limit' of 'show_log' must be a whole number"):
+        WITHOUT_PYTHON["call"](lake, request)
+
+
+def test_files_of_a_job_that_tells_none_are_refused(lake: Lake) -> None:
+    written = WrittenRows(job="a", planned="b", began_us=0, files="")
+    request = CatalogRequest(names=("sales", "orders"), provider="parquet", mode="error", written=written)
+    with pytest.raises(InvalidRequest, match="whose jobs commit their files themselves"):
+        WITHOUT_PYTHON["commit_rows"](lake, request)
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+@pytest.mark.parametrize("number", ['"x"', "null", "[]", "1.5", "true"])
+def test_ids_of_columns_that_are_none_are_replaced_or_refused(lake: Lake, mode: str, number: str) -> None:
+    noted = f'"metadata":{{"delta.columnMapping.id":{number}'
+    properties = {"provider": "delta", "delta.columnMapping.mode": mode}
+    asked: dict[str, Any] = {"names": ("sales", "orders"), "properties": properties}
+    named = COLUMNS.replace('"metadata":{', f'{noted},"delta.columnMapping.physicalName":"id"')
+    with pytest.raises(PenstockError, match="the column 'id' lacks"):
+        WITHOUT_PYTHON["create"](lake, CatalogRequest(**asked, schema=named))
+    WITHOUT_PYTHON["create"](lake, CatalogRequest(**asked, schema=COLUMNS.replace('"metadata":{', noted)))
+    assert lake.table("sales.orders").count() == 0
+
+
+def test_a_largest_id_that_no_column_has_is_replaced(lake: Lake) -> None:
+    properties: dict[str, str | None] = {
+        "provider": "delta",
+        "delta.columnMapping.mode": "name",
+        "delta.columnMapping.maxColumnId": "9" * 5000,
+    }
+    request = CatalogRequest(names=("sales", "orders"), schema=COLUMNS, properties=properties)
+    WITHOUT_PYTHON["create"](lake, request)
+    assert lake.table("sales.orders").count() == 0

@@ -91,6 +91,10 @@ def test_signing_in_leads_back_to_the_page(secrets: Site) -> None:
         (f"{url}//elsewhere.example/", "/ui/"),
         (f"{url}/docs", "/ui/"),
         ("nonsense[", "/ui/"),
+        (f"{url}/ui/../..//elsewhere.example", "/ui/"),
+        (f"{url}/ui//elsewhere.example", "/ui/"),
+        (f"{url}/ui/\\elsewhere.example", "/ui/"),
+        (f"{url}/ui/%2e%2e/api", "/ui/"),
         ("", "/ui/"),
     ):
         reply = secrets.post("login", {"token": token}, referer=referer)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
-
-import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.lake.audits.installed import require_sql
@@ -14,6 +13,8 @@ from penstock.model.keys import Key
 
 FUNCTIONS: Final = frozenset(("range", "generate_series", "unnest"))
 """That may stand where a table does. Others read files, or what the text does not show."""
+SETTING: Final = "current_setting"
+"""The function that tells of the process and of its folders."""
 CLOSED: Final[Mapping[str, Any]] = {
     "enable_external_access": False,
     "python_enable_replacements": False,
@@ -61,7 +62,8 @@ def parse_statements(sql: str) -> list[Any]:
             serialized = connection.execute("select json_serialize_sql(?::varchar)", [sql]).fetchone()
     except duckdb.Error as problem:
         raise InvalidRequest(f"invalid query: {str(problem).partition(chr(10))[0]}\n  {sql}") from None
-    parsed = msgspec.json.decode(serialized[0] if serialized else "{}")
+    # DuckDB writes a number that is too large for a double as Infinity, which Python's own decoder reads.
+    parsed = json.loads(serialized[0] if serialized else "{}")
     if parsed.get("error") and parsed.get("error_type") == "not implemented":
         raise InvalidRequest(f"a query must be a SELECT, which changes nothing\n  {sql}")
     if parsed.get("error"):
@@ -82,12 +84,18 @@ def list_table_names(node: Any, inside: frozenset[str] = frozenset()) -> Iterato
         return
     if not isinstance(node, dict):
         return
-    if (ctes := node.get("cte_map")) is not None:
-        inside |= {cte["key"].lower() for cte in ctes.get("map", ())}
+    given = dict(node)
+    for own_name, query in _list_ctes(given.pop("cte_map", None)):
+        yield from list_table_names(query, inside)
+        inside |= {own_name}
+    if node.get("type") == "RECURSIVE_CTE_NODE":
+        yield from list_table_names(given.pop("right", None), inside | {node["cte_name"].lower()})
     if node.get("type") == "TABLE_FUNCTION":
         name = (node.get("function") or {}).get("function_name", "")
         if name.lower() not in FUNCTIONS:
             raise InvalidRequest(f"a query can only read tables of the lake, not the function '{name}'")
+    if node.get("type") == "FUNCTION" and node.get("function_name", "").lower() == SETTING:
+        raise InvalidRequest(f"a query can only read tables of the lake, not the function '{SETTING}'")
     if node.get("type") == "SHOW_REF":
         raise InvalidRequest("a query must select rows; it cannot describe tables")
     if node.get("type") == "BASE_TABLE":
@@ -96,5 +104,12 @@ def list_table_names(node: Any, inside: frozenset[str] = frozenset()) -> Iterato
             yield tuple(names)
         elif names and names[0].lower() not in inside:
             yield (names[0],)
-    for value in node.values():
-        yield from list_table_names(value, inside)
+    for part in given.values():
+        yield from list_table_names(part, inside)
+
+
+def _list_ctes(ctes: Any) -> Iterator[tuple[str, Any]]:
+    """The names that a query gives, each with what it stands for. Only what comes after one knows it: before,
+    and in itself unless it is recursive, the same name is a table's, as DuckDB reads it."""
+    for cte in (ctes or {}).get("map", ()):
+        yield cte["key"].lower(), cte["value"]

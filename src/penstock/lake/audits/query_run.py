@@ -6,7 +6,6 @@ cannot change anything. Rows come as streams, and are not held in memory as a wh
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,16 +18,13 @@ from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.rows.reader import TableRows
 from penstock.lake.audits.installed import require_sql
 from penstock.lake.audits.queries import CLOSED, Query
+from penstock.lake.sql.bounds import MEMORY_MAX_BYTES, bound_duckdb
 from penstock.lake.sql.views import NAMES_MAX, create_view, register_rows
 from penstock.model.keys import Key
 
 SAMPLE_MAX: Final = 5
 """How many of the rows that a query finds are told."""
 VALUE_MAX_CHARS: Final = 80
-MEMORY_MAX_BYTES: Final = 1024**3
-"""Of one query, or a quarter of the machine's memory if that is less. What it needs beyond goes to a disk."""
-SPILLED_MAX_BYTES: Final = 16 * 1024**3
-THREADS_MAX: Final = 4
 _INTERRUPT_EVERY_S: Final = 0.05
 
 
@@ -78,7 +74,9 @@ def _ask(
     read = [_WatchedQuery(rows[key]) for key in query.tables]
     with (
         tempfile.TemporaryDirectory(prefix="penstock-sql-") as spilled,
-        duckdb.connect(":memory:", config={**CLOSED, **_bounds(spilled, memory_max_bytes)}) as connection,
+        duckdb.connect(
+            ":memory:", config={**CLOSED, **bound_duckdb(memory_max_bytes), "temp_directory": spilled}
+        ) as connection,
         _Deadline(connection, timeout_s) as deadline,
     ):
         try:
@@ -120,16 +118,6 @@ def _in_own_thread(work: Callable[[], FoundRows | None]) -> FoundRows | None:
     """
     with ThreadPoolExecutor(1, "penstock-sql") as threads:
         return threads.submit(work).result()
-
-
-def _bounds(spilled: str, memory_max_bytes: int) -> dict[str, Any]:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "temp_directory": spilled,
-        "memory_limit": f"{min(MEMORY_MAX_BYTES, memory_max_bytes, memory // 4)}B",
-        "max_temp_directory_size": f"{SPILLED_MAX_BYTES}B",
-        "threads": min(THREADS_MAX, os.cpu_count() or 1),
-    }
 
 
 def _first_rows(connection: Any, reader: Any) -> list[Mapping[str, Any]]:

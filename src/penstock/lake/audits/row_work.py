@@ -20,6 +20,7 @@ from penstock.lake.audits.queries import Query
 from penstock.lake.audits.query_run import FoundRows, ask
 from penstock.lake.audits.rows import no_rows_error, proposed_table
 from penstock.lake.plugins import find_plugin
+from penstock.lake.sql.bounds import MEMORY_SHARE
 from penstock.model.content import AnyContent
 from penstock.model.decoders import json_decoder, msgpack_decoder
 from penstock.model.encoding import ObjectId
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from penstock.lake.embedded import Embedded
 
 FUNCTION: Final = "penstock.lake.audits.row_work:run"
-MEMORY_SHARE: Final = 2
-"""Of the memory of a process, for DuckDB. What it needs beyond goes to a disk."""
 
 
 class ProposedTable(NamedTuple):

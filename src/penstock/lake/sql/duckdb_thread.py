@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from penstock.errors import InvalidRequest
 from penstock.formats.rows.arrow_types import pa
 from penstock.lake.audits.queries import CLOSED
+from penstock.lake.sql.bounds import find_bounds
 
 T = TypeVar("T")
 
@@ -24,6 +25,7 @@ class DuckDbThread:
 
     def __init__(self) -> None:
         self.connection: Any = None
+        self._bounds = find_bounds()
         self._resources = ExitStack()
         self._thread = ThreadPoolExecutor(1, "penstock-sql")
         self._thread.submit(self._open).result()
@@ -32,7 +34,7 @@ class DuckDbThread:
         import duckdb
 
         folder = self._resources.enter_context(tempfile.TemporaryDirectory(prefix="penstock-sql-"))
-        config = {**CLOSED, "temp_directory": folder}
+        config = {**CLOSED, **self._bounds, "temp_directory": folder}
         self.connection = self._resources.enter_context(duckdb.connect(":memory:", config=config))
 
     def __enter__(self) -> DuckDbThread:

@@ -67,9 +67,9 @@ class SqlFormat:
         """How the engine is to write rows to a table."""
         raise needs_python(f"rows cannot be written to '{order.key}', which is a {self.described},")
 
-    def commit_write(self, lake: Lake, order: RowOrder, written: WrittenRows) -> None:
+    def commit_write(self, lake: Lake, order: RowOrder, written: WrittenRows) -> None:  # noqa: ARG002
         """Commit the files of a job whose plan says that they are told."""
-        raise NotImplementedError
+        raise InvalidRequest(f"'{order.key}' is a {self.described}, whose jobs commit their files themselves")
 
     def truncate(self, lake: Lake, table: EmptyTable) -> WritePlan | None:
         """Remove all rows of a table, or have the engine put none in their place."""

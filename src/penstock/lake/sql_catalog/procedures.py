@@ -71,6 +71,15 @@ class ProcedureCall(NamedTuple):
         value = self.session.arguments.get(name)
         return str(value) if value not in (None, "") else None
 
+    def number(self, name: str, default: int) -> int:
+        value = self.session.arguments.get(name)
+        try:
+            return int(value or default)
+        except ValueError:
+            raise InvalidRequest(
+                f"the argument '{name}' of '{self.session.procedure}' must be a whole number"
+            ) from None
+
     def is_set(self, name: str) -> bool:
         return bool(self.session.arguments.get(name))
 
@@ -197,8 +206,8 @@ def _show_new(reference: Branch | Tag) -> CallResult:
 
 
 def _show_log(call: ProcedureCall) -> CallResult:
-    limit = call.session.arguments.get("limit")
-    commits = call.lake.log(call.optional("ref") or call.current, limit=int(limit or LOG_LIMIT))
+    limit = call.number("limit", LOG_LIMIT)
+    commits = call.lake.log(call.optional("ref") or call.current, limit=limit)
     return CallResult(
         [[commit.id, microseconds(commit.time), commit.author, commit.message] for commit in commits]
     )

@@ -13,6 +13,7 @@ from penstock.formats.rows.reader import RowReader, TableRows
 from penstock.formats.rows.row_values import list_rows
 from penstock.lake.lake import Lake
 from penstock.lake.plugins import find_plugin
+from penstock.lake.sql.bounds import bound_queries
 from penstock.lake.table import Table
 from penstock.lake.task_calls import TaskCatalogue
 from penstock.model.decoders import json_decoder
@@ -45,7 +46,8 @@ def run(task: Task) -> TaskResult:
     request = json_decoder(RowRequest).decode(task.head)
     lake = Lake(TaskCatalogue(task, request.page_max), request.who)
     try:
-        answer = _ANSWERS[request.kind](lake, request)
+        with bound_queries(task.memory_max_bytes):
+            answer = _ANSWERS[request.kind](lake, request)
     except ModuleNotFoundError as missing:
         raise InvalidRequest(
             f"rows cannot be read: the server has no library {missing.name}; it comes with "

@@ -6,6 +6,7 @@ Scripts cannot read it, no other site can have it sent, and a browser forgets it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
@@ -22,6 +23,8 @@ from penstock.server.ui.links import PREFIX, address
 
 COOKIE: Final = "penstock_session"
 _ATTRIBUTES: Final = f"Path={PREFIX}; HttpOnly; SameSite=Strict"
+_PAGE: Final = re.compile(rf"{PREFIX}/[a-z-]*")
+"""The path of a page: whatever a browser or a proxy makes of ``..``, ``//`` and such, it is not asked."""
 
 
 class TokenForm(msgspec.Struct, frozen=True):
@@ -90,5 +93,5 @@ def _find_page(headers: Mapping[str, str]) -> str:
 def _check_page(target: str) -> str:
     """A target, if it is a page that can be shown; else nothing."""
     path = target.partition("?")[0]
-    is_page = path.startswith(f"{PREFIX}/") and path not in (f"{PREFIX}/login", f"{PREFIX}/logout")
+    is_page = _PAGE.fullmatch(path) is not None and path not in (f"{PREFIX}/login", f"{PREFIX}/logout")
     return target if is_page and target.isascii() and target.isprintable() else ""

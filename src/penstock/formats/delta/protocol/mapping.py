@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -31,6 +31,7 @@ from penstock.formats.rows.schema import (
 
 MODE: Final = "delta.columnMapping.mode"
 ID: Final = "delta.columnMapping.id"
+_ID_DIGITS_MAX: Final = 18
 MAX_ID: Final = "delta.columnMapping.maxColumnId"
 """The largest id that any column of the table has had."""
 PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
@@ -54,7 +55,7 @@ class Mapping(StrEnum):
         """For each field its place among the Arrow fields of a file, ``None`` for one that is not there."""
         if self is Mapping.ID:
             by_id = {_id_of(file_field): place for place, file_field in enumerate(there)}
-            return [by_id.get(int(_require_field_metadata(field, ID))) for field in fields]
+            return [by_id.get(_read_id(field)) for field in fields]
         by_name = {file_field.name: place for place, file_field in enumerate(there)}
         return [by_name.get(self.physical(field)) for field in fields]
 
@@ -79,6 +80,18 @@ def _require_field_metadata(field: Field, note: str) -> Any:
     return value
 
 
+def _read_id(field: Field) -> int:
+    """The id of a column. ``InvalidLog`` if it has none, or what is none."""
+    number = _require_field_metadata(field, ID)
+    if not _is_id(number):
+        raise InvalidLog(f"the column '{field.name}' has {number!r} as '{ID}', which is no whole number")
+    return number
+
+
+def _is_id(number: object) -> TypeGuard[int]:
+    return isinstance(number, int) and not isinstance(number, bool)
+
+
 def _id_of(field: Any) -> int | None:
     field_id = (field.metadata or {}).get(PARQUET_ID)
     return None if field_id is None else int(field_id)
@@ -99,7 +112,8 @@ def assign_columns(metadata: Metadata) -> Metadata:
     if mapping_of(metadata) is Mapping.NONE:
         plain = _change_fields(schema, _without_notes)
         return metadata if plain == schema else replace(metadata, schema_string=write_schema(plain))
-    last = max([max_id(metadata), *(int(field.metadata.get(ID, 0)) for field in schema.walk())])
+    numbers = (field.metadata.get(ID) for field in schema.walk())
+    last = max([max_id(metadata), *(number for number in numbers if _is_id(number))])
 
     def note_column(field: Field) -> Field:
         nonlocal last
@@ -147,7 +161,7 @@ def renumber_columns(before: StructType, theirs: StructType, last: int) -> tuple
 def max_id(metadata: Metadata) -> int:
     """The largest id that any column of a table has had, as far as it says."""
     text = metadata.configuration.get(MAX_ID, "0")
-    return int(text) if text.isdecimal() else 0
+    return int(text) if text.isdecimal() and len(text) <= _ID_DIGITS_MAX else 0
 
 
 def mapping_faults(metadata: Metadata, schema: StructType) -> Iterator[str]:
@@ -162,7 +176,7 @@ def mapping_faults(metadata: Metadata, schema: StructType) -> Iterator[str]:
     ids: dict[int, str] = {}
     for field in schema.walk():
         number, name = field.metadata.get(ID), field.metadata.get(PHYSICAL_NAME)
-        if not isinstance(number, int) or isinstance(number, bool) or not isinstance(name, str) or not name:
+        if not _is_id(number) or not isinstance(name, str) or not name:
             yield f"the column '{field.name}' lacks '{ID}' or '{PHYSICAL_NAME}', and columns are mapped"
             continue
         if ids.setdefault(number, field.name) != field.name or number <= 0:
@@ -271,9 +285,7 @@ def numbered_schema(schema: StructType, note: str) -> StructType:
     """Columns as files hold them, each with its id as a note of that name and no other."""
     return _change_fields(
         schema,
-        lambda one: replace(
-            one, name=stored_name(one), metadata={note: int(_require_field_metadata(one, ID))}
-        ),
+        lambda one: replace(one, name=stored_name(one), metadata={note: _read_id(one)}),
     )
 
 
