@@ -426,12 +426,12 @@ class BackupMaker:
         points = read_points(self._target)
         heir = next((point for point in points if point.is_complete and point.created_us >= removed_us), None)
         earlier = points[: points.index(heir)] if heir is not None else points
-        known, marked = reachable_from(self._target, earlier), reachable_from(self._target, points)
-        own = set() if heir is None else reachable_from(self._target, [heir]) - known
+        earlier_ids, marked = reachable_from(self._target, earlier), reachable_from(self._target, points)
+        heir_ids = set() if heir is None else reachable_from(self._target, [heir]) - earlier_ids
         sizes: list[int] = []
 
         def is_kept(stored_object: Stored) -> bool:
-            if stored_object.id in own:
+            if stored_object.id in heir_ids:
                 sizes.append(stored_object.size)
             return stored_object.id in marked
 

@@ -32,6 +32,7 @@ class DeferredStore(WrappedStore):
     def _require_made(self) -> None:
         with self._lock:
             if not self._is_made:
-                made = self._make()
-                self.resolution_us, self.batch_max_bytes = made.resolution_us, made.batch_max_bytes
-                self.inner, self._is_made = made, True
+                new_store = self._make()
+                self.resolution_us = new_store.resolution_us
+                self.batch_max_bytes = new_store.batch_max_bytes
+                self.inner, self._is_made = new_store, True

@@ -124,8 +124,8 @@ def check_publishing(lake: Lake) -> Finding:
         )
     if others := [table.owner for table in tables if table.owner]:
         lakes = f"lake {others[0]}" if len({*others}) == 1 else f"{len({*others})} other lakes"
-        owned = f"{format_count(len(others), 'is', 'are')} owned by {lakes}, and read-only here"
-        return Finding("ok", f"{count}, of which {owned}")
+        owners = f"{format_count(len(others), 'is', 'are')} owned by {lakes}, and read-only here"
+        return Finding("ok", f"{count}, of which {owners}")
     return Finding("ok", f"{count}, all published")
 
 
