@@ -711,3 +711,43 @@ def test_a_backup_is_restored_beside_the_databases_and_not_through_a_server(
     with pytest.raises(InvalidRequest, match="run this where the database can be reached"):
         restore_backup(backup, new, own=True, source=server)
     assert not new.exists()
+
+
+@pytest.mark.parametrize("how", ["expired", "forgotten", "expired by a rule"])
+def test_the_only_backup_that_is_left_shows_what_it_holds(how: str) -> None:
+    source, target = new_store(3), MemoryStore()
+    points = [back_up(source, target).point]
+    for number in range(2):
+        reopened(source).branch().put("t", table(number))
+        points.append(back_up(source, target).point)
+    *older, newest = [point.id for point in points]
+    assert newest in [one.id for one in registered_backups(source)]
+    if how == "expired":
+        for backup in older:
+            expire_backups(source, target, backup)
+    elif how == "forgotten":
+        forget_backups(source, *older)
+    else:
+        expire_backups(source, target, keep_last=1)
+    held = sum(map(len, objects(target).values()))
+    (known,) = registered_backups(source)
+    if how == "forgotten":  # it is all there still, beside what each of them says of itself
+        assert known.size_bytes == sum(point.size_bytes for point in points)
+    else:
+        assert (known.id, known.size_bytes) == (newest, held)
+        (left,) = list_backups(target)
+        assert (left.size_bytes, left.objects) == (held, len(objects(target)))
+    assert verify_backup(target).damages == ()
+
+
+def test_a_backup_between_others_leaves_its_size_to_the_next() -> None:
+    source, target = new_store(3), MemoryStore()
+    for number in range(4):
+        reopened(source).branch().put("t", table(number))
+        back_up(source, target)
+    before = list_backups(target)
+    expire_backups(source, target, before[1].id)
+    after = list_backups(target)
+    assert [point.size_bytes for point in after][::2] == [before[0].size_bytes, before[3].size_bytes]
+    assert before[2].size_bytes < after[1].size_bytes
+    assert [one.size_bytes for one in registered_backups(source)] == [point.size_bytes for point in after]

@@ -18,6 +18,7 @@ import penstock
 from penstock.cli.commands import doctor
 from penstock.errors import Denied, Unavailable
 from penstock.formats.delta.cli import format_cli
+from penstock.lake.copy import copy_lake
 from penstock.model.clock import now_us
 from penstock.model.nessie import IcebergTable
 from penstock.spark import jar
@@ -240,3 +241,25 @@ def test_a_disk_that_fills_up(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=free))
     found = checks(terminal, status=1 if state == "failed" else 0)["disk"]
     assert (found["state"], bool(found["advice"])) == (state, state != "ok")
+
+
+def test_a_copy_of_a_lake_is_well_while_the_lake_goes_on(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path / "copy")
+    with penstock.open(tmp_path / "lake", create=True) as lake:
+        lake.create_table("a.t", data=pa.table({"id": [1]}))
+        lake.table("a.v").write(pa.table({"id": [1]}), format="lance")
+        lake.table("a.f").files.put("1.csv", b"1")
+        lake.finish_background()
+        copy_lake(tmp_path / "lake", tmp_path / "copy")
+        for number in (2, 3):
+            lake.table("a.t").append(pa.table({"id": [number]}))
+            lake.table("a.v").append(pa.table({"id": [number]}))
+        lake.finish_background()
+        found = checks(terminal)
+        assert found["Delta tables"]["finding"] == (
+            f"1 table, of which 1 is owned by lake {lake.id}, and read-only here"
+        )
+        (status,) = terminal.json("delta", "status")["items"]
+        assert (status["owner"], status["alarm"], status["backlog"]) == (lake.id, "", 0)
+        assert f"read-only: owned by lake {lake.id}" in terminal("delta", "status").lines[0]
+    terminal("fsck")

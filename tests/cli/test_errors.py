@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from penstock import errors
 from penstock.cli.advice import ADVICE, BEHIND_SERVER
 from penstock.cli.root import EXIT_STATUSES, Root
+from penstock.cli.root import penstock as root
 from penstock.errors import PenstockError
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
@@ -217,3 +218,27 @@ def test_a_damaged_database_is_refused_by_name(terminal: Terminal) -> None:
 def test_a_store_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "lake" / "penstock.db").mkdir(parents=True)
     assert Terminal(tmp_path / "lake")("log", "--json", status=5).error["code"] == "unavailable"
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (["init", "taken"], "Use it as it is: every command takes it by --lake."),
+        (["--lake", "lake", "backup", "taken"], "choose a location for backups only"),
+        (["copy", "lake", "taken"], "choose an empty location"),
+        (["move", "lake", "taken", "--yes"], "choose an empty location"),
+        (["restore-backup", "b.backup", "taken"], "choose an empty location"),
+    ],
+    ids=lambda words: words[0] if isinstance(words, list) else "",
+)
+def test_a_lake_in_the_way_gets_advice_that_is_right_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], advice: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for place in ("lake", "taken"):
+        assert CliRunner().invoke(root, ["init", place]).exit_code == 0
+    assert CliRunner().invoke(root, ["--lake", "lake", "backup", "b.backup"]).exit_code == 0
+    result = CliRunner().invoke(root, words)
+    assert result.exit_code == errors.LakeExists.exit_code
+    assert advice in result.stderr
+    assert ("Use it as it is" in result.stderr) == (words[0] == "init")

@@ -1,8 +1,9 @@
 """The whole product at random: writes of every format, branches, merges, transactions, undo, sweeps, crashes.
 
 Each step is done by the lake and by a model of rows (``model.py``). A step that the lake refuses as a
-conflict changes nothing. After each step all branches hold what the model says; now and then programs that
-never heard of Penstock read the default branch, and ``fsck`` looks for damage.
+conflict changes nothing. After each step all branches hold what the model says, and ``fsck`` and the doctor
+say what is true: that all is well, in the lake and in copies of it, or which tables are ahead of a database
+that came back from an older copy. Now and then programs that never heard of Penstock read the default branch.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from shutil import rmtree
+from typing import NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 import penstock
+from penstock.cli.commands.doctor import check_lake
 from penstock.errors import CommitConflict, EraseRefused, HistoryExpired, PenstockError
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
@@ -27,6 +30,7 @@ from penstock.stores import DATABASE_FILE
 from penstock.stores.sqlite import SqliteStore
 from penstock.testing.faults import FaultyStore, Point
 from tests.erase.tables import ALONE
+from tests.lake.restored import copy_database, put_back
 from tests.product.model import Bounds, History, ModelCommit, Rows, Tables
 from tests.product.readers import Readers
 
@@ -80,6 +84,7 @@ class Machine:
             (1, self._sweep),
             (1, self._erase),
             (1, self._backup),
+            (1, self._go_back),
         )
 
     def _open(self) -> None:
@@ -289,11 +294,38 @@ class Machine:
                 assert lake.branch(branch).head == self._heads[branch]
                 rows = {key: self._rows_of(lake.table(key, branch)) for key in FORMATS}
                 assert rows == self._tables(branch), f"{branch} in the restored lake"
-            assert not lake.fsck().damages
+            assert diagnose(lake) == WELL, "in a copy, whose tables the lake owns"
         rmtree(again)
         if self._random.random() < 0.5:
             penstock.expire_backups(self._place, target, made.point.id)
         self.counts["backup"] += 1
+
+    def _go_back(self) -> None:
+        """Let the database come back from an older copy for a while: which tables went on is told."""
+        copies = [self._place.with_name(f"{self._place.name}.{name}.db") for name in ("older", "newer")]
+        self._lake.finish_background()
+        copy_database(self._place, copies[0])
+        written = set[str]()
+        for _ in range(self._random.randrange(3)):
+            key, rows, before = self._random.choice([*FORMATS]), self._new_rows(), self._tables(MAIN)
+            self._table(key, MAIN).write(_arrow(rows), mode="append")
+            self._take_head(MAIN, {**before, key: before[key] | rows}, frozenset())
+            written.add(key)
+        self._lake.finish_background()
+        self._lake.close()
+        copy_database(self._place, copies[1])
+        put_back(self._place, copies[0])
+        ahead = frozenset(key for key in written if FORMATS[key] in ("delta", "lance"))
+        with penstock.open(self._place, catch_up=False) as lake:
+            diagnosis = diagnose(lake)
+            assert {damage.object for damage in lake.fsck().damages} == ahead
+        assert diagnosis.ahead == ahead, diagnosis
+        assert diagnosis.failed <= {"versions", "Delta tables"}, diagnosis
+        put_back(self._place, copies[1])
+        for copy in copies:
+            copy.unlink()
+        self._open()
+        self.counts["older database"] += 1
 
     def _find_markers(self, markers: Mapping[str, int]) -> dict[int, list[str]]:
         """The files below the lake's folder, its database included, that hold the marker of a row."""
@@ -336,6 +368,7 @@ class Machine:
                 assert past.id in self._erased[key], f"commit {past.id} lost {key}"
             else:
                 assert found == rows, f"commit {past.id} changed"
+        assert diagnose(self._lake) == WELL
 
     def check_everywhere(self) -> None:
         """Programs that never heard of Penstock find the rows of the default branch; nothing is damaged."""
@@ -347,7 +380,8 @@ class Machine:
                 read = self._readers.delta if format_name == "delta" else self._readers.lance
                 for reader, rows in read(location).items():
                     assert rows == wanted[key], f"{reader} reads {key}"
-        assert not self._lake.fsck().damages
+        assert diagnose(self._lake) == WELL
+        assert all(line.state == "ok" for line in check_lake(self._lake)), "nothing waits to be published"
 
     def end(self) -> None:
         self.check_everywhere()
@@ -406,6 +440,28 @@ def _arrow(rows: Rows) -> pa.Table:
             "part": [PARTS[one % len(PARTS)] for one in ids],
             "marker": [marker_of(one) for one in ids],
         }
+    )
+
+
+class Diagnosis(NamedTuple):
+    """What ``fsck`` and the doctor say is wrong with a lake."""
+
+    damages: tuple[str, ...] = ()
+    failed: frozenset[str] = frozenset()
+    """What the doctor looked at and found to be wrong."""
+    ahead: frozenset[str] = frozenset()
+    """Tables that have versions which the lake does not know, as the doctor names them."""
+
+
+WELL = Diagnosis()
+
+
+def diagnose(lake: Lake) -> Diagnosis:
+    lines = [line for line in check_lake(lake) if line.state == "failed"]
+    found = {line.name: line.finding for line in lines}
+    named = found.get("versions", "").partition("or others: ")[2]
+    return Diagnosis(
+        tuple(map(str, lake.fsck().damages)), frozenset(found), frozenset(named.split(", ") if named else ())
     )
 
 

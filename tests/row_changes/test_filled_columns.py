@@ -181,22 +181,27 @@ def test_rows_may_come_with_numbers_where_the_column_says_so(lake: Lake) -> None
     assert numbers_of(table) == {"z": 40, "y": 41}
 
 
+@pytest.mark.parametrize("appends", [1, 8])
 def test_a_merge_that_numbered_appends_overtake_is_planned_anew(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, appends: int
 ) -> None:
+    """However often: they change no row that the merge has read, but say how far numbers are given away."""
     table = lake.delta.create("t", schema=numbered())
     table.append(pa.table({"name": ["a"]}))
     commit = DeltaJob.commit
 
+    names = [f"between {number}" for number in range(appends)]
+    left = iter(names)
+
     def overtaken(self: DeltaJob, actions: Any, **options: Any) -> Any:
-        monkeypatch.setattr(DeltaJob, "commit", commit)
-        table.append(pa.table({"name": ["between"]}))
+        if (name := next(left, None)) is not None:
+            table.append(pa.table({"name": [name]}))
         return commit(self, actions, **options)
 
     monkeypatch.setattr(DeltaJob, "commit", overtaken)
     upsert(table, "a", "new")
     rows = table.to_arrow().to_pylist()
-    assert sorted(row["name"] for row in rows) == ["a", "between", "new"]
-    assert len({row["number"] for row in rows}) == 3
+    assert sorted(row["name"] for row in rows) == ["a", *names, "new"]
+    assert len({row["number"] for row in rows}) == appends + 2
     written = list(Path(table.location).rglob("part-*.parquet"))
-    assert len(written) == 3  # of two appends and the merge; what was planned first is removed
+    assert len(written) == appends + 2  # of the appends and the merge; what was planned before is removed

@@ -56,7 +56,7 @@ def advice(error: errors.PenstockError, behind_server: bool = False) -> str:
         return _about_missing_lake(error)
     if isinstance(error, errors.OutcomeUnknown):
         return _about_doubt(error.details.get("key"), error.details.get("name"))
-    if isinstance(error, errors.TableConflict) or _is_about_rows(error):
+    if isinstance(error, errors.TableConflict) or _is_about_rows(error) or _is_about_target(error):
         return ""  # the message says what to do
     if isinstance(error, errors.CommitConflict) and error.conflicts:
         return _about_conflict(error.conflicts[0])
@@ -72,6 +72,11 @@ def _is_about_rows(error: errors.PenstockError) -> bool:
     if isinstance(error, errors.InvalidContent):
         return "problems" in error.details  # of what a commit does to a table
     return isinstance(error, errors.CommitConflict) and "'append' adds" in error.message
+
+
+def _is_about_target(error: errors.PenstockError) -> bool:
+    """Whether a lake is in the way of a copy, a move, a backup or a restore, which names another place."""
+    return isinstance(error, errors.LakeExists) and "; choose " in error.message
 
 
 def _says(error: errors.PenstockError, text: str) -> bool:

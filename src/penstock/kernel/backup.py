@@ -329,7 +329,7 @@ class BackupMaker:
             object_id for name in damaged if (object_id := _object_named(name)) and self._is_wrong(object_id)
         }
         if wrong:
-            self._delete_unless(lambda object_id: object_id not in wrong)
+            self._delete_unless(lambda stored_object: stored_object.id not in wrong)
 
     def _is_wrong(self, object_id: ObjectId) -> bool:
         for data in self._target.uncached.fetch([object_id]).values():
@@ -408,23 +408,45 @@ class BackupMaker:
             unregister_backups(source, [point.id for point in going if point.data is None], place)
         for point in going:
             self._put(point, None)
-        self._sweep()
+        heir = self._sweep(min(point.created_us for point in going))
+        if heir is not None and source is not None:
+            complete_registration(source, heir)
         if self._files is not None:
             self._files.sweep_files(self._keep_alone)
         if source is not None:
             unregister_backups(source, [point.id for point in going if point.data is not None], place)
         return [*going]
 
-    def _sweep(self) -> None:
-        marked = reachable_from(self._target, read_points(self._target))
-        self._delete_unless(lambda object_id: object_id in marked)
+    def _sweep(self, removed_us: int) -> BackupPoint | None:
+        """Delete the objects that no point leads to.
 
-    def _delete_unless(self, is_kept: Callable[[ObjectId], bool]) -> None:
+        The first point after the removed ones has what it still needs of them from now on, beside what it
+        added itself: that point, if there is one.
+        """
+        points = read_points(self._target)
+        heir = next((point for point in points if point.is_complete and point.created_us >= removed_us), None)
+        earlier = points[: points.index(heir)] if heir is not None else points
+        earlier_ids, marked = reachable_from(self._target, earlier), reachable_from(self._target, points)
+        heir_ids = set() if heir is None else reachable_from(self._target, [heir]) - earlier_ids
+        sizes: list[int] = []
+
+        def is_kept(stored_object: Stored) -> bool:
+            if stored_object.id in heir_ids:
+                sizes.append(stored_object.size)
+            return stored_object.id in marked
+
+        self._delete_unless(is_kept)
+        if heir is None:
+            return None
+        changed = msgspec.structs.replace(heir, objects=len(sizes), size_bytes=sum(sizes))
+        return self._put_changed(heir, changed)
+
+    def _delete_unless(self, is_kept: Callable[[Stored], bool]) -> None:
         """Delete all objects of the target but some."""
         token, doomed = b"", list[Stored]()
         while True:
             page, token = retry_reads(self._settings, partial(self._target.scan, token, SCAN_PAGE))
-            doomed += [stored_object for stored_object in page if not is_kept(stored_object.id)]
+            doomed += [stored_object for stored_object in page if not is_kept(stored_object)]
             if doomed and (not token or len(doomed) >= DELETE_MAX):
                 self._keep_alone()
                 self._target.delete(doomed)

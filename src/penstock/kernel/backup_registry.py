@@ -6,7 +6,7 @@ lake that knows of any has a format version that an older Penstock refuses: its 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -97,16 +97,35 @@ def complete_registration(kernel: Kernel, point: BackupPoint) -> None:
 
 
 def unregister_backups(kernel: Kernel, numbers: Collection[str], target: str | None = None) -> list[str]:
-    """Forget backups: the lake keeps nothing for them any more. Says which it knew."""
+    """Forget backups: the lake keeps nothing for them any more. Says which it knew.
+
+    The next one at the same place counts what they had added: it needs that, and it is still there.
+    """
     removed_ids: list[str] = []
 
     def change(lake: Description) -> Description:
         removed_ids[:] = [
             backup.id for backup in lake.backups if backup.id in numbers and target in (None, backup.target)
         ]
-        kept_backups = tuple(backup for backup in lake.backups if backup.id not in removed_ids)
-        return msgspec.structs.replace(lake, backups=kept_backups)
+        return msgspec.structs.replace(lake, backups=_without(lake.backups, removed_ids))
 
     if numbers:
         change_description(kernel.store, kernel.settings, change)
     return removed_ids
+
+
+def _without(
+    backups: Sequence[RegisteredBackup], removed_ids: Collection[str]
+) -> tuple[RegisteredBackup, ...]:
+    """Backups without some, in order; sizes of those go to the next one at the same place."""
+    kept_backups: list[RegisteredBackup] = []
+    left_bytes: dict[str, int] = {}
+    for backup in sorted(backups, key=lambda backup: backup.created_us):
+        if backup.id in removed_ids:
+            left_bytes[backup.target] = left_bytes.get(backup.target, 0) + backup.size_bytes
+        elif backup.is_complete:
+            size_bytes = backup.size_bytes + left_bytes.pop(backup.target, 0)
+            kept_backups.append(msgspec.structs.replace(backup, size_bytes=size_bytes))
+        else:
+            kept_backups.append(backup)
+    return tuple(kept_backups)

@@ -165,7 +165,10 @@ class _Copy:
             description = _as_arriving(lake, identity, arrival)
             blobs = blobs_of(lake)
             objects = self._source.store.fetch(blobs) if blobs else {}
-            write_description(self._target, description, objects, self._source.settings)
+            try:
+                write_description(self._target, description, objects, self._source.settings)
+            except LakeExists:  # another process made one there since
+                raise target_taken_error(read_description(self._target), self._places[1]) from None
             return description
         arrival = self._require_ours(target, lake)
         if not self._moves or (lake.sealed is not None and lake.sealed.copy == arrival.copy):

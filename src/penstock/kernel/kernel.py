@@ -551,6 +551,7 @@ class Kernel:
 
     def _preview(self, reference: Reference, request: M) -> MergeResult:
         """The same code on the head as it is, without the queue and without a swap."""
+        require_unmoved(self.store)
         chain = Chain(self.objects, reference.head)
         request.prepare(reference)
         request.check_reference(reference, chain)
@@ -579,6 +580,7 @@ class Kernel:
         key_is_given, key = key is not None, request_key(key) or uuid4().hex
         rebase = BranchRebase(self, branch, onto, meta, options, key, if_head)
         if dry_run:
+            require_unmoved(self.store)
             return rebase.preview()
         request: bytes | None = None
         if key_is_given:

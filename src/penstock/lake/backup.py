@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from enum import Enum, auto
+from functools import partial
 from pathlib import Path
 from typing import Final, Unpack
 
@@ -59,16 +60,24 @@ from penstock.lake.backup_files import (
     no_room_error,
     require_data_location,
 )
-from penstock.lake.copy import LakeOpening, OpenOptions, Place, fork_notes, open_lake_at, require_own_store
+from penstock.lake.copy import (
+    LakeOpening,
+    OpenOptions,
+    Place,
+    fork_notes,
+    open_lake_at,
+    open_target,
+    require_own_store,
+)
 from penstock.lake.lake import Lake
 from penstock.lake.missing_files import missing_files
-from penstock.lake.opener import is_remote, open_lake, require_no_server, require_target
+from penstock.lake.opener import is_remote, open_lake, open_or_make_store
 from penstock.model.clock import Clock, now_us, utc
 from penstock.model.encoding import encode
 from penstock.storage.moved_roots import MovedRoot
 from penstock.storage.remote import SCHEMES
 from penstock.stores import is_local, open_store, place_of
-from penstock.stores.directory import require_room
+from penstock.stores.deferred import DeferredStore
 from penstock.stores.port import Store
 from penstock.stores.urls import without_secrets
 
@@ -313,7 +322,7 @@ def restore_backup(
         store = stack.enter_context(_backup_store(backup, False, clock))
         require_backups(store)
         point = _choose_point(store, at)
-        place = stack.enter_context(_target_store(target, clock))
+        place = stack.enter_context(open_target(target, clock))
         description = find_description(place)
         point = _with_moved_roots(point, moved_roots or {}, description)
         view = PointStore(store, point)
@@ -643,33 +652,15 @@ def _open_backup_store(where: str, create: bool, clock: Clock) -> Store:
     if is_plain and _is_one_file(path):
         from penstock.stores.sqlite import SqliteStore
 
-        return SqliteStore(path, create=create, clock=clock)
+        make = partial(SqliteStore, path, create=create, clock=clock)
+        is_new = create and not path.exists()
+        return DeferredStore(f"sqlite://{path.absolute()}", make) if is_new else make()
+    if create:
+        return open_or_make_store(where, clock)
     try:
         return open_store(where, False, clock)
     except LakeNotFound:
-        if not create:
-            raise LakeNotFound(f"there is no backup at {where}", url=where) from None
-    if is_local(where) and not where.startswith("memory:"):
-        require_room(where)
-    return open_store(where, True, clock)
-
-
-@contextmanager
-def _target_store(target: Place, clock: Clock) -> Iterator[Store]:
-    if isinstance(target, Store):
-        yield target
-        return
-    where = os.fspath(target)
-    require_no_server(where)
-    try:
-        store = open_store(where, False, clock)
-    except LakeNotFound:
-        require_target(where)
-        store = open_store(where, True, clock)
-    try:
-        yield store
-    finally:
-        store.close()
+        raise LakeNotFound(f"there is no backup at {where}", url=where) from None
 
 
 def _choose_point(store: Store, at: str | None) -> BackupPoint:

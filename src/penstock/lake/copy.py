@@ -18,9 +18,9 @@ from penstock.kernel.undo_move import take_back
 from penstock.lake.embedded import Embedded
 from penstock.lake.fork_notes import ForkNotes
 from penstock.lake.lake import Lake
-from penstock.lake.opener import is_remote, open_lake, require_no_server, require_target
+from penstock.lake.opener import is_remote, open_lake, open_or_make_store, require_no_server
 from penstock.model.clock import Clock, now_us
-from penstock.stores import open_store, place_of
+from penstock.stores import place_of
 from penstock.stores.port import Store
 
 Place = str | os.PathLike[str] | Store
@@ -42,7 +42,7 @@ def copy_lake(
     stay where they are: managed ones can only be read in the copy. Files that the copy shares with its source
     stay for as long as a note in the warehouse says so (see ``fork_notes.py``).
     """
-    with open_lake_at(source, author, settings, clock) as lake, _open_or_create(target, clock) as place:
+    with open_lake_at(source, author, settings, clock) as lake, open_target(target, clock) as place:
         notes = fork_notes(lake)
         if notes is not None:
             description = find_description(place)
@@ -79,7 +79,7 @@ def move_lake(
     ``cancel_move`` lets the lake stay instead. ``undo_move`` takes it back while nobody wrote to the target.
     Tables stay where they are: only the lake moves.
     """
-    with open_lake_at(source, author, settings, clock) as lake, _open_or_create(target, clock) as place:
+    with open_lake_at(source, author, settings, clock) as lake, open_target(target, clock) as place:
         return copy(
             lake.kernel,
             place,
@@ -179,14 +179,13 @@ def open_lake_at(
 
 
 @contextmanager
-def _open_or_create(target: Place, clock: Clock) -> Iterator[Store]:
+def open_target(target: Place, clock: Clock) -> Iterator[Store]:
     """The store at a place, which is made if there is none."""
     if isinstance(target, Store):
         yield target
         return
     require_no_server(os.fspath(target))
-    require_target(os.fspath(target))
-    store = open_store(os.fspath(target), True, clock)
+    store = open_or_make_store(os.fspath(target), clock)
     try:
         yield store
     finally:

@@ -52,6 +52,9 @@ class DroppedErasure:
         """Why its files were left to others when it went; nothing if they were not."""
         return ""
 
+    def require_erasable(self) -> None:
+        """Refuse a table that another lake owns, or that has versions the lake does not know."""
+
     def _require_own(self) -> None:
         """``NotManaged`` for a table whose files were left to others when it went."""
         content, reason = self.content, self.why_left()

@@ -220,11 +220,10 @@ class Embedded:
         return self._unless_moved(plugin.long_handlers[type(call)])
 
     def _unless_moved(self, handler: Callable[[Any, Progress], T]) -> Callable[[Any, Progress], T]:
-        """The same, which removes or changes nothing in a lake that has moved, or whose files have."""
+        """The same, which is refused in a lake that has moved, or whose files have: a dry run too."""
 
         def answer(call: Any, progress: Progress) -> T:
-            if not call.dry_run:
-                self._require_unmoved()
+            self._require_unmoved()
             return handler(call, progress)
 
         return answer
@@ -283,8 +282,8 @@ class Embedded:
         return self._transaction_ways
 
     def _sweep(self, call: calls.Sweep, progress: Progress) -> Swept:
+        require_unmoved(self.kernel.store)
         if not call.dry_run:
-            require_unmoved(self.kernel.store)
             self.transactions.tidy()
         return sweep(self.kernel, dry_run=call.dry_run, progress=progress)
 

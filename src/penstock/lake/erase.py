@@ -35,13 +35,16 @@ import msgspec
 from penstock.errors import (
     CommitNotFound,
     CommitVetoed,
+    ConflictError,
     Damaged,
     EraseRefused,
     HistoryExpired,
     InvalidRequest,
     KeyNotFound,
     NotManaged,
+    OutOfSync,
     ReferenceNotFound,
+    RequestError,
 )
 from penstock.kernel.conflict import content_of
 from penstock.kernel.description import RegisteredBackup, read_description
@@ -121,6 +124,7 @@ class Erasure(Protocol):
 
     @property
     def content(self) -> ManagedTable: ...
+    def require_erasable(self) -> None: ...
     def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool: ...
     def holders(self, first: int | None) -> Iterator[TableHolder]: ...
     def files_to_rewrite(self) -> int: ...
@@ -181,6 +185,8 @@ class EraseRun:
         removed, and nothing is under way any more unless its history has begun."""
         self._kernel.graces.require_agreed()
         known_horizon = find_horizon(self._store, self._table)
+        if known_horizon is None or known_horizon.first < GONE:  # else it is taken up, and files are gone
+            self._format.require_erasable()  # before anything is noted or written, and in a preview too
         if self._moment_us is not None:
             self._wanted = self._find_wanted(self._moment_us)
         if self._call.dry_run:
@@ -204,7 +210,7 @@ class EraseRun:
                 self._require_alone(self._wanted)  # who came since the first look
                 self._progress("ending history", 0)
                 horizon = self._set(horizon, self._format.settle(horizon.erase))
-        except (EraseRefused, CommitVetoed) as problem:
+        except (ConflictError, RequestError, OutOfSync) as problem:
             if horizon is not None:
                 self._give_up(horizon)
             raise self._vetoed_error(problem) if isinstance(problem, CommitVetoed) else problem from None

@@ -32,10 +32,12 @@ from penstock.model.encoding import NO_COMMIT
 from penstock.model.names import check_name
 from penstock.model.references import Kind
 from penstock.storage.locations import normalise
-from penstock.stores import is_local, open_store
-from penstock.stores.directory import require_room
+from penstock.stores import DATABASE_FILE, is_local, open_store
+from penstock.stores.deferred import DeferredStore
+from penstock.stores.directory import directory_of, require_room
 from penstock.stores.observed import ObservedStore
 from penstock.stores.port import Store
+from penstock.stores.urls import without_secrets
 
 
 def open_lake(
@@ -198,6 +200,21 @@ def require_target(place: str) -> None:
     """``InvalidRequest`` if a lake that is to be made or copied to a place would lie among other files."""
     if is_local(place) and not place.startswith("memory:"):
         _Opening(None, (), now_us, SILENT, catch_up=False).require_room(place)
+
+
+def open_or_make_store(place: str, clock: Clock) -> Store:
+    """The store at a place. If there is none, one that is made: on this machine by the first write, so that
+    whoever refuses before that leaves nothing; ``InvalidRequest`` if it would lie among other files."""
+    try:
+        return open_store(place, False, clock)
+    except LakeNotFound:
+        require_target(place)
+    if not is_local(place) or place.startswith("memory:"):
+        return open_store(place, True, clock)
+    scheme, directory = directory_of(place)
+    path = directory / DATABASE_FILE if scheme == "sqlite" else directory
+    url = without_secrets(place) if scheme == "file" else f"{scheme}://{path}"
+    return DeferredStore(url, lambda: open_store(place, True, clock))
 
 
 def _build_embedded(

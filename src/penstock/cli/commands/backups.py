@@ -134,7 +134,8 @@ class BackupLine(msgspec.Struct, frozen=True, kw_only=True):
     created: datetime
     """The moment that it shows."""
     size_bytes: int
-    """The size of what it added to its target."""
+    """The size of what it added to its target, with what it needs of older ones that were removed or
+    forgotten: so the oldest one that is left has the size of all that it holds."""
     is_complete: bool
     """Whether it can be restored; else the next backup completes it."""
     keeps_files: bool | None

@@ -93,6 +93,11 @@ def _check_lake(call: Call) -> Iterator[DoctorLine]:
     except PenstockError as error:
         yield build_check("store", "failed", error.message, advice(error, call.is_behind_server))
         return
+    yield from check_lake(lake)
+
+
+def check_lake(lake: Lake) -> Iterator[DoctorLine]:
+    """A line for each thing that is looked at of a lake."""
     for name, look in _looks(lake):
         try:
             finding = look(lake)

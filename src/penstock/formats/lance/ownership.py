@@ -57,16 +57,15 @@ class Ownership:
             return False
         is_new, owner = self._take_ownership(content)
         if owner != self._lake:
-            raise ManagedElsewhere(
-                f"{content.location} belongs to lake {owner}, and is read-only here\n  Change it through "
-                "that lake. If that lake has no such table any more, register it there, and deregister it "
-                "again.\n  If this lake was restored from a backup, and is to take that lake's place: "
-                "penstock restore-backup BACKUP PLACE --own",
-                table=content.location,
-                owner="penstock",
-                lake=owner,
-            )
+            raise _managed_elsewhere_error(content.location, owner)
         return is_new
+
+    def require_own_or_free(self, content: LanceTable) -> None:
+        """``ManagedElsewhere`` for a table of another lake. One that is nobody's stays so."""
+        (data,) = self._places.at(content.location).read([OWNER])
+        owner = self._lake if data is None else self._remember_owner(content.location, data)
+        if owner != self._lake:
+            raise _managed_elsewhere_error(content.location, owner)
 
     def claim(self, content: LanceTable) -> bool:
         """Whether a table is the lake's own. One that is nobody's becomes so."""
@@ -121,6 +120,18 @@ class Ownership:
             if len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
         return lake
+
+
+def _managed_elsewhere_error(location: str, owner: str) -> ManagedElsewhere:
+    return ManagedElsewhere(
+        f"{location} belongs to lake {owner}, and is read-only here\n  Change it through that lake. If that "
+        "lake has no such table any more, register it there, and deregister it again.\n  If this lake was "
+        "restored from a backup, and is to take that lake's place: penstock restore-backup BACKUP PLACE "
+        "--own",
+        table=location,
+        owner="penstock",
+        lake=owner,
+    )
 
 
 def _lake_in(location: str, data: bytes) -> str:

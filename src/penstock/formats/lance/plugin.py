@@ -147,4 +147,4 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
     def dropped_erasure(self, call: EraseTable, content: LanceTable) -> DroppedLance:
         from penstock.formats.lance.lake.dropped_erase import DroppedLance
 
-        return DroppedLance(self.lake, call.key, call.who, content)
+        return DroppedLance(self.lake, self.parts, call.key, call.who, content)

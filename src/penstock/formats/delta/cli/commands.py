@@ -136,7 +136,7 @@ def _statuses(screen: Screen, found: Sequence[TableStatus]) -> Iterator[str]:
         StatusLine(
             table,
             version=f"v{table.latest_version}",
-            done="published",
+            done=f"read-only: owned by lake {table.owner}" if table.owner else "published",
             to_do="publish",
             phase="" if table.phase == "owned" else table.phase,
         )

@@ -122,13 +122,17 @@ def check_publishing(lake: Lake) -> Finding:
             f"{count}, {waiting} not published yet, the oldest for {oldest_s:.0f} s",
             "a server publishes them by itself; so does 'penstock delta publish'",
         )
+    if others := [table.owner for table in tables if table.owner]:
+        lakes = f"lake {others[0]}" if len({*others}) == 1 else f"{len({*others})} other lakes"
+        owners = f"{format_count(len(others), 'is', 'are')} owned by {lakes}, and read-only here"
+        return Finding("ok", f"{count}, of which {owners}")
     return Finding("ok", f"{count}, all published")
 
 
 def check_repairs(lake: Lake) -> Finding:
     """Which Delta tables of the default branch hold what other engines stumble over."""
     until = monotonic() + REPAIRS_MAX_S
-    tables = lake.delta.status()
+    tables = [table for table in lake.delta.status() if not table.owner]
     looked_at, wanting = 0, []
     for table in tables:
         if monotonic() > until:

@@ -171,11 +171,13 @@ class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
     latest_version: int
     published: int
     backlog: int
-    """How many versions are ratified and not published."""
+    """How many versions are ratified and not published; none of a table that another lake publishes."""
     oldest_s: float | None = None
     """How long the oldest of them waits."""
     alarm: str = ""
     """What stands against publishing."""
+    owner: str = ""
+    """The id of the lake that publishes the table, if it is another one: this one is a copy of it."""
 
 
 class TablePlace(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from penstock.errors import LocationRefused, PenstockError
+from penstock.errors import InvalidLog, LocationRefused, PenstockError
 from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_tables import KeptTables
@@ -33,6 +34,12 @@ class DroppedDelta(DroppedErasure):
 
     def why_left(self) -> str:
         return "" if line_of(self.content).phase is OwnershipPhase.OWNED else "was released"
+
+    def require_erasable(self) -> None:
+        content = self.content
+        self._parts.publisher.check_owned(content)
+        with suppress(InvalidLog):  # an earlier erase may have removed a part of it
+            self._parts.log_check.require_in_sync(self._key, content, is_default=False, again=True)
 
     def sweep(self, progress: Progress) -> SweptTable:
         engine = SweepEngine(

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from penstock.errors import TableConflict, Unavailable
+from penstock.errors import TableConflict, TableStateRefused, Unavailable
 from penstock.formats.delta.branch_log.line import line_of
 from penstock.formats.delta.branch_log.replaced_files import removal
+from penstock.formats.delta.format import check_phase
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, TableCommit
 from penstock.formats.delta.lake.former_files import list_other_names, read_note, remove_note, write_note
 from penstock.formats.delta.lake.sweep import DeltaSweep
@@ -29,6 +30,7 @@ from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, SIDECARS, parse_name
 from penstock.formats.delta.protocol.row_ids import ids_by_path
 from penstock.formats.delta.publishing.leftovers import DeltaNeeds, judge
+from penstock.kernel.format import Refused
 from penstock.lake.answers import SweptTable
 from penstock.lake.call import Said
 from penstock.lake.calls import SweepTables
@@ -72,6 +74,17 @@ class DeltaErasure:
     def _place(self) -> Place:
         return self._lake.places.at(self.content.location)
 
+    def require_erasable(self) -> None:
+        """``ManagedElsewhere`` for a table of another lake, ``OutOfSync`` for one whose log has what the lake
+        does not know; ``TableStateRefused`` for one that is on its way in or out."""
+        content = self.content
+        self._parts.publisher.check_owned(content)
+        try:
+            check_phase(line_of(content))
+        except Refused as refused:
+            raise TableStateRefused(f"'{self._key}' {refused}", key=str(self._key)) from None
+        self._parts.log_check.require_in_sync(self._key, content, is_default=True, again=True)
+
     def latest(self) -> int:
         return line_of(self.content).latest
 
@@ -86,8 +99,14 @@ class DeltaErasure:
     # -- before anything goes --------------------------------------------------------------------------------
 
     def files_to_rewrite(self) -> int:
-        """How many files hold deleted rows beside others."""
-        return len(self._to_rewrite(self._snapshot()))
+        """How many files hold deleted rows beside others. Raises as ``rewrite``."""
+        snapshot = self._snapshot()
+        old = self._to_rewrite(snapshot)
+        if old:
+            from penstock.formats.delta.rows.writing import check_features
+
+            check_features(snapshot.metadata)
+        return len(old)
 
     def _to_rewrite(self, snapshot: LogSnapshot) -> list[Add]:
         """The files of a version that hold what was removed; if history is to begin in the past, those with

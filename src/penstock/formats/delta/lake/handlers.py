@@ -483,7 +483,8 @@ def _status(one: Status) -> TableStatus:
         phase=one.phase,
         latest_version=one.latest_version,
         published=one.published,
-        backlog=max(0, one.latest_version - one.published),
+        backlog=0 if one.owner else max(0, one.latest_version - one.published),
         oldest_s=one.oldest_s,
         alarm=one.alarm,
+        owner=one.owner,
     )

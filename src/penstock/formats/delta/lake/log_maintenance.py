@@ -16,6 +16,7 @@ from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.segments import find_segment
 from penstock.formats.delta.publishing.maintenance import checkpoint
 from penstock.formats.delta.publishing.scratch import needed_files, plan_scratch
+from penstock.kernel.description import require_unmoved
 from penstock.kernel.kernel import Kernel
 from penstock.lake.fork_notes import ForkNotes
 from penstock.model.keys import Key
@@ -53,7 +54,9 @@ class Upkeep:
 
         What kept commits need is gathered before the files are listed. Whatever is put to use in between was
         written in between, and is too new to go. What was written before a fork of the lake stays for it.
+        ``LakeMoved`` at the old place of a lake that has moved: only where it is now is known what it needs.
         """
+        require_unmoved(self._kernel.store)
         content, place, published = self._require_in_sync(call.key)
         _, metadata = self._tables.parse_declared(line_of(content))
         retained_states = tuple(self._retained_states(content))

@@ -28,6 +28,7 @@ from penstock.formats.delta.lake.row_assignments import RowAssignment, parse_ass
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.log.scan import FILE_NUMBER, numbered_batches
 from penstock.formats.delta.protocol.actions import Add, Metadata
+from penstock.formats.delta.protocol.identities import identities_of
 from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.outcomes import partition_value
 from penstock.formats.delta.protocol.predicate_sql import write_predicate
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 EVERYTHING = "true"
 TRIES_MAX = 5
 """How often a change is made because a compaction rewrote its files first."""
+NUMBERED_TRIES_MAX = 50
+"""The same for a table with identity columns: there an append is in the way of every change that gives away
+numbers, whatever its rows, since both say in the metadata how far numbers are given away."""
 
 
 def delete_rows(table: Table, where: str | None, said: Said, idempotency_key: str | None) -> ChangedRows:
@@ -102,7 +106,8 @@ def change_rows(table: Table, plan: Any, said: Said, idempotency_key: str | None
         except TableConflict:
             tries += 1
             fresh = job.again()
-            if tries >= TRIES_MAX or not _only_maintained(table, job, fresh):
+            tries_max = NUMBERED_TRIES_MAX if identities_of(job.metadata) else TRIES_MAX
+            if tries >= tries_max or not _only_maintained(table, job, fresh):
                 raise
             job = fresh
             continue

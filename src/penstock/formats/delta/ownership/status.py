@@ -12,7 +12,7 @@ import msgspec
 from penstock.errors import PenstockError, ReferenceNotFound
 from penstock.formats.delta.branch_log.line import Line, OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.ownership import OwnerIdentity, owner_of_line
-from penstock.formats.delta.errors import ForeignCommit, InvalidLog
+from penstock.formats.delta.errors import ForeignCommit, InvalidLog, ManagedElsewhere
 from penstock.formats.delta.ownership.handover import Handover
 from penstock.formats.delta.ownership.tables import Tables, line_at
 from penstock.formats.delta.protocol.names import CommitName
@@ -38,6 +38,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """How long the oldest version waits that is not published."""
     alarm: str = ""
     """What stands against publishing."""
+    owner: str = ""
+    """The lake that publishes the table, if it is another one: in a copy of a lake, the lake itself."""
 
     @property
     def backlog(self) -> int:
@@ -139,7 +141,7 @@ class Overview:
 
     def _status(self, key: Key, content: DeltaTable) -> Status:
         line, identity = line_at(content)
-        alarm = ""
+        alarm = owner = ""
         try:
             published = line.latest - 1  # what comes of the promise, the log has yet to tell
             if line.phase is not OwnershipPhase.ADOPTING:
@@ -148,13 +150,21 @@ class Overview:
                 if not state.is_in_sync:
                     raise log_out_of_sync(key, content.location, state)
                 published = self._publisher.look(content)
+        except ManagedElsewhere as problem:
+            published = max(line.published, self._publisher.published_version(identity))
+            owner = problem.details["lake"]
+            alarm = "" if owner else problem.message
         except PenstockError as problem:
             published = max(line.published, self._publisher.published_version(identity))
             alarm = problem.message
         if not alarm and (known_problem := self._publisher.problem(identity)) is not None:
             alarm = known_problem.message
         oldest_s = None
-        if published < line.latest and (entry := line.at(published + 1, self._tables.read)) is not None:
+        if (
+            not owner
+            and published < line.latest
+            and (entry := line.at(published + 1, self._tables.read)) is not None
+        ):
             oldest_s = max(0.0, self._tables.kernel.clock() / 1e6 - entry.timestamp_ms / 1e3)
         return Status(
             key=key,
@@ -164,6 +174,7 @@ class Overview:
             published=published,
             oldest_s=oldest_s,
             alarm=alarm,
+            owner=owner,
         )
 
     def _owns(self, content: DeltaTable, line: Line) -> bool:

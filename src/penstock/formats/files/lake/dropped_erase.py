@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from penstock.formats.files.lake.erase import FilesErasure
 from penstock.lake.answers import SweptTable
 from penstock.lake.dropped_erase import DroppedErasure
-from penstock.lake.erase import Leftovers
+from penstock.lake.erase import Leftovers, TableHolder
 
 if TYPE_CHECKING:
     from penstock.kernel.reachable import Progress
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 class DroppedFiles(DroppedErasure):
     """A table of files that was dropped."""
+
+    def holders(self, first: int | None) -> Iterator[TableHolder]:
+        return self._files.holders(first)
 
     def unneeded_files(self) -> list[int]:
         return self._files.unneeded_files()

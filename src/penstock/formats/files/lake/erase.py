@@ -13,12 +13,13 @@ from uuid import UUID
 from penstock.errors import Damaged, InvalidRequest, KeyNotFound
 from penstock.formats.files import trees
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import File, is_managed, state_of
+from penstock.formats.files.files import File, is_managed, slice_of, state_of
 from penstock.formats.files.intents import NAME, Mark, encode_mark
 from penstock.formats.files.lake.pool import pool_of
 from penstock.formats.files.lake.sweep import FilesSweep
 from penstock.formats.files.lake.sweep_calls import SweepFiles
 from penstock.kernel.conflict import content_of
+from penstock.kernel.description import read_description
 from penstock.kernel.table_horizons import TableHorizons, state_hash
 from penstock.lake.answers import SweptTable
 from penstock.lake.erase import Leftovers, Settled, TableHolder, dated_states_of, states_of
@@ -71,6 +72,9 @@ class FilesErasure:
             raise KeyNotFound(f"the file table '{self._key}' no longer exists", key=str(self._key))
         return content
 
+    def require_erasable(self) -> None:
+        """Nothing stands against it: every lake writes to its tables of files, a copy too."""
+
     def latest(self) -> int:
         return state_of(self.content).mark
 
@@ -84,8 +88,19 @@ class FilesErasure:
         return found_content == content
 
     def holders(self, first: int | None) -> Iterator[TableHolder]:  # noqa: ARG002
-        """Nobody but those that every table may have."""
-        return iter(())
+        """The lake that this one is a copy of, if files of the table were written there: they stay there."""
+        source = read_description(self._kernel.store).forked_from
+        if not source:
+            return
+        addresses = (address for content in self._states() for address in self._addresses(content))
+        if not all(map(self._is_own, addresses)):
+            way = "it has files of the table; erase them there as well; --all-references goes on without"
+            yield TableHolder(f"lake {source}, which this lake is a copy of", True, way)
+
+    def _is_own(self, address: str) -> bool:
+        """Whether a file was written by this lake, and not by one that it is a copy of."""
+        folder = address.partition("/")[0]
+        return folder == slice_of(self._lake.id, folder[:8])
 
     def files_to_rewrite(self) -> int:
         return 0
@@ -154,7 +169,9 @@ class FilesErasure:
                 live_files |= self._addresses(content).keys()
             else:
                 sizes |= self._addresses(content)
-        return [size for address, size in sizes.items() if address not in live_files]
+        return [
+            size for address, size in sizes.items() if address not in live_files and self._is_own(address)
+        ]
 
     def _live(self) -> set[str]:
         """The files of the newest state; none if the table was dropped."""

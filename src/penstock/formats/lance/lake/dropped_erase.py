@@ -15,7 +15,11 @@ from penstock.lake.erase import TableHolder
 from penstock.storage.locations import normalise
 
 if TYPE_CHECKING:
+    from penstock.formats.lance.content import LanceTable
+    from penstock.formats.lance.lake.parts import LanceParts
     from penstock.kernel.reachable import Progress
+    from penstock.lake.embedded import Embedded
+    from penstock.model.keys import Key
 
 
 class DroppedLance(DroppedErasure):
@@ -23,6 +27,14 @@ class DroppedLance(DroppedErasure):
 
     def why_left(self) -> str:
         return "" if stays(self.place) is Stays.NO else "was deregistered"
+
+    def __init__(self, lake: Embedded, parts: LanceParts, key: Key, who: str, content: LanceTable) -> None:
+        self._parts, self._dropped = parts, content
+        super().__init__(lake, key, who, content)
+
+    def require_erasable(self) -> None:
+        self._parts.ownership.require_own_or_free(self._dropped)
+        self._parts.folder_check.require_in_sync(self._key, self._dropped, is_default=False)
 
     def holders(self, first: int | None) -> Iterator[TableHolder]:  # noqa: ARG002
         return clones_of(self._lake, self.content.location)

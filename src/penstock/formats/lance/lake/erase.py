@@ -124,6 +124,22 @@ class LanceErasure:
         manifest = self._parts.manifests.manifest(content.location, MAIN, *newest)
         return manifest, folder_at(content.location, newest[1].chain)
 
+    def require_erasable(self) -> None:
+        """``ManagedElsewhere`` for a table of another lake, ``OutOfSync`` for one whose folder has what the
+        lake does not know."""
+        content = self.content
+        self._parts.ownership.require_own_or_free(content)
+        self._parts.folder_check.require_in_sync(self._key, content, is_default=True)
+
+    def _table_rewrite(self) -> TableRewrite:
+        from penstock.formats.lance.lake.installed import require_lance
+
+        require_lance()
+        from penstock.formats.lance.lake.table_rewrite import TableRewrite
+        from penstock.lake.lake import Lake
+
+        return TableRewrite(Lake(self._lake, author=self._who), self._key, self._branch)
+
     def latest(self) -> int:
         return self._state.newest
 
@@ -205,7 +221,11 @@ class LanceErasure:
     # -- before anything goes --------------------------------------------------------------------------------
 
     def files_to_rewrite(self) -> int:
-        """How many fragments hold deleted rows or columns beside others."""
+        """How many fragments hold deleted rows or columns beside others.
+
+        ``UnsupportedFeature`` if the table has something that cannot be written anew here.
+        """
+        self._require_known(self._table_rewrite())
         columns, deletions = self._to_rewrite()
         return columns or deletions
 
@@ -224,14 +244,7 @@ class LanceErasure:
 
         ``UnsupportedFeature`` if the table has something that cannot be written anew here.
         """
-        from penstock.formats.lance.lake.installed import require_lance
-
-        require_lance()
-        from penstock.formats.lance.lake.table_rewrite import TableRewrite
-        from penstock.lake.lake import Lake
-
-        rewriting = TableRewrite(Lake(self._lake, author=self._who), self._key, self._branch)
-        self._require_known(rewriting)
+        rewriting = self._table_rewrite()
         count = self.files_to_rewrite()
         for _ in range(TRIES_MAX):
             columns, deletions = self._to_rewrite()
