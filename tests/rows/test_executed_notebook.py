@@ -59,9 +59,10 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     from nbclient import NotebookClient
 
     directory = tmp_path_factory.mktemp("notebook")
-    notebook = nbformat.v4.new_notebook()
+    notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
     notebook.cells = [
-        nbformat.v4.new_code_cell(code) for code in (SETUP, *(code for code, _ in CELLS.values()))
+        nbformat.v4.new_code_cell(code)  # type: ignore[no-untyped-call]
+        for code in (SETUP, *(code for code, _ in CELLS.values()))
     ]
     executed = NotebookClient(
         notebook, timeout=CELL_TIMEOUT_S, kernel_name="python3", resources={"metadata": {"path": directory}}
