@@ -2,7 +2,7 @@
 
 import json
 
-import nightly_orders
+import nightly_orders  # type: ignore[import-not-found]
 
 run = nightly_orders.nightly_orders().test()
 states = {instance.task_id: str(instance.state) for instance in run.get_task_instances()}

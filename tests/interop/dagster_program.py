@@ -3,8 +3,8 @@
 import json
 import sys
 
-import dagster as dg
-import orders as recipe
+import dagster as dg  # type: ignore[import-not-found]
+import orders as recipe  # type: ignore[import-not-found]
 
 address, *amounts = sys.argv[1:]
 ran = dg.materialize(
