@@ -139,6 +139,9 @@ lock: setup ## Pin the newest versions of all tools and libraries
 	$(COMPILE) --resolution lowest-direct --all-extras -o requirements/lowest.txt pyproject.toml requirements/lowest.in
 	$(COMPILE) -o requirements/release.txt requirements/release.in
 	$(COMPILE) -o requirements/site.txt requirements/site.in
+	$(COMPILE) -o requirements/interop-airflow.txt requirements/interop-airflow.in
+	$(COMPILE) -o requirements/interop-dagster.txt requirements/interop-dagster.in
+	$(COMPILE) -o requirements/interop-dbt.txt requirements/interop-dbt.in
 	$(COMPILE) -o requirements/interop-lance.txt requirements/interop-lance.in
 	$(COMPILE) -o requirements/interop-pynessie.txt requirements/interop-pynessie.in
 	$(COMPILE) -o requirements/interop-spark.txt requirements/interop-spark.in

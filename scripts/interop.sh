@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install what `make verify` and `make bench` need in addition to `make test`: other people's servers (DynamoDB Local,
 # mongo-java-server, Nessie) into build/servers; their clients (pynessie, Nessie's Java client, Spark with Iceberg and
-# with Delta, an older Lance), other versions of DuckDB and the lowest versions of all libraries into build/interop;
+# with Delta, an older Lance), Airflow, Dagster and dbt, other versions of DuckDB and the lowest versions of all libraries into build/interop;
 # Maven, which fetches them, wrk, which makes load, and Chromium, which shows the page, from the system's packages.
 # All of it is fetched at the same time, each to a place of its own.
 # Safe to run any number of times. Fails if something cannot be installed, and names it; its tests are skipped then.
@@ -115,6 +115,9 @@ begin_packages jdk maven wrk chromium
 begin_pinned "the Python environment of pynessie" requirements/interop-pynessie.txt "$interop/pynessie" install_python
 begin_pinned "the Python environment of an older Lance" requirements/interop-lance.txt "$interop/lance" install_python
 begin_pinned "the Python environment of Spark" requirements/interop-spark.txt "$interop/spark" install_python
+begin_pinned "the Python environment of Airflow" requirements/interop-airflow.txt "$interop/airflow" install_python
+begin_pinned "the Python environment of Dagster" requirements/interop-dagster.txt "$interop/dagster" install_python
+begin_pinned "the Python environment of dbt" requirements/interop-dbt.txt "$interop/dbt" install_python
 begin_pinned "the lowest versions of all libraries" requirements/lowest.txt "$interop/lowest" install_python
 begin_pinned "the oldest DuckDB" requirements/interop-duckdb-oldest.txt "$interop/duckdb-oldest" install_wheels
 begin_pinned "the newest DuckDB" requirements/interop-duckdb-newest.txt "$interop/duckdb-newest" install_wheels

@@ -44,7 +44,11 @@ class Checked(HTMLParser):
 
 def words(shown: Any) -> str:
     """The text of what a notebook shows of something."""
-    code = shown._repr_html_()
+    return check_html(shown._repr_html_())
+
+
+def check_html(code: str) -> str:
+    """The text of what a notebook shows, once it has nothing that a browser would obey."""
     assert len(code) < BIG_CHARS
     checked = Checked()
     checked.feed(code)
