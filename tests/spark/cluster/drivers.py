@@ -45,14 +45,17 @@ class Driver:
             )
         self._owed = 0
         """How many jobs it has not answered."""
+        self._is_ready = False
 
     @property
     def is_free(self) -> bool:
-        """Whether it lives, and has answered all that it was told."""
+        """Whether it lives, and has answered all that it was told; it may still be starting."""
         return self.process.poll() is None and not self._owed
 
     def wait_until_ready(self) -> None:
-        self._line()
+        if not self._is_ready:
+            self._line()
+            self._is_ready = True
 
     def begin(self, job: Job) -> None:
         """Have a job done; it answers when it is over."""
@@ -106,10 +109,9 @@ class DriverSeat:
 
     def free_driver(self) -> Driver:
         """A driver that has nothing to do, and owes nobody an answer."""
-        if self._driver is not None and self._driver.is_free:
-            return self._driver
-        self.close()
-        self._driver = Driver(self._cluster, self._address, self._directory)
+        if self._driver is None or not self._driver.is_free:
+            self.close()
+            self._driver = Driver(self._cluster, self._address, self._directory)
         self._driver.wait_until_ready()
         return self._driver
 
