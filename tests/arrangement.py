@@ -29,6 +29,11 @@ VERIFIED = (
 )
 """All that is in there needs other people's JVMs or a cluster. Single tests are marked where they stand."""
 
+SLOW_START = "tests/spark/cluster/"
+START_MAX_S = 900.0
+"""The first test there starts a cluster and a driver, which counts as its time: minutes on a machine that has
+much else to do. What hangs after that is noticed sooner, by who waits for it."""
+
 LONG = (
     "tests/files/test_files_buckets.py",
     "tests/formats/delta/test_other_readers.py::test_a_table_in_a_bucket",
@@ -80,9 +85,11 @@ def use_memory_for_temporary_files() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what only `make verify` runs, and let the longest begin."""
     for item in items:
+        if item.nodeid.startswith(SLOW_START) and config.getoption("timeout", None) is None:
+            item.add_marker(pytest.mark.timeout(START_MAX_S))
         if item.nodeid.startswith((*VERIFIED, *LONG)):
             item.add_marker(pytest.mark.verify)
     items.sort(key=lambda item: _place(item.nodeid, FIRST))

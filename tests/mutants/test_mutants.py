@@ -163,7 +163,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
         scratch=str(scratch),
         pytest=["-p", "pytest_timeout", "toy_tests"],
         without=["machine"],
-        patience_s=1.0,
+        patience_s=5.0,
     )
     start(plan, home, ALONE)
     return plan

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,12 @@ import pytest
 from penstock import Key, Put
 from penstock.errors import StorageFull
 from penstock.kernel import backup, object_copy
-from penstock.kernel.leases import Leases
 from penstock.lake.backup import backup_lake, list_backups, restore_backup, verify_backup
 from penstock.lake.lake import Lake
 from penstock.lake.opener import init_lake, open_lake
 from tests.copy.lakes import table
 from tests.outages.conftest import SmallDisk
+from tests.outages.hasty_leases import HastyLeases
 
 TARGETS = {
     "one file": "{}/nightly.backup",
@@ -31,7 +30,7 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages are small, and a lease that could not be given back, for want of room, is soon let go of."""
     monkeypatch.setattr(object_copy, "SCAN_PAGE", 20)
     monkeypatch.setattr(object_copy, "PAGES_MAX", 1)
-    monkeypatch.setattr(backup, "Leases", partial(Leases, good_s=0.5, margin_s=0.1))
+    monkeypatch.setattr(backup, "Leases", HastyLeases)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,11 @@ import pytest
 import penstock
 from penstock.errors import StorageFull
 from penstock.kernel import backup
-from penstock.kernel.leases import Leases
 from penstock.lake import backup_files
 from penstock.lake.backup import backup_lake, list_backups, verify_backup
 from penstock.storage.places import Place
 from tests.outages.conftest import SmallDisk
+from tests.outages.hasty_leases import HastyLeases
 
 
 def test_files_on_a_full_disk_say_so_and_the_repeat_goes_on(
@@ -32,7 +31,7 @@ def test_files_on_a_full_disk_say_so_and_the_repeat_goes_on(
                 small_disk.fill()
 
     # A lease that could not be given back, for want of room, is soon let go of.
-    monkeypatch.setattr(backup, "Leases", partial(Leases, good_s=0.5, margin_s=0.1))
+    monkeypatch.setattr(backup, "Leases", HastyLeases)
     monkeypatch.setattr(backup_files, "FILE_WORKERS", 1)
     monkeypatch.setattr(Place, "put", counting)
     with pytest.raises(StorageFull, match="has no room left"):

@@ -18,8 +18,8 @@ from tests.server.running import local
 
 SETTINGS: dict[str, Any] = {"publish_wait_s": 10.0, "publish_close_s": 2.0}
 """An answered commit is published, unless something stands against it, however slow the machine is."""
-QUICK = Patience(answer_timeout_s=20.0, total_s=1.0, wait_max_s=0.05)
-"""Who is told to come back later does so a few times, and then says so."""
+QUICK = Patience(connect_timeout_s=60.0, answer_timeout_s=60.0, total_s=1.0, wait_max_s=0.05)
+"""Who is told to come back later does so a few times, and then says so; an answer may take its time."""
 
 
 @contextmanager

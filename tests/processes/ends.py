@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 
-END_MAX_MS = 30_000
+END_MAX_MS = 60_000
 
 
 class Ending:

@@ -254,6 +254,21 @@ def test_a_process_that_died_while_it_was_idle_costs_no_request(pool: ProcessPoo
     assert "SIGKILL while it was idle" in said[0]
 
 
+def test_work_that_is_given_to_a_process_as_it_dies_is_done_by_another(
+    pool: ProcessPool, said: list[str]
+) -> None:
+    first = pid_of(pool)
+    os.kill(first, signal.SIGSTOP)  # it is there, and takes up no work
+
+    def kill() -> bool:
+        if not said:
+            os.kill(first, signal.SIGKILL)
+        return False
+
+    assert int(pool.run(f"{HERE}:tell_pid", answer=lambda _: b"", is_cancelled=kill).body) != first
+    assert "SIGKILL" in said[0]
+
+
 def test_a_process_that_has_done_enough_is_replaced(
     pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

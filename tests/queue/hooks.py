@@ -28,7 +28,7 @@ from penstock.stores.port import Advanced, Row, Store, Stored, Turn
 T = TypeVar("T")
 Go: TypeAlias = Callable[[], Advanced]
 """Lets an advance go on."""
-WAIT_S = 20.0
+WAIT_S = 60.0
 """How long a test waits for a thread that should be done at once, before it says that it hangs."""
 
 START_US = 1_800_000_000_000_000

@@ -252,15 +252,16 @@ def test_a_thousand_advances_that_are_cut_happen_whole_or_not_at_all(
 def test_an_answer_that_is_swallowed_leaves_the_outcome_unknown(
     postgres_url: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_wire, "ANSWER_TIMEOUT_S", 0.1)
     address = at_port(postgres_url, proxy.port)
     with opened(postgres_url) as near, opened(f"{address}?connect_timeout=2") as far:
         with far.turn("main") as turn:
+            monkeypatch.setattr(postgres_wire, "ANSWER_TIMEOUT_S", 0.1)
             proxy.fall_silent()
             with pytest.raises(OutcomeUnknown, match="no answer within"):
                 turn.advance(sample(3), row("main"))
         with pytest.raises(Unavailable):
             far.reference("main")
+        monkeypatch.undo()
         proxy.speak()
         assert near.reference("main") == row("main")
         assert far.reference("main") == row("main")

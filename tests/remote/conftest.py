@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 PATIENT = Patience(answer_timeout_s=60.0, total_s=120.0)
 """Where no answer is to be lost: a machine with much else to do may be late with each."""
-QUICK = Patience(connect_timeout_s=2.0, answer_timeout_s=5.0, total_s=10.0, wait_max_s=0.05, settle_s=0.2)
+QUICK = Patience(connect_timeout_s=10.0, answer_timeout_s=60.0, total_s=120.0, wait_max_s=0.05, settle_s=0.2)
 
 
 @pytest.fixture

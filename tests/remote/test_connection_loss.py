@@ -38,6 +38,7 @@ from penstock.model.operations import Put
 from penstock.model.references import Kind
 from penstock.testing.threads import at_once
 from tests.remote.conftest import QUICK, Switch
+from tests.remote.patience import set_patience
 from tests.remote.scenarios import table
 from tests.remote.serving import Served
 from tests.servers.proxy import Cut, Proxy
@@ -120,11 +121,6 @@ def test_a_read_is_repeated(embedded: Lake, far: Lake, proxy: Proxy, cut: str) -
     assert happening.happened
 
 
-def _impatient(proxy: Proxy, total_s: float = 0.4) -> Remote:
-    patience = Patience(connect_timeout_s=0.2, answer_timeout_s=0.2, total_s=total_s, wait_max_s=0.02)
-    return Remote(f"http://127.0.0.1:{proxy.port}", patience=patience)
-
-
 @pytest.mark.parametrize("write", WRITES)
 def test_if_no_answer_ever_comes_the_outcome_is_unknown_and_can_be_found_out(
     embedded: Lake, far: Lake, proxy: Proxy, switch: Switch, write: str
@@ -132,10 +128,10 @@ def test_if_no_answer_ever_comes_the_outcome_is_unknown_and_can_be_found_out(
     call = WRITES[write]
     name = call.target_name
     carried_out = switch.wait_for(type(call))
-    with Lake(_impatient(proxy), author="tester") as lake:
-        proxy.fall_silent()
-        with pytest.raises(OutcomeUnknown, match="it is not known whether request") as caught:
-            lake.do(call)
+    set_patience(far)
+    proxy.fall_silent()
+    with pytest.raises(OutcomeUnknown, match="it is not known whether request") as caught:
+        far.do(call)
     key = caught.value.details["key"]
     assert "repeating it with that key is safe" in str(caught.value)
     assert str(caught.value).count(key) == 1
@@ -148,14 +144,14 @@ def test_if_no_answer_ever_comes_the_outcome_is_unknown_and_can_be_found_out(
 
 
 def test_a_read_that_is_never_answered_is_unavailable(far: Lake, proxy: Proxy) -> None:
-    with Lake(_impatient(proxy)) as lake:
-        proxy.fall_silent()
-        with pytest.raises(Unavailable, match="was lost: no answer came in time"):
-            lake.log()
+    set_patience(far)
+    proxy.fall_silent()
+    with pytest.raises(Unavailable, match="was lost: no answer came in time"):
+        far.log()
 
 
 def test_a_server_that_never_was_there_is_unavailable_at_once(proxy: Proxy) -> None:
-    remote = _impatient(proxy, total_s=600.0)
+    remote = Remote(f"http://127.0.0.1:{proxy.port}", patience=Patience(total_s=600.0))
     proxy.refuse()
     with pytest.raises(Unavailable, match=r"cannot connect to http://127\.0\.0\.1:\d+: connection refused"):
         Lake(remote)
@@ -163,11 +159,11 @@ def test_a_server_that_never_was_there_is_unavailable_at_once(proxy: Proxy) -> N
 
 
 def test_a_write_that_was_never_sent_is_unavailable(embedded: Lake, far: Lake, proxy: Proxy) -> None:
-    with Lake(_impatient(proxy)) as lake:
-        proxy.refuse()
-        proxy.cut_all()
-        with pytest.raises(Unavailable, match="cannot connect"):
-            lake.branch().put("a", table(9))
+    set_patience(far)
+    proxy.refuse()
+    proxy.cut_all()
+    with pytest.raises(Unavailable, match="cannot connect"):
+        far.branch().put("a", table(9))
     assert embedded.table("a").content.snapshot_id == 1  # type: ignore[attr-defined]
 
 

@@ -103,14 +103,14 @@ def test_a_refusal_is_not_believed_while_the_first_try_may_still_be_running(
     def hang() -> None:
         journal.during_apply = lambda: None
         embedded.branch("dev").delete()
-        assert asked.wait(20.0)
+        assert asked.wait(60.0)
 
     def note(call: Call[Any]) -> None:
         if isinstance(call, GetOutcome):
             asked.set()  # and it was answered that nothing is known of the merge
 
     journal.during_apply, switch.afterwards = hang, note
-    patience = Patience(answer_timeout_s=0.2, wait_max_s=0.05, settle_s=20.0)
+    patience = Patience(answer_timeout_s=0.2, wait_max_s=0.05, settle_s=100.0)
     with _client(proxy, patience) as lake:
         merged = lake.merge("dev")
     assert asked.is_set()

@@ -25,10 +25,10 @@ ROOT = str(Path(__file__).parents[2])
 class Server:
     """A server process that can be started again at the same port."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, port: int) -> None:
         self._place = place
-        [self._port] = process.free_ports(1)
-        self.url = f"http://127.0.0.1:{self._port}"
+        self._port = port
+        self.url = f"http://127.0.0.1:{port}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, moment: str) -> None:
@@ -39,7 +39,7 @@ class Server:
 
     def wait(self) -> int:
         assert self._process is not None
-        return self._process.wait(timeout=30)
+        return self._process.wait(timeout=120)
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -49,9 +49,10 @@ class Server:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path / "lake")
-    yield server
-    server.stop()
+    with process.hold_port() as port:
+        server = Server(tmp_path / "lake", port)
+        yield server
+        server.stop()
 
 
 def _lines(place: Path) -> list[str]:
@@ -68,7 +69,7 @@ def test_a_write_survives_its_server(server: Server, tmp_path: Path, moment: str
         server.wait()
         server.start("never")
 
-    with Lake(Remote(server.url, patience=Patience(wait_max_s=0.1)), author="tester") as lake:
+    with Lake(Remote(server.url, patience=Patience(total_s=240.0, wait_max_s=0.1)), author="tester") as lake:
         starting = threading.Thread(target=start_again)
         starting.start()
         commit = lake.commit([append("diary", "once")])

@@ -29,6 +29,7 @@ from penstock.lake.sql import bounds
 from penstock.lake.sql.datasets import RowDataset
 from penstock.model.nessie import IcebergTable
 from penstock.server.access import TokenGate
+from tests.queue.hooks import wait_until
 from tests.remote.serving import serving
 from tests.rows.conftest import KEYS, ROWS
 
@@ -188,7 +189,7 @@ def test_who_lets_go_of_an_answer_ends_the_query(lake: Lake) -> None:
     assert lake.sql("select * from range(1000000000)").head(3).num_rows == 3
     del endless
     gc.collect()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("penstock-sql")]
+    wait_until(lambda: not any(thread.name.startswith("penstock-sql") for thread in threading.enumerate()))
 
 
 VALUES = st.fixed_dictionaries(

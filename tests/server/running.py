@@ -32,9 +32,10 @@ from penstock.server.limits import Limits
 from penstock.server.logs import Level, Log
 from penstock.server.routes import Api
 from penstock.server.sockets import Sockets
+from tests.queue.hooks import wait_until
 
 ANSWER_MAX_S = 60.0
-END_MAX_S = 20.0
+END_MAX_S = 60.0
 
 
 class Reply(NamedTuple):
@@ -198,6 +199,24 @@ class LoopServer(uvicorn.Server):
                 self.loop.call_soon_threadsafe(has_ended.set)
                 assert has_ended.wait(ANSWER_MAX_S), "the server hangs"
 
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Let the loop do nothing meanwhile: what clients send in the block is there when it goes on."""
+        is_held, goes_on = threading.Event(), threading.Event()
+
+        def stand_still() -> None:
+            is_held.set()
+            assert goes_on.wait(ANSWER_MAX_S)
+
+        wait_until(lambda: self.loop is not None)
+        assert self.loop is not None
+        self.loop.call_soon_threadsafe(stand_still)
+        assert is_held.wait(ANSWER_MAX_S), "the server hangs"
+        try:
+            yield
+        finally:
+            goes_on.set()
+
     def stop(self) -> None:
         self.should_exit = True
         if self.loop is not None:
@@ -237,6 +256,16 @@ class Local(Client):
         """What it has logged, with all that it has answered."""
         self._server.end_turn()
         return self._log.getvalue().decode()
+
+    def send_at_once(self, data: bytes, connection: socket.socket | None = None) -> socket.socket:
+        """A connection whose first bytes the server sees as soon as the connection itself: however slow a
+        client is, none of the time that it has to send them is used up."""
+        made = connection or socket.socket()
+        made.settimeout(ANSWER_MAX_S)
+        with self._server.hold():
+            made.connect((self.host, self.port))
+            made.sendall(data)
+        return made
 
     @property
     def connections(self) -> int:

@@ -39,22 +39,22 @@ def test_bodies_that_are_sent_at_once_are_not_all_in_memory_and_all_are_answered
             for part in range(BODY_BYTES // MIB):
                 if part == BODY_BYTES // MIB - 1:
                     sent.release()
-                    assert may_end.wait(60)
+                    assert may_end.wait(240)
                 connection.sendall(b" " * MIB)
             answers.append(read_all(connection)[:12])
 
-    with program(tmp_path, "--body-timeout-s", "60") as server:
+    with program(tmp_path, "--body-timeout-s", "240") as server:
         before = memory_bytes(server)
         senders = [threading.Thread(target=send, args=(server,)) for _ in range(SENDERS)]
         for one in senders:
             one.start()
         for _ in range(LARGE_BODIES_OF_CALLER_MAX):
-            assert sent.acquire(timeout=60)
+            assert sent.acquire(timeout=240)
         assert memory_bytes(server) - before < (LARGE_BODIES_OF_CALLER_MAX + 4) * BODY_BYTES
         assert not sent.acquire(timeout=0.5)  # nobody else gets further
         may_end.set()
         for one in senders:
-            one.join(60)
+            one.join(240)
         assert memory_bytes(server, "VmHWM") - before < 2 * (LARGE_BODIES_OF_CALLER_MAX + 4) * BODY_BYTES
     assert answers == [b"HTTP/1.1 400"] * SENDERS
 

@@ -19,6 +19,7 @@ from penstock.server.access.caller import Caller
 from penstock.server.limits import Limits
 from penstock.server.native import NATIVE
 from penstock.server.routes import Ask, Route
+from tests.queue.hooks import wait_until
 from tests.server.running import Client, Reply, local, read_all
 from tests.server.trying import Trial, trial_api
 
@@ -93,7 +94,7 @@ def test_a_write_that_takes_too_long_may_still_be_applied(lake: Lake, trial: Tri
         reply = server.ask("POST", "/try/wait", headers={"idempotency-key": "k"})
         assert not trial.finished.acquire(blocking=False)
         trial.opened.set()
-        assert trial.finished.acquire(timeout=10)
+        assert trial.finished.acquire(timeout=60)
     assert reply.status == 408
     assert "may still be applied" in reply.message
     assert "same idempotency key" in reply.message
@@ -115,23 +116,23 @@ def test_a_write_without_a_key_is_not_to_be_repeated_blindly(
 def test_a_stream_may_take_longer(lake: Lake, trial: Trial) -> None:
     with local(lake.catalogue, [trial_api(trial)], limits=Limits(request_timeout_s=0.1)) as server:
         long = asked(server, "POST", "/try/long")
-        assert trial.arrived.acquire(timeout=10)
+        assert trial.arrived.acquire(timeout=60)
         assert server.get("/try/wait").status == 408
         trial.opened.set()
-        assert b'"result"' in long.result(10).body
+        assert b'"result"' in long.result(60).body
 
 
 def test_more_requests_than_there_is_room_for_are_sent_away(lake: Lake, trial: Trial) -> None:
     with local(lake.catalogue, [trial_api(trial)], limits=Limits(open_requests_max=3)) as server:
         held = [asked(server, "GET", "/try/wait") for _ in range(2)]
         for _ in held:
-            assert trial.arrived.acquire(timeout=10)
+            assert trial.arrived.acquire(timeout=60)
         refused = server.get("/try/echo/a")
         assert (refused.status, refused.code) == (429, "throttled")
         assert int(refused.headers["retry-after"]) >= 1
         assert server.get("/try/open").status == 204, "a full server still answers what is vital"
         trial.opened.set()
-        assert [one.result(10).status for one in held] == [200, 200]
+        assert [one.result(60).status for one in held] == [200, 200]
         assert server.get("/try/echo/a").status == 200
 
 
@@ -156,7 +157,7 @@ def test_a_request_keeps_its_room_until_its_thread_has_ended(lake: Lake, trial: 
         assert server.get("/try/wait").status == 408
         assert server.get("/try/echo/a").status == 429
         trial.opened.set()
-        assert trial.finished.acquire(timeout=10)
+        assert trial.finished.acquire(timeout=60)
         while (reply := server.get("/try/echo/a")).status != 200:
             assert reply.status in (408, 429)  # a busy machine needs longer than this limit now and then
 
@@ -202,7 +203,8 @@ def test_nobody_unknown_can_hold_room_by_sending_nothing(lake: Lake, trial: Tria
             strangers = [held.enter_context(server.raw()) for _ in range(5)]
             for stranger in strangers:
                 stranger.sendall(HALF_SENT)
-            assert server.get("/try/echo/a", authorization="ada").status == 200
+            # For a moment the server may be busy finding out who they are, and not longer.
+            wait_until(lambda: server.get("/try/echo/a", authorization="ada").status == 200)
             # Who asks at the same moment as others may meet a server that is busy finding out who they are.
             said = {read_all(stranger)[:12] for stranger in strangers}
             assert b"HTTP/1.1 401" in said
@@ -243,7 +245,7 @@ def test_work_that_nobody_waits_for_ends_before_its_next_call(lake: Lake, trial:
     with local(lake.catalogue, [api], limits=Limits(request_timeout_s=0.1)) as server:
         assert server.get("/try/many").status == 408
         trial.opened.set()
-        assert trial.stopped.wait(10)
+        assert trial.stopped.wait(60)
 
 
 def test_many_clients_at_once_all_get_their_own_answer(lake: Lake, trial: Trial) -> None:
@@ -269,8 +271,8 @@ def test_a_server_that_waited_long_enough_at_its_end_says_that_a_write_is_open(
 ) -> None:
     with local(lake.catalogue, [trial_api(trial)], drain_timeout_s=0.2) as server:
         open_write = asked(server, "POST", "/try/wait")
-        assert trial.arrived.acquire(timeout=10)
-    reply = open_write.result(10)
+        assert trial.arrived.acquire(timeout=60)
+    reply = open_write.result(60)
     trial.opened.set()
     assert reply.status == 408
     assert "the server is stopping; it may still be applied" in reply.message

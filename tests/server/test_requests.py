@@ -219,9 +219,9 @@ def test_a_stream_that_fails_at_once_has_the_status_of_its_error(server: Local) 
 def test_work_goes_on_when_the_client_of_a_stream_leaves(fresh: Local, trial: Trial) -> None:
     with fresh.raw() as connection:
         connection.sendall(b"POST /try/long HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n")
-        assert trial.arrived.acquire(timeout=10)
+        assert trial.arrived.acquire(timeout=60)
     trial.opened.set()
-    assert trial.finished.acquire(timeout=10)
+    assert trial.finished.acquire(timeout=60)
     assert fresh.get("/try/echo/a").status == 200
 
 
@@ -231,9 +231,9 @@ def test_a_client_that_leaves_before_its_answer_disturbs_nobody(
 ) -> None:
     with fresh.raw() as connection:
         connection.sendall(sent)
-        assert trial.arrived.acquire(timeout=10)
+        assert trial.arrived.acquire(timeout=60)
     trial.opened.set()
-    assert trial.finished.acquire(timeout=10)
+    assert trial.finished.acquire(timeout=60)
     assert fresh.get("/try/echo/a").status == 200
     assert '"level":"error"' not in fresh.log
 

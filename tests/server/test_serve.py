@@ -26,6 +26,7 @@ from penstock.server.listener import bind, url_of
 from penstock.server.metrics_endpoint import MetricsEndpoint
 from penstock.server.options import Serving
 from penstock.server.run import Service
+from tests.processes.ends import Ending
 from tests.server.running import Client, Program, program, read_all
 from tests.server.trying import Trial, trial_api
 
@@ -61,7 +62,7 @@ def refused(folder: Path, *options: str, **environment: str) -> str:
         text=True,
         cwd=folder,
         env=told | environment,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert ran.returncode != 0
@@ -71,7 +72,7 @@ def refused(folder: Path, *options: str, **environment: str) -> str:
 
 def wait_for_end(pid: int) -> None:
     """Until a process that is nobody's child any more has ended, if only its entry is left."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     state = Path(f"/proc/{pid}/stat")
     while state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z":
         assert time.monotonic() < deadline, f"process {pid} goes on"
@@ -270,7 +271,7 @@ def test_work_that_goes_on_after_its_answer_is_waited_for_at_the_end(lake: Lake)
         service = Service(lake.catalogue, serving, MetricsEndpoint(), apis=[trial_api(trial)])
         running = threading.Thread(target=service.run, args=(listener, started.set))
         running.start()
-        assert started.wait(10)
+        assert started.wait(60)
         assert client.ask("POST", "/try/wait").status == 408
         service.stop()
         while accepts(client):
@@ -278,7 +279,7 @@ def test_work_that_goes_on_after_its_answer_is_waited_for_at_the_end(lake: Lake)
         running.join(0.5)
         assert running.is_alive(), "the write is waited for"
         trial.opened.set()
-        running.join(10)
+        running.join(60)
         assert not running.is_alive()
         assert trial.finished.acquire(blocking=False)
 
@@ -291,6 +292,7 @@ from penstock.server.limits import Limits
 from penstock.server.listener import bind, url_of
 from penstock.server.run import Service
 from penstock.server.options import Serving
+from tests.processes.ends import Ending
 from tests.server.running import Client
 from tests.server.trying import Trial, trial_api
 
@@ -310,7 +312,7 @@ service.run(listener, threading.Thread(target=client).start)
 @pytest.mark.verify
 def test_work_that_does_not_end_is_given_up_and_counted() -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", GIVES_UP], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", GIVES_UP], capture_output=True, text=True, timeout=120, check=False
     )
     assert ran.returncode == 1
     last = json.loads(ran.stderr.splitlines()[-1])
@@ -333,6 +335,12 @@ def workers(server: Program) -> set[int]:
     """The processes that answer for the server, which are its children."""
     children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text()
     return {int(pid) for pid in children.split()}
+
+
+def children_of(pid: int) -> set[int]:
+    """The processes that any thread of a process has started."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return {int(child) for task in tasks for child in (task / "children").read_text().split()}
 
 
 @pytest.mark.verify
@@ -365,7 +373,10 @@ def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
     with program(tmp_path, "--workers", "2") as server:
         before = workers(server)
         killed = min(before)
+        acceptors = [Ending(pid) for pid in children_of(killed)]
         os.kill(killed, signal.SIGKILL)
+        for acceptor in acceptors:  # until then it may accept what nobody will answer
+            acceptor.wait()
         while len(after := workers(server) - {killed}) < 2:
             time.sleep(0.05)
         assert len(after - before) == 1

@@ -39,7 +39,7 @@ class Trial:
 
     def wait(self, ask: Ask) -> Note:
         self.arrived.release()
-        assert self.opened.wait(30)
+        assert self.opened.wait(120)
         self.finished.release()
         return Note(text="waited")
 

@@ -107,6 +107,19 @@ def free_ports(count: int) -> list[int]:
         return [int(each.getsockname()[1]) for each in sockets]
 
 
+@contextlib.contextmanager
+def hold_port(port: int = 0) -> Iterator[int]:
+    """A port that nobody else is given while the block runs, though nobody may be listening on it.
+
+    It is bound here, and not listened on: whoever connects is refused until somebody listens, who has to say
+    that the address may be in use (``SO_REUSEADDR``), as servers do.
+    """
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind((HOST, port))
+        yield int(held.getsockname()[1])
+
+
 def accepts(port: int) -> bool:
     """Whether somebody listens on a port."""
     try:

@@ -17,7 +17,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,9 +64,11 @@ class Proxy:
         self.links: set[Link] = set()
         self.loop = asyncio.new_event_loop()
         self._server: asyncio.Server | None = None
+        self._held = ExitStack()
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
 
     def __enter__(self) -> Proxy:
+        self.port = self._held.enter_context(process.hold_port(self.port))
         self._thread.start()
         self._order(self._listen)
         return self
@@ -75,6 +77,7 @@ class Proxy:
         self._order(self._close)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
+        self._held.close()
 
     def delay(self, delay_s: float) -> None:
         """From now on bytes take so long, each way."""
@@ -122,7 +125,7 @@ class Proxy:
         self.is_silent = False
 
     def refuse(self) -> None:
-        """Let nobody connect any more. Connections that are there stay."""
+        """Let nobody connect any more. Connections that are there stay, and the port is nobody else's."""
 
         async def stop_listening() -> None:
             if self._server is not None:
@@ -137,8 +140,9 @@ class Proxy:
 
     async def _listen(self) -> None:
         if self._server is None:
-            self._server = await self.loop.create_server(lambda: Link(self), HOST, self.port, backlog=512)
-            self.port = int(self._server.sockets[0].getsockname()[1])
+            self._server = await self.loop.create_server(
+                lambda: Link(self), HOST, self.port, backlog=512, reuse_address=True
+            )
 
     async def _close(self) -> None:
         if self._server is not None:

@@ -197,6 +197,8 @@ def test_who_is_refused_can_connect_again_later(proxy: Proxy) -> None:
         proxy.refuse()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((HOST, proxy.port), timeout=TIMEOUT_S)
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind((HOST, proxy.port))  # so that it is there when clients may connect again
         old.sendall(b"still")
         assert receive(old, 5) == b"still"
     proxy.accept()

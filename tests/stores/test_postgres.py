@@ -489,7 +489,7 @@ def test_an_answer_that_does_not_come_is_unavailable(
 def test_a_turn_that_takes_too_long_loses_its_lock_and_changes_nothing(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(postgres_wire._SESSION, "idle_in_transaction_session_timeout", "50ms")
+    monkeypatch.setitem(postgres_wire._SESSION, "idle_in_transaction_session_timeout", "1s")
     slow = PostgresStore(postgres_url)
     monkeypatch.undo()
     other = PostgresStore(postgres_url)

@@ -329,7 +329,7 @@ def test_a_lease_is_renewed_while_a_program_holds_it(
     with lake.transaction(lease_s=LEASE_S) as tx:
         expires = tx.info.expires
         for _ in range(2):
-            assert catalogue.renewed.acquire(timeout=20)
+            assert catalogue.renewed.acquire(timeout=60)
         renewed = tx.info.expires
         assert expires is not None
         assert renewed is not None

@@ -32,5 +32,5 @@ def test_it_stops_when_it_is_told() -> None:
     with penstock.open("memory:", author="ann") as lake:
         settling = TransactionReaper(lake.catalogue, Log(io.BytesIO(), Level.INFO, True, 0), 0.001)  # type: ignore[arg-type]
         settling.start()
-        settling.stop(20)
+        settling.stop(60)
         assert "penstock-settle" not in {thread.name for thread in threading.enumerate()}

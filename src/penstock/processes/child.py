@@ -134,6 +134,7 @@ def work(connection: socket.socket, parent_id: int) -> None:
         while True:
             frame = parent.receive()
             function, head = call_of(frame.head)
+            parent.send(FrameKind.BEGUN)
             _do(parent, function, Task(parent, head, frame.data, start.memory_max_bytes))
             del frame
     except BrokenConnection:

@@ -43,6 +43,8 @@ class FrameKind(IntEnum):
     """Another exception, as text."""
     TOO_LARGE = 8
     """There was not enough memory."""
+    BEGUN = 9
+    """The function is called next. Without it, it never was."""
 
 
 class Frame(NamedTuple):

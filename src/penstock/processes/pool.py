@@ -1,7 +1,7 @@
 """A pool of processes: so many, started when they are needed, each doing one piece of work at a time.
 
 Work waits its turn in a queue that has an end. A process that has ended, was killed, has done enough, or has
-kept much memory is replaced.
+kept much memory is replaced. Work that was given to one as it ended, and was not begun, is given to another.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from penstock.processes.process import (
     MemoryExhausted,
     Process,
     TaskOutput,
+    WorkNotBegun,
 )
 
 TASKS_MAX: Final = 1_000
@@ -112,6 +113,26 @@ class ProcessPool:
         ``TimedOut`` after the deadline and once it is cancelled, ``Throttled`` if too much waits already,
         ``WorkerLost`` if its process ended for another reason.
         """
+        run_once = partial(self._run_once, function, head, body, caller, answer, deadline_s, is_cancelled)
+        for _ in range(self.limits.count):  # all that were idle may have been killed at once
+            with suppress(WorkNotBegun):
+                return run_once()
+        try:
+            return run_once()
+        except WorkNotBegun as ended:
+            raise ended.error from None
+
+    def _run_once(
+        self,
+        function: str,
+        head: bytes,
+        body: bytes,
+        caller: str,
+        answer: Answer,
+        deadline_s: float,
+        is_cancelled: Callable[[], bool],
+    ) -> TaskOutput:
+        """As ``run``, by the process whose turn it is; ``WorkNotBegun`` if it ended before it began."""
         process = self._take(caller, deadline_s, is_cancelled)
         ends_s = monotonic() + self.limits.timeout_s
         watch = partial(self._watch, process, ends_s, deadline_s, is_cancelled)
@@ -126,7 +147,7 @@ class ProcessPool:
         except MemoryExhausted:
             self._replace(process, caller, f"needed more than {self.limits.memory_max_bytes:,} bytes")
             raise self._too_large() from None
-        except WorkerLost:
+        except (WorkerLost, WorkNotBegun):
             self._replace(process, caller, process.last_words())
             raise
         except PenstockError as problem:

@@ -80,6 +80,14 @@ class FunctionRefused(Exception):
         self.error = error
 
 
+class WorkNotBegun(Exception):
+    """A process ended before it called the function: another one can be given the same work."""
+
+    def __init__(self, error: WorkerLost) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
 class FunctionFailed(Exception):
     """A function raised what is no error of Penstock's: a bug. The text has where it was raised."""
 
@@ -149,15 +157,18 @@ class Process:
 
         ``FunctionRefused`` and ``FunctionFailed`` say that the function raised something; the process can be
         given more work. After all else it has to be ended: ``MemoryExhausted``, ``WorkerLost`` if it has
-        ended for another reason, what ``answer`` raises, and what ``watch`` does, which is called all the
-        time.
+        ended for another reason, or ``WorkNotBegun`` if that was before it called the function, what
+        ``answer`` raises, and what ``watch`` does, which is called all the time.
         """
         self.tasks += 1
+        has_begun = False
         try:
             self._send([pack_head(FrameKind.TASK, call_head(function, head), len(body)), body], watch)
             while True:
                 frame = self._receive(watch)
                 match frame.kind:
+                    case FrameKind.BEGUN:
+                        has_begun = True
                     case FrameKind.ASKED:
                         data = answer(frame.data)
                         self._send([pack_head(FrameKind.ANSWER, size=len(data)), data], watch)
@@ -172,7 +183,10 @@ class Process:
                     case _:
                         raise BrokenConnection(f"a frame {frame.kind.name} out of turn")
         except (BrokenConnection, ConnectionError) as problem:
-            raise self._lost(problem) from None
+            lost = self._lost(problem)
+            if isinstance(lost, WorkerLost) and not has_begun:
+                raise WorkNotBegun(lost) from None
+            raise lost from None
 
     @property
     def is_alive(self) -> bool:

@@ -84,7 +84,7 @@ class _Worker:
     def end(self) -> tuple[int, str]:
         """End the process if it still lives; how it ended, and the last of what it complained of."""
         try:
-            self._process.communicate(timeout=5)
+            self._process.communicate(timeout=60)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()

@@ -16,7 +16,7 @@ from tests.servers.process import Missing
 from tests.servers.proxy import Proxy
 from tests.spark.cluster import cluster as clusters
 from tests.spark.cluster.cluster import Cluster
-from tests.spark.cluster.drivers import Driver, driver
+from tests.spark.cluster.drivers import Driver, DriverSeat
 from tests.spark.cluster.files_scene import FilesScene
 from tests.spark.cluster.scene import Door, Scene
 from tests.sweep.tables import LateClock
@@ -52,11 +52,18 @@ def network(door: Door) -> Iterator[Proxy]:
 
 
 @pytest.fixture(scope="session")
-def spark(cluster: Cluster, network: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A driver that nobody kills."""
-    address = f"http://127.0.0.1:{network.port}"
-    with driver(cluster, address, tmp_path_factory.mktemp("driver")) as started:
-        yield started
+def seat(cluster: Cluster, network: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverSeat]:
+    made = DriverSeat(cluster, f"http://127.0.0.1:{network.port}", tmp_path_factory.mktemp("driver"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def spark(seat: DriverSeat, network: Proxy) -> Driver:
+    """A driver that nobody kills, and that does nothing for another test any more."""
+    network.forget_cut()
+    network.speak()
+    return seat.free_driver()
 
 
 @pytest.fixture
@@ -65,6 +72,7 @@ def scene(door: Door, network: Proxy, tmp_path: Path) -> Iterator[Scene]:
     settings = Settings(publish_wait_s=20.0)
     with penstock.init(tmp_path / "lake", warehouse=str(tmp_path / "tables"), settings=settings) as lake:
         lake.create_table("orders", schema=SCHEMA)
+        network.forget_cut()
         network.speak()
         with door.showing(lake):
             shown = Scene(lake, door, network, tmp_path)
@@ -77,6 +85,7 @@ def events(door: Door, network: Proxy, tmp_path: Path) -> Iterator[FilesScene]:
     """A lake without any table, for jobs that write files."""
     later = LateClock()
     with penstock.open(tmp_path / "lake", create=True, clock=later) as lake, door.showing(lake):
+        network.forget_cut()
         network.speak()
         shown = FilesScene(lake, door, network, tmp_path, later)
         yield shown

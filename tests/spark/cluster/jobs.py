@@ -28,6 +28,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The value of a second column."""
     faults: tuple[str, ...] = ()
     """See ``Faults.java``."""
+    is_impatient: bool = False
+    """Whether its driver soon gives up waiting for an answer of the lake: where none comes."""
 
     @property
     def ids(self) -> range:

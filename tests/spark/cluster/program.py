@@ -22,12 +22,14 @@ from penstock.errors import PenstockError
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Patience, Remote
 from penstock.spark.requests import WriteResult
+from tests.remote.patience import set_patience
 from tests.spark.cluster.jobs import Answer, Job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+PATIENT = Patience(answer_timeout_s=60.0, total_s=120.0, wait_max_s=0.2, settle_s=0.5)
 IMPATIENT = Patience(answer_timeout_s=3.0, total_s=4.0, wait_max_s=0.2, settle_s=0.5)
 
 
@@ -44,7 +46,8 @@ def main() -> None:
         while True:
             job = msgspec.json.decode(jobs.get(), type=Job)
             # Behind the address there may be another lake than before.
-            with Lake(Remote(address, patience=IMPATIENT), author="driver") as lake:
+            with Lake(Remote(address, patience=PATIENT), author="driver") as lake:
+                set_patience(lake, IMPATIENT if job.is_impatient else PATIENT)
                 answers.write(msgspec.json.encode(_answer(spark, lake, job)) + b"\n")
 
 

@@ -8,7 +8,7 @@ from penstock.model.jobs import JobState
 from tests.spark.cluster.drivers import Driver
 from tests.spark.cluster.files_scene import FilesScene
 from tests.spark.cluster.jobs import Job
-from tests.spark.cluster.test_commits import once
+from tests.spark.cluster.test_commits import once, patient
 
 
 def test_property_6_a_commit_whose_answer_is_lost_happens_once_and_is_found_again(
@@ -27,7 +27,7 @@ def test_property_6_a_commit_that_is_never_answered_is_left_alone_and_repeating_
     spark: Driver, events: FilesScene
 ) -> None:
     """Files of a commit whose outcome nobody knows may be a table's: none is removed."""
-    job = Job(format="parquet", idempotency_key="tonight")
+    job = Job(format="parquet", idempotency_key="tonight", is_impatient=True)
     events.door.after = events.network.fall_silent
     with events.watched([], list(job.ids)):
         answer = spark.do(job)
@@ -35,7 +35,7 @@ def test_property_6_a_commit_that_is_never_answered_is_left_alone_and_repeating_
     assert events.ids() == list(job.ids)
     events.door.after = lambda: None
     events.network.speak()
-    events.check_landed(spark.do(job).commit, job)
+    events.check_landed(spark.do(patient(job)).commit, job)
 
 
 def test_properties_39_45_a_job_that_is_refused_at_its_commit_leaves_what_others_made(

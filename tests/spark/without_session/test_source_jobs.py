@@ -27,9 +27,10 @@ from penstock.lake.call import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.job_files import DAY_S
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Patience, Remote
+from penstock.lake.remote import Remote
 from penstock.model.operations import Delete
 from penstock.spark.source.options import options_of
+from tests.remote.patience import set_patience
 from tests.remote.serving import serving
 from tests.servers.proxy import Proxy
 
@@ -242,8 +243,8 @@ def test_nothing_is_removed_if_it_is_not_known_what_became_of_the_commit(lake: L
     with serving(answering) as server, Proxy(server.port) as proxy:
         carried_out = threading.Event()
         answering.afterwards = carried_out.set
-        impatient = Patience(connect_timeout_s=0.2, answer_timeout_s=0.2, total_s=0.4, wait_max_s=0.02)
-        far = Lake(Remote(f"http://127.0.0.1:{proxy.port}", patience=impatient))
+        far = Lake(Remote(f"http://127.0.0.1:{proxy.port}"))
+        set_patience(far)
         proxy.fall_silent()
         with far, pytest.raises(OutcomeUnknown):
             job.commit(far, messages, uuid4(), None)
