@@ -37,7 +37,7 @@ def test_files_that_are_gone_are_brought_back_and_the_state_with_them(
     old = write(lake, key, [1])
     newer = write(lake, key, [2], mode="overwrite")
     write(lake, key, [3], mode="overwrite")
-    lake.finish_background(30)
+    lake.finish_background()
     place = Path(lake.table(key).location)
     files = [one for one in place.rglob("*") if one.suffix in (".parquet", ".lance") and one.is_file()]
     lost = min(files, key=lambda one: one.stat().st_mtime_ns)
@@ -57,7 +57,7 @@ def test_a_manifest_that_is_gone_is_brought_back_and_the_version_with_it(tmp_pat
     with penstock.open(tmp_path / "lake", create=True) as lake:
         for number in (1, 2, 3):
             write(lake, "lance.t", [number])
-        lake.finish_background(30)
+        lake.finish_background()
         versions = Path(lake.table("lance.t").location) / "_versions"
         number = 2**64 - 1 - 1  # Lance names them so that the newest comes first
         manifest = versions / f"{number}.manifest"

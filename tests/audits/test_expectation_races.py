@@ -128,7 +128,7 @@ def test_two_who_add_at_once_are_both_heard(lake: Lake, other: Lake) -> None:
 
     def add(process: Lake, name: str, sql: str) -> Callable[[], None]:
         def work() -> None:
-            barrier.wait(10)
+            barrier.wait(60)
             process.expect(name, sql)
 
         return work
@@ -138,7 +138,7 @@ def test_two_who_add_at_once_are_both_heard(lake: Lake, other: Lake) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert sorted(one.name for one in lake.expectations()) == ["positive amounts", "small"]
 
 
@@ -151,7 +151,7 @@ def test_many_writers_of_a_branch_that_expects_something_all_land_or_are_told(
     barrier = Barrier(4)
 
     def write(process: Lake, first: int) -> None:
-        barrier.wait(10)
+        barrier.wait(60)
         for number in (first, -first):
             try:
                 process.table("sales.orders").append(orders(number))

@@ -145,10 +145,12 @@ def test_a_version_of_a_lance_table_is_asked_about_and_not_put_where_others_look
     with pytest.raises(OSError, match=r"Permission denied|unknown"):
         lance.write_dataset(pa.table({"n": [12]}), mode="append", **where)
     location = Path(lake.table("vectors.items").location)
+    lake.finish_background()
     assert len([*location.glob("_versions/*.manifest")]) == 1
     assert [*location.glob("_staging/**/*.manifest")] == []
     lake.table("vectors.items").append(pa.table({"n": [2]}))
     assert lake.table("vectors.items").to_arrow()["n"].to_pylist() == [1, 2]
+    lake.finish_background()
     assert lance.dataset(str(location)).count_rows() == 2
 
 

@@ -279,17 +279,13 @@ def test_a_backup_waits_for_one_that_was_killed_no_longer_than_its_lease_is_good
     dying.fail(Point.STORE, Killed())
     kernel = reopened(source).kernel
     with pytest.raises(Killed):
-        BackupMaker(dying, QUICK, leases=Leases(dying, good_s=0.5, margin_s=0.1)).make(
-            kernel, source_place="here"
-        )
+        BackupMaker(dying, QUICK).make(kernel, source_place="here")
     assert [one.is_cut for one in read_points(target)] == [False]
     with Leases(target).store.turn("@lease/backup") as turn:
         assert turn.row is None, "who ends in order lets go at once"
     left = Leases(target, good_s=0.5, margin_s=0.1).take("backup")
     assert left is not None
-    made = BackupMaker(target, QUICK, leases=Leases(target, good_s=5.0, margin_s=1.0)).make(
-        kernel, source_place="here"
-    )
+    made = BackupMaker(target, QUICK).make(kernel, source_place="here")
     assert made.point.is_complete
     assert not left.keep()
 

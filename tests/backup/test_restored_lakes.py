@@ -136,7 +136,7 @@ def test_a_restore_that_ended_publishes_nothing_any_more(
     for gate in gates:
         gate.open()
     for thread in {one for one in enumerate_threads() if one.name == "penstock-publisher"} - others:
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
     assert "not published" not in caplog.text
 

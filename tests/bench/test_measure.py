@@ -58,9 +58,7 @@ def test_commits_are_those_of_the_branch_and_the_warm_up_is_left_out() -> None:
     landed = kernel.history.commit(kernel.references.get(branch).head).depth - 1
     assert 0 < found.commits < landed
     assert found.seconds >= 0.2
-    assert found.tally.swaps == pytest.approx(found.commits, rel=0.3), (
-        "but for what was under way at the ends"
-    )
+    assert abs(found.tally.swaps - found.commits) <= 2, "but for what each of them was at, at the ends"
 
 
 @pytest.mark.parametrize("way", Way)

@@ -49,7 +49,7 @@ TRANSACTION = "4" * 32
 FOLDER = UUID(int=5)
 """Of files in the pool that nobody has committed yet."""
 ROWS = {"day": ["1"]}
-FINISH_S = 20.0
+FINISH_S = 60.0
 
 
 class World:

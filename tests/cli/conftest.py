@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 
 import penstock
 from penstock.cli import environment
+from penstock.cli.rendering.screen import Screen
 from penstock.cli.root import penstock as root
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
@@ -102,6 +104,13 @@ def serving(place: Path, catalogue: Callable[[Catalogue], Catalogue] = lambda on
 def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in environment.MEANINGS:
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _ages_as_of_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test does is told as of just now, however long it takes to come to the end."""
+    begun, look_at = datetime.now(UTC), Screen.of
+    monkeypatch.setattr(Screen, "of", staticmethod(lambda stream: look_at(stream)._replace(now=begun)))
 
 
 @pytest.fixture

@@ -123,7 +123,7 @@ def test_what_to_restore_is_said_once(loaded: Terminal) -> None:
 def test_what_stands_against_a_restore_is_shown_with_the_way_out(loaded: Terminal) -> None:
     with penstock.open(loaded.place) as lake:
         lake.table("sales.orders").overwrite(pa.table({"id": [9]}))
-        lake.finish_background(30)
+        lake.finish_background()
         place = Path(lake.table("sales.orders").location)
         first = min(place.glob("*.parquet"), key=lambda one: one.stat().st_mtime_ns)
         first.unlink()

@@ -65,7 +65,7 @@ def test_a_repeated_erase_gives_the_same_answer_until_something_is_deleted(
     lake: Lake, path: Path, tmp_path: Path, kind: str
 ) -> None:
     MAKE[kind](lake)
-    lake.finish_background(20)
+    lake.finish_background()
     lake.close()
     with alone(path) as other:
         first = other.erase("t")
@@ -82,7 +82,7 @@ def test_a_repeated_erase_gives_the_same_answer_until_something_is_deleted(
     forget_backups(path, known.id)
     with penstock.open(path) as other:
         delete_again(other, kind)
-        other.finish_background(20)
+        other.finish_background()
     assert where_is(path)
     with alone(path) as other:
         second = other.erase("t")
@@ -93,7 +93,7 @@ def test_a_repeated_erase_gives_the_same_answer_until_something_is_deleted(
 
 def test_the_numbers_of_an_erase_are_those_of_all_its_runs(lake: Lake, path: Path) -> None:
     delta(lake)
-    lake.finish_background(20)
+    lake.finish_background()
     waiting = lake.erase("t")
     assert (waiting.finished, waiting.data_files, waiting.log_files > 0) == (False, 0, True)
     lake.close()
@@ -129,7 +129,7 @@ def test_rows_that_are_deleted_while_an_erase_begins_are_taken_by_the_next(
 
 def test_an_answer_that_is_lost_on_the_way_is_given_again(lake: Lake, path: Path) -> None:
     delta(lake)
-    lake.finish_background(20)
+    lake.finish_background()
     lake.close()
     with (
         alone(path) as other,

@@ -41,7 +41,7 @@ def erase_beside(lake: Lake, path: Path) -> None:
     table = lake.create_table("t", data=people())
     lake.branch("old").create()
     without_marker(table)
-    lake.finish_background(20)
+    lake.finish_background()
     with alone(path) as other:
         assert other.erase("t", all_references=True).finished
 
@@ -77,7 +77,7 @@ def test_a_branch_that_is_created_where_history_begins_takes_any_first_write(
     when = datetime.now(UTC)
     sleep(0.003)
     table.append(NEW)
-    lake.finish_background(20)
+    lake.finish_background()
     lake.close()
     with alone(path) as other:
         assert other.erase("t", older_than=when).finished
@@ -105,7 +105,7 @@ def test_a_lance_table_of_a_branch_from_before_the_erase_is_not_written_to(lake:
     early = lance.dataset(namespace_client=lake.lance("old"), table_id=["t"])
     dataset = lance.dataset(namespace_client=lake.lance(), table_id=["t"])
     dataset.delete("id = 2")
-    lake.finish_background(20)
+    lake.finish_background()
     with alone(path) as other:
         assert other.erase("t", all_references=True).finished
     before = lake.branch("old").head

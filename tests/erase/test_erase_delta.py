@@ -111,7 +111,7 @@ def after_checkpoints(lake: Lake) -> Table:
 def second_checkpoints(lake: Lake) -> Table:
     properties = {"delta.checkpointPolicy": "v2", "delta.feature.v2Checkpoint": "supported"}
     table = lake.create_table("t", data=people(), properties=properties)
-    lake.finish_background(20)
+    lake.finish_background()
     lake.delta.checkpoint("t")
     without_marker(table)
     return table
@@ -164,7 +164,7 @@ KINDS: dict[str, Callable[[Lake], Table]] = {
 def made(request: pytest.FixtureRequest, lake: Lake) -> Lake:
     """A lake with a table whose last change was the deletion of a row; it is in use by nobody."""
     request.param(lake)
-    lake.finish_background(20)
+    lake.finish_background()
     lake.close()
     return lake
 
@@ -473,7 +473,7 @@ def test_lists_that_readers_made_go_too(lake: Lake, path: Path) -> None:
 
 def test_two_erases_at_once_come_to_one(lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_marker(lake.create_table("t", data=people()))
-    lake.finish_background(20)
+    lake.finish_background()
     lake.close()
     begin = EraseRun._begin
     others: list[Any] = []

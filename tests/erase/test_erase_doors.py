@@ -38,7 +38,7 @@ def deleted(lake: Lake) -> Lake:
     """A lake with a table whose last change was the deletion of a row."""
     table = lake.create_table("t", data=people())
     table.overwrite({"id": [1, 3], "name": ["ada", "zoe"]})
-    lake.finish_background(20)
+    lake.finish_background()
     return lake
 
 

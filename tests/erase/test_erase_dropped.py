@@ -55,7 +55,7 @@ def dropped(lake: Lake, kind: str) -> str:
     before = lake.branch().head
     lake.branch().drop("t")
     lake.create_table("other", data=pa.table({"id": [7]}))
-    lake.finish_background(20)
+    lake.finish_background()
     lake.close()
     return before
 
@@ -155,7 +155,7 @@ def test_who_still_has_the_table_holds_it(lake: Lake, path: Path, kind: str) -> 
     lake.branch("dev").create()
     lake.tag("v1").create()
     lake.branch().drop("t")
-    lake.finish_background(20)
+    lake.finish_background()
     with pytest.raises(EraseRefused) as refused:
         lake.erase("t", dropped=True, all_references=True)
     assert "branch 'dev'" in refused.value.message
@@ -175,7 +175,7 @@ def test_it_waits_for_the_grace_period_and_ends_after_it(tmp_path: Path, kind: s
     with penstock.open(path, create=True, clock=clock) as lake:
         MAKE[kind](lake)
         lake.branch().drop("t")
-        lake.finish_background(20)
+        lake.finish_background()
         waiting = lake.erase("t", dropped=True)
         assert not waiting.finished
         assert waiting.until is not None
@@ -229,7 +229,7 @@ def test_a_table_that_comes_back_before_its_turn_stays_and_one_that_comes_later_
     before = lake.branch().head
     lake.branch().drop("t")
     drop = lake.branch().head
-    lake.finish_background(20)
+    lake.finish_background()
     begin = EraseRun._begin
 
     def racing(erase: EraseRun, known: Any) -> Any:

@@ -141,7 +141,7 @@ KINDS: dict[str, Callable[[Lake], None]] = {
 def made(request: pytest.FixtureRequest, lake: Lake) -> Lake:
     """A lake with a table whose last change was the deletion of a row; it is in use by nobody."""
     request.param(lake)
-    lake.finish_background(20)
+    lake.finish_background()
     lake.close()
     return lake
 
@@ -284,7 +284,7 @@ def test_following_the_advice_of_a_refusal_lets_the_erase_go_on(lake: Lake, path
     lake.merge("own", "main")
     lake.branch("own").delete()
     namespace.delete_table_branch({"id": ["t"], "name": "side"})
-    lake.finish_background(20)
+    lake.finish_background()
     lake.close()
     with alone(path) as lake:
         assert lake.erase("t", all_references=True).finished
@@ -303,7 +303,7 @@ def test_a_clone_that_has_files_of_the_table_holds_rows_until_it_is_written_anew
     lake: Lake, path: Path, tmp_path: Path
 ) -> None:
     dataset = write(lake, rows(), mode="create")
-    lake.finish_background(20)
+    lake.finish_background()
     location = location_of(lake)
     lance.dataset(location).shallow_clone(str(tmp_path / "lake" / "warehouse" / "clone"), 1)
     lake.lance().register_table({"id": ["copy"], "location": str(tmp_path / "lake" / "warehouse" / "clone")})
@@ -328,7 +328,7 @@ def test_it_waits_for_the_grace_period_and_ends_after_it(tmp_path: Path) -> None
     clock, path = LateClock(), tmp_path / "lake"
     with penstock.open(path, create=True, clock=clock) as lake:
         deleted(lake)
-        lake.finish_background(20)
+        lake.finish_background()
         waiting = lake.erase("t")
         assert not waiting.finished
         assert waiting.until is not None
@@ -492,7 +492,7 @@ def test_a_registered_table_is_erased(lake: Lake, path: Path) -> None:
 
 def test_files_that_nobody_knows_and_that_may_have_rows_are_told(lake: Lake, path: Path) -> None:
     write(lake, rows(), mode="create").delete("id = 2")
-    lake.finish_background(20)
+    lake.finish_background()
     place = Path(location_of(lake))
     (place / "mine.parquet").write_text("rows")
     (place / "notes.txt").write_text("not rows")

@@ -104,7 +104,7 @@ def made(request: pytest.FixtureRequest, lake: Lake) -> Made:
     KINDS[request.param](lake)
     at, when = lake.branch().head, now()
     later = live_on(lake)
-    lake.finish_background(20)
+    lake.finish_background()
     lake.close()
     return when, at, later
 
@@ -148,7 +148,7 @@ def test_what_was_deleted_before_goes_or_is_told_until_a_later_erase_and_all_lat
         assert rows_of(lake) == LEFT
         lake.restore("t", to=heads[0])
         assert sorted(one.name for one in opened(lake).describe_indices()) == names
-        lake.finish_background(20)
+        lake.finish_background()
         assert lake.fsck().damages == ()
     if not line:
         return
@@ -269,14 +269,14 @@ def test_it_waits_for_the_grace_period_and_ends_after_it(tmp_path: Path) -> None
 def test_where_nothing_is_older_nothing_is_done_and_a_dry_run_changes_nothing(
     lake: Lake, path: Path, deleted: datetime
 ) -> None:
-    lake.finish_background(20)
+    lake.finish_background()
     before = lake.branch().head
     (line,) = lake.erase("t", older_than="2020-01-01").left
     assert "nothing of 't' is older than" in line
     live_on(lake)
     lake.branch("work").create()
     write(lake, row(6, "work"), "work")
-    lake.finish_background(20)
+    lake.finish_background()
     head = lake.branch().head
     told = lake.erase("t", older_than=deleted, dry_run=True)
     assert (told.first_version, told.log_files, told.data_files) == (3, 2, 3)
@@ -489,7 +489,7 @@ def test_an_open_transaction_holds_what_it_began_with_and_a_younger_one_lands(
         later.table("t").append(row(9, "after"))
     assert rows_of(lake) == [*LEFT, {"id": 8, "name": "before"}, {"id": 9, "name": "after"}]
     assert where_is(path, MARKER) == []
-    lake.finish_background(20)
+    lake.finish_background()
     assert theirs(lake) == rows_of(lake)
     assert lake.fsck().damages == ()
 
@@ -518,7 +518,7 @@ def test_lances_own_branches_and_earlier_tags_hold_it_and_so_do_clones(
     namespace.create_table_tag({"id": ["t"], "tag": "start", "version": 3})
     namespace.create_table_branch({"id": ["t"], "name": "side"})
     live_on(lake)
-    lake.finish_background(20)
+    lake.finish_background()
     clone = path / "warehouse" / "clone"
     lance.dataset(location_of(lake)).shallow_clone(str(clone), 1)
     namespace.register_table({"id": ["copy"], "location": str(clone)})
@@ -528,7 +528,7 @@ def test_lances_own_branches_and_earlier_tags_hold_it_and_so_do_clones(
     assert refused.value.details["holders"] == [*holders, "the clone 'copy'"]
     namespace.delete_table_branch({"id": ["t"], "name": "side"})
     lake.table("copy").overwrite(pa.Table.from_pylist(LEFT))
-    lake.finish_background(20)
+    lake.finish_background()
     lake.close()
     with alone(path) as other:
         assert other.erase("copy", all_references=True).finished
@@ -569,7 +569,7 @@ def test_a_crash_at_any_step_is_taken_up_by_the_next_run(
     opened(lake).delete("id = 2")
     when = now()
     later = live_on(lake)
-    lake.finish_background(20)
+    lake.finish_background()
     lake.close()
     owner, name = ALL_STEPS[step]
     real: Callable[..., Any] = getattr(owner, name)

@@ -95,7 +95,7 @@ def made(request: pytest.FixtureRequest, lake: Lake) -> Made:
     table = KINDS[request.param](lake)
     at, when = lake.branch().head, now()
     later = live_on(table)
-    lake.finish_background(20)
+    lake.finish_background()
     lake.delta.checkpoint("t")
     lake.close()
     return when, at, later
@@ -128,7 +128,7 @@ def test_what_was_deleted_before_the_moment_is_in_no_byte_and_later_history_is_r
         assert rows_of(lake.table("t")) == WITH_YOUNGER
         lake.restore("t", to=at)
         assert rows_of(lake.table("t")) == LEFT
-        lake.finish_background(20)
+        lake.finish_background()
         assert lake.fsck().damages == ()
     if "v2Checkpoint" not in protocol:
         theirs = deltalake.DeltaTable(location, version=first + 1).to_pyarrow_table()
@@ -233,7 +233,7 @@ def test_a_dry_run_tells_what_would_go_and_changes_nothing(
     lake: Lake, path: Path, deleted: tuple[Table, datetime]
 ) -> None:
     live_on(deleted[0])
-    lake.finish_background(20)
+    lake.finish_background()
     before = lake.branch().head
     told = lake.erase("t", older_than=deleted[1], dry_run=True)
     assert (told.data_files, told.log_files, told.first_version) == (1, 1, 1)
@@ -426,7 +426,7 @@ def test_a_crash_at_any_step_is_taken_up_by_the_next_run(
 ) -> None:
     table, when = deleted
     later = live_on(table)
-    lake.finish_background(20)
+    lake.finish_background()
     lake.close()
     owner, name = STEPS[step]
     real = getattr(owner, name)
@@ -620,7 +620,7 @@ def fill(lake: Lake, kind: str) -> tuple[datetime, datetime, str]:
     without_marker(table)
     when = now()
     later = live_on(table)
-    lake.finish_background(20)
+    lake.finish_background()
     lake.close()
     return early, when, later["appended"]
 
@@ -801,12 +801,12 @@ def test_no_checkpoint_of_the_first_version_is_left_that_tells_of_removed_files(
     table = lake.create_table("t", data=people(), partition_by=["name"], properties=properties)
     without_marker(table)
     when = now()
-    lake.finish_background(20)
+    lake.finish_background()
     lake.delta.checkpoint("t")
     location = table.get_commits().location
     made_so(Path(location.removeprefix("file://")) / "_delta_log")
     later = live_on(table)
-    lake.finish_background(20)
+    lake.finish_background()
     lake.close()
     assert any("_delta_log" in one and one.endswith(".parquet") for one in where_is(path)), "tombstones"
     with alone(path) as other:

@@ -30,7 +30,7 @@ def fill(lake: Lake, kind: str) -> None:
         lake.table("t").files.put("zoe", b"zoe")
         lake.table("t").files.put("gone", MARKER.encode(), message="load")
         lake.table("t").files.delete("gone", message="forget")
-    lake.finish_background(20)
+    lake.finish_background()
 
 
 def has_marker(lake: Lake, kind: str) -> bool:

@@ -83,7 +83,7 @@ def fill(lake: Lake, kind: str) -> None:
     write(lake, kind, 2)
     lake.branch("old").create()
     write(lake, kind, 3)
-    lake.finish_background(20)
+    lake.finish_background()
 
 
 def commit(lake: Lake, kind: str) -> None:

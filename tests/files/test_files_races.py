@@ -20,12 +20,12 @@ from penstock.formats.files.lake.calls import BeginJob, CopiedFile, WriteFiles
 from penstock.lake.call import Call
 from penstock.lake.job_files import JobStart
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Remote
+from penstock.lake.remote import Patience, Remote
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
 from penstock.testing.threads import at_once
 from tests.files.pool import stored
-from tests.remote.conftest import QUICK, Switch
+from tests.remote.conftest import PATIENT, QUICK, Switch
 from tests.remote.serving import Served
 from tests.remote.test_connection_loss import CUTS
 from tests.servers.proxy import Proxy
@@ -277,10 +277,11 @@ def test_the_commit_of_a_job_whose_answer_is_lost_lands_once(
 
 def test_files_stay_if_nobody_says_what_came_of_their_commit(own: Lake, proxy: Proxy, switch: Switch) -> None:
     carried_out = switch.wait_for(WriteFiles)
-    patience = type(QUICK)(connect_timeout_s=0.2, answer_timeout_s=0.2, total_s=0.4, wait_max_s=0.02)
-    with Lake(Remote(f"http://127.0.0.1:{proxy.port}", patience=patience), author="tester") as lake:
+    remote = Remote(f"http://127.0.0.1:{proxy.port}", patience=PATIENT)
+    with Lake(remote, author="tester") as lake:
         JobStart.now(lake)
         proxy.fall_silent()
+        remote._patience = Patience(answer_timeout_s=0.2, total_s=0.4, wait_max_s=0.02)
         with pytest.raises(OutcomeUnknown) as caught:
             lake.table(KEY).files.put("x", b"1")
         assert carried_out.wait(60)

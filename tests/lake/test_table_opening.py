@@ -64,14 +64,15 @@ def test_a_database_that_only_the_table_names_is_not_called(place: Path, address
 
 
 def test_the_lake_that_the_environment_names_is_followed(
-    place: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+    place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    names_lake_at(place, address)
-    listener.close()
-    monkeypatch.setenv("PENSTOCK_LAKE", f"{address}/")
-    with pytest.raises(PenstockError) as problem:
-        penstock.open_table(place)
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))  # and does not listen: nobody else gets the port meanwhile
+        address = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        names_lake_at(place, address)
+        monkeypatch.setenv("PENSTOCK_LAKE", f"{address}/")
+        with pytest.raises(PenstockError) as problem:
+            penstock.open_table(place)
     assert not isinstance(problem.value, InvalidRequest)  # nobody answers there
 
 

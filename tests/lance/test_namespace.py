@@ -133,7 +133,7 @@ def test_appends_that_race_all_land_once(tmp_path: Path, wait_s: float) -> None:
         def race(first: int) -> None:
             try:
                 for number in range(4):
-                    barrier.wait(10)
+                    barrier.wait(60)
                     written(namespace, "items", ids=[first + number])
             except BaseException as problem:
                 problems.append(problem)

@@ -81,7 +81,7 @@ def test_two_who_open_a_branch_at_once_begin_the_same_line(lake: Lake, main: Pen
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert len(found) == 3
     assert len(set(found)) == 1
     assert "/_penstock/" in found[0]

@@ -212,7 +212,7 @@ def test_one_of_two_who_write_at_once_is_told_that_it_is_done(table: Table) -> N
 
     def write() -> Written | None:
         snapshot = load_snapshot(table.files)
-        start.wait(10)
+        start.wait(60)
         return write_checkpoint(table.place, snapshot, NOW_MS)
 
     with ThreadPoolExecutor(2) as threads:

@@ -24,6 +24,7 @@ from tests.formats.delta.lakes import (
     log_bytes,
     opened,
 )
+from tests.formats.delta.ratified import WAIT_S
 
 T = Key("t")
 
@@ -55,7 +56,7 @@ def test_what_was_ratified_is_published_though_its_table_was_dropped(
         assert lake.owner.catch_up() == 1
         identity = next(content.id for _, content in lake.tables.all_dropped(lake.tables.head()))
         assert identity is not None
-        assert lake.publisher.wait(identity, 3, 10)
+        assert lake.publisher.wait(identity, 3, WAIT_S)
         assert lake.owner.catch_up() == 0, "there is nothing left"
         assert lake.owner.status() == ()
     assert foreign_ids(dropped) == [0, 1, 2]

@@ -38,6 +38,7 @@ from tests.formats.delta.lakes import (
     staged_names,
 )
 from tests.formats.delta.logs import add
+from tests.formats.delta.ratified import WAIT_S
 
 T = Key("t")
 
@@ -161,7 +162,7 @@ def test_r22_another_process_publishes_what_was_left(store: MemoryStore, tmp_pat
         assert lake.owner.catch_up() == 1
         content = lake.content("t")
         assert content.id is not None
-        assert lake.publisher.wait(content.id, 1, 10)
+        assert lake.publisher.wait(content.id, 1, WAIT_S)
     assert foreign_ids(root) == [1]
 
 
@@ -243,7 +244,7 @@ def test_the_status_does_not_count_a_foreign_file_as_published(
             lake.owner.catch_up()
             identity = lake.content("t").id
             assert identity is not None
-            assert not lake.publisher.wait(identity, 3, 5)
+            assert not lake.publisher.wait(identity, 3, WAIT_S)
         (status,) = lake.owner.status()
     assert (status.latest_version, status.published, status.backlog) == (3, version - 1, 4 - version)
     what = f"version {version} at {root}/{CommitName(version)} is not the one that the lake has"

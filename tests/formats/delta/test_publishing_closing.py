@@ -64,7 +64,7 @@ def test_what_is_told_while_an_older_line_is_found_to_be_anothers_is_published(t
     assert at_work.wait(WAIT_S)
     publisher.table_committed(KEY, table.held(), is_default=True)
     go_on.set()
-    assert publisher.wait(ID, 1, 5)
+    assert publisher.wait(ID, 1, WAIT_S)
     publisher.close(WAIT_S)
     assert table.log() == table.ratified(0, 1)
     places.close()
