@@ -144,7 +144,7 @@ _DRY_RUN: Final = Parameter("dry_run", "boolean", "false")
 
 MAINTENANCE: Final = {
     "optimize": Procedure(
-        "Rewrite files of a table with the same rows: small ones together, without deleted rows.",
+        "Files of a table are rewritten with the same rows: small ones together, without deleted rows.",
         (
             _TABLE,
             Parameter("where", default="NULL"),
@@ -176,7 +176,7 @@ MAINTENANCE: Final = {
         is_outside=True,
     ),
     "vacuum": Procedure(
-        "Remove files of a table that no kept commit needs and that are older than the grace period.",
+        "Files of a table go that no kept commit needs and that are older than the grace period.",
         (_TABLE, _DRY_RUN),
         _REMOVED,
         _vacuum,
@@ -199,7 +199,7 @@ MAINTENANCE: Final = {
         is_long=True,
     ),
     "sweep": Procedure(
-        "Remove objects of the lake and files of all tables that nothing needs any more.",
+        "Objects of the lake and files of all tables go that nothing needs any more.",
         (Parameter("remove_data", "boolean", "false"), _DRY_RUN),
         f"part string, {_REMOVED}",
         _sweep,
