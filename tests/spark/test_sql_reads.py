@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock import spark as penstock_spark
-from penstock.errors import InvalidRequest, ReferenceNotFound, VersionNotFound
+from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, ReferenceNotFound, VersionNotFound
 from penstock.lake.lake import Lake
 from penstock.lake.sql_catalog.requests import CatalogRequest
 from tests.spark.sql_session import ids, refusal, run
@@ -229,3 +229,34 @@ def test_two_sessions_in_turn_have_each_its_own_lake(lake: Lake, spark: SparkSes
             session.catalog.setCurrentDatabase("s")
             assert [row[1] for row in run(session, "SHOW TABLES")] == names
             session.catalog.setCurrentCatalog("spark_catalog")
+
+
+def test_the_versions_of_a_table_are_described(history: Lake, spark: SparkSession) -> None:
+    run(spark, "DELETE FROM lake.s.`delta@dev` WHERE id = 1")
+    described = spark.sql("DESCRIBE HISTORY lake.s.`delta@dev`")
+    assert described.columns[:6] == [
+        *("version", "timestamp", "userId", "userName", "operation", "operationParameters")
+    ]
+    newest, *others = described.collect()
+    past = history.table("s.delta", "dev").history()
+    assert [row.version for row in (newest, *others)] == [version.version for version in past]
+    assert (newest.operation, newest.operationMetrics) == ("DELETE", past[0].metrics)
+    assert newest.operationParameters == past[0].parameters
+    assert newest.engineInfo == past[0].engine
+    assert past[0].timestamp is not None
+    assert newest.timestamp.timestamp() == past[0].timestamp.timestamp()
+    assert [row[4] for row in run(spark, "DESC HISTORY lake.s.delta LIMIT 1")] == ["WRITE"]
+    versions = [row[0] for row in run(spark, "DESCRIBE HISTORY lake.s.lance")]
+    assert versions == sorted(versions, reverse=True) != []
+    assert isinstance(refusal(spark, "DESCRIBE HISTORY lake.s.parquet"), NotManaged)
+    assert isinstance(refusal(spark, "DESCRIBE HISTORY lake.s.`none`"), KeyNotFound)
+    spark.catalog.setCurrentCatalog("lake")
+    try:
+        spark.catalog.setCurrentDatabase("s")
+        assert run(spark, "DESCRIBE HISTORY delta LIMIT 1") == run(
+            spark, "CALL lake.system.history('s.delta', 1)"
+        )
+    finally:
+        spark.catalog.setCurrentCatalog("spark_catalog")
+    with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND"):  # that of another catalog is Spark's
+        run(spark, "DESCRIBE HISTORY spark_catalog.s.delta")

@@ -25,7 +25,9 @@ from penstock.lake.lake import Lake
 from penstock.lake.sql_catalog import steps
 from penstock.lake.sql_catalog.requests import CatalogRequest
 from penstock.server.access import TokenGate
+from penstock.server.native import PREFIX
 from penstock.spark.settings import CATALOG, CATALOG_CLASS
+from tests.calls.gateway import Gateway, cut_off, lost
 from tests.formats.delta.rows import inline_vector, vector_data
 from tests.remote.serving import serving
 from tests.spark.reading_tables import adopted, with_vectors, written
@@ -284,6 +286,27 @@ def test_a_commit_of_rows_whose_answer_is_lost_is_done_once(
     run(served, "INSERT INTO served.s.t VALUES (1)")
     assert len(asked) == 2
     assert ids(served, "served.s.t") == [1]
+
+
+def test_a_statement_whose_answer_is_lost_is_done_once(lake: Lake, spark: SparkSession) -> None:
+    with serving(lake.catalogue) as server, Gateway(int(server.url.rpartition(":")[2])) as gateway:
+        connect(spark, "far", f"http://127.0.0.1:{gateway.port}")
+        for step, fault, statement in (
+            ("create", lost, "CREATE TABLE far.s.t (id BIGINT)"),
+            ("alter", cut_off, "ALTER TABLE far.s.t ADD COLUMN x INT"),
+            ("call", lost, "CREATE BRANCH dev IN far"),
+            ("drop", lost, "DROP TABLE far.s.`t@dev`"),
+            ("maintain", cut_off, "CALL far.system.vacuum('s.t', dry_run => true)"),
+            ("call", cut_off, "MERGE BRANCH dev INTO main IN far"),
+            ("call", lost, "DROP BRANCH dev IN far"),
+        ):
+            with gateway.spoiling("POST", f"{PREFIX}/spark-catalog/{step}", fault):
+                run(spark, statement)
+            assert gateway.spoilt == 1, statement
+    messages = [commit.message for commit in lake.log()]
+    assert len(messages) == len({*messages}), messages
+    assert [branch.name for branch in lake.branches()] == ["main"]
+    assert lake.tables() == []
 
 
 def test_a_jar_on_another_spark_says_so(spark: SparkSession) -> None:

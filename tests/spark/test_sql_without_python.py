@@ -82,6 +82,7 @@ def test_spark_sql_reads_branches_and_writes(settings: dict[str, str], place: Pa
         SELECT 'main', sum(id) FROM lake.s.`parquet@main`;
         SELECT 'past', sum(id) FROM lake.s.parquet VERSION AS OF 'main';
         MERGE BRANCH dev INTO main IN lake;
+        DESCRIBE HISTORY lake.s.delta LIMIT 1;
         SELECT * FROM lake.s.lance;
     """
     ran = spark_sql(settings, script, tmp_path)
@@ -92,5 +93,6 @@ def test_spark_sql_reads_branches_and_writes(settings: dict[str, str], place: Pa
     # The last statement fails, and says what to do.
     assert ran.returncode != 0
     assert "use PySpark" in ran.stderr
+    assert "\tat " not in ran.stderr, ran.stderr[-3000:]
     with penstock.open(place) as lake:
         assert ids(lake, "s.copy") == ids(lake, "s.parquet") == [1, 2, 11, 12]

@@ -96,6 +96,8 @@ class VersionFacts(NamedTuple):
     time: datetime | None = None
     operation: str = ""
     details: str = ""
+    info: Mapping[str, Any] = {}
+    """What its writer had to say, by the names of Delta's ``commitInfo``."""
 
 
 class DescribedTable(NamedTuple):

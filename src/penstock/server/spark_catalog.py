@@ -13,8 +13,10 @@ import msgspec
 
 from penstock.errors import NotFound, PenstockError
 from penstock.lake.lake import Lake
-from penstock.lake.sql_catalog.procedures import end_if_over, renew_lease
+from penstock.lake.sql_catalog.procedure import MAINTAIN
+from penstock.lake.sql_catalog.procedures import call_procedure, end_if_over, renew_lease
 from penstock.lake.sql_catalog.requests import CatalogRequest
+from penstock.lake.sql_catalog.statements import StatementCatalogue, find_landed
 from penstock.lake.sql_catalog.steps import READS, WITHOUT_PYTHON, WRITE
 from penstock.lake.sql_catalog.writes import written_name
 from penstock.lake.suggestion import add_suggestion
@@ -42,20 +44,29 @@ _SUMMARIES: Final = {
     "procedure": "The parameters and columns of a procedure",
     "procedures": "The names of the procedures",
     "call": "Call a procedure",
+    MAINTAIN: "Call a procedure that may take long",
 }
 
 
 def _handler(step: str) -> Callable[[Ask], Any]:
     def handle(ask: Ask) -> Any:
         request: CatalogRequest = ask.body
-        with Lake(ask.catalogue, request.user or ask.who) as lake:
+        catalogue = ask.catalogue
+        if request.statement and step not in READS:
+            catalogue = StatementCatalogue(catalogue, request.statement)
+        with Lake(catalogue, request.user or ask.who) as lake:
             try:
                 if step == WRITE and isinstance(ask.catalogue, Guarded):  # before Spark writes for hours
                     key, branch = written_name(request)
                     ask.catalogue.require_write(branch, key)
                 if request.transaction:
                     renew_lease(lake, request)
-                answer = WITHOUT_PYTHON[step](lake, request)
+                if (landed := find_landed(lake, step, request)) is not None:
+                    return landed
+                if step == MAINTAIN:
+                    answer = call_procedure(lake, request, is_in_driver=False, progress=ask.progress)
+                else:
+                    answer = WITHOUT_PYTHON[step](lake, request)
             except PenstockError as problem:
                 if isinstance(problem, NotFound):
                     add_suggestion(problem, ask.catalogue)
@@ -85,6 +96,7 @@ ROUTES: Final = tuple(
         body=CatalogRequest,
         answer=dict[str, Any],
         is_write=step not in READS,
+        streams=step == MAINTAIN,
     )
     for step, summary in _SUMMARIES.items()
 )

@@ -1,19 +1,36 @@
 """The procedures of a catalog: branches, tags, history and transactions, for people who speak SQL.
 
 Each is called as ``CALL lake.system.<name>(…)``, with named arguments, and has a statement of its own:
-``CREATE BRANCH dev IN lake``.
+``CREATE BRANCH dev IN lake``. Those that keep tables in order are in ``maintenance``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from penstock.errors import InvalidRequest, PenstockError, TransactionNotFound, TransactionOver
+from penstock.errors import (
+    InvalidRequest,
+    PenstockError,
+    ReferenceNotFound,
+    TransactionNotFound,
+    TransactionOver,
+)
+from penstock.kernel.reachable import Progress, silent
+from penstock.lake.calls import DeleteReference
+from penstock.lake.sql_catalog.maintenance import MAINTENANCE
+from penstock.lake.sql_catalog.procedure import (
+    CALL,
+    MAINTAIN,
+    CallResult,
+    Parameter,
+    Procedure,
+    ProcedureCall,
+)
 from penstock.lake.sql_catalog.requests import CatalogRequest
+from penstock.lake.sql_catalog.table_history import HISTORY
 from penstock.lake.transactions.calls import BeginTransaction, RenewTransaction
 from penstock.model.clock import microseconds
 from penstock.model.references import Kind, Reference
@@ -28,76 +45,9 @@ if TYPE_CHECKING:
 LOG_LIMIT: Final = 100
 SYSTEM: Final = "system"
 """The namespace of the procedures."""
-_TEXT: Final = "string"
 _OPEN: Final[dict[str, Transaction]] = {}
 """Transactions that sessions of this process began, by their branches: their leases are renewed."""
 _OPENING: Final = Lock()
-
-
-class Parameter(NamedTuple):
-    """A parameter of a procedure."""
-
-    name: str
-    type: str = _TEXT
-    default: str | None = None
-    """As SQL; without one, the argument has to be given."""
-
-
-class CallResult(NamedTuple):
-    """What a call came to."""
-
-    rows: list[list[Any]]
-    used: str | None = None
-    """The reference that later statements of the session are about, if that changes."""
-    transaction: str | None = None
-    """The branch of the session's transaction, empty if it has ended; ``None`` if it is as before."""
-
-
-class ProcedureCall(NamedTuple):
-    """A call of a procedure, with the session that it is made in."""
-
-    lake: Lake
-    session: CatalogRequest
-    keeps_leases: bool
-    """Whether this process lives as long as the session does, and renews the lease of its transaction."""
-
-    def text(self, name: str) -> str:
-        value = self.session.arguments.get(name)
-        if not isinstance(value, str) or not value:
-            raise InvalidRequest(f"'{self.session.procedure}' needs the argument '{name}'")
-        return value
-
-    def optional(self, name: str) -> str | None:
-        value = self.session.arguments.get(name)
-        return str(value) if value not in (None, "") else None
-
-    def number(self, name: str, default: int) -> int:
-        value = self.session.arguments.get(name)
-        try:
-            return int(value or default)
-        except ValueError:
-            raise InvalidRequest(
-                f"the argument '{name}' of '{self.session.procedure}' must be a whole number"
-            ) from None
-
-    def is_set(self, name: str) -> bool:
-        return bool(self.session.arguments.get(name))
-
-    @property
-    def current(self) -> str:
-        """The reference that the session's statements are about."""
-        return self.session.ref or self.lake.default_branch
-
-
-class Procedure(NamedTuple):
-    """A procedure: what it takes, gives and does."""
-
-    description: str
-    parameters: tuple[Parameter, ...]
-    columns: str
-    run: Callable[[ProcedureCall], CallResult]
-    is_outside: bool = False
-    """Whether it changes references at once, which no transaction can undo."""
 
 
 def list_procedures() -> list[str]:
@@ -110,19 +60,22 @@ def describe_procedure(name: str) -> dict[str, Any]:
     return {
         "description": procedure.description,
         "columns": procedure.columns,
+        "step": MAINTAIN if procedure.is_long else CALL,
         "parameters": [parameter._asdict() for parameter in procedure.parameters],
     }
 
 
-def call_procedure(lake: Lake, request: CatalogRequest, *, keeps_leases: bool) -> dict[str, Any]:
+def call_procedure(
+    lake: Lake, request: CatalogRequest, *, is_in_driver: bool, progress: Progress = silent
+) -> dict[str, Any]:
     """Carry out a procedure. ``InvalidRequest`` where a transaction is open that cannot hold it."""
     procedure = _find(request.procedure)
     if procedure.is_outside and request.transaction:
         raise InvalidRequest(
-            f"'{request.procedure}' changes references immediately, but a transaction is open in this "
-            "session: COMMIT or ROLLBACK first"
+            f"'{request.procedure}' takes effect immediately, but a transaction is open in this session: "
+            "COMMIT or ROLLBACK first"
         )
-    result = procedure.run(ProcedureCall(lake, request, keeps_leases))
+    result = procedure.run(ProcedureCall(lake, request, is_in_driver, progress))
     return {name: value for name, value in result._asdict().items() if value is not None}
 
 
@@ -160,11 +113,15 @@ def _drop_tag(call: ProcedureCall) -> CallResult:
 
 
 def _drop(call: ProcedureCall, reference: Branch | Tag) -> CallResult:
-    if call.is_set("if_exists") and not reference.exists:
-        return CallResult([])
-    head = reference.head
-    reference.delete(expected=head)
-    return CallResult([[reference.kind.value, reference.name, head]])
+    try:
+        dropped = call.lake.do(
+            DeleteReference(name=reference.name, kind=reference.kind, who=call.lake.author)
+        )
+    except ReferenceNotFound:
+        if call.is_set("if_exists"):
+            return CallResult([])
+        raise
+    return CallResult([[reference.kind.value, reference.name, dropped.id]])
 
 
 def _assign_branch(call: ProcedureCall) -> CallResult:
@@ -206,7 +163,7 @@ def _show_new(reference: Branch | Tag) -> CallResult:
 
 
 def _show_log(call: ProcedureCall) -> CallResult:
-    limit = call.number("limit", LOG_LIMIT)
+    limit = call.number("limit") or LOG_LIMIT
     commits = call.lake.log(call.optional("ref") or call.current, limit=limit)
     return CallResult(
         [[commit.id, microseconds(commit.time), commit.author, commit.message] for commit in commits]
@@ -233,16 +190,8 @@ def _merge_branch(call: ProcedureCall) -> CallResult:
 
 
 def _revert(call: ProcedureCall) -> CallResult:
-    branch = call.optional("branch") or call.current
-    return _describe_landing(
-        branch, call.lake.revert(call.text("ref"), branch, message=call.optional("message"))
-    )
-
-
-def _restore(call: ProcedureCall) -> CallResult:
-    branch = call.optional("branch") or call.current
-    result = call.lake.branch(branch).restore(call.text("table"), to=call.text("to_ref"))
-    return _describe_landing(branch, result)
+    result = call.lake.revert(call.text("ref"), call.branch, message=call.optional("message"))
+    return _describe_landing(call.branch, result)
 
 
 def _publish(call: ProcedureCall) -> CallResult:
@@ -263,13 +212,13 @@ def _begin(call: ProcedureCall) -> CallResult:
     isolation = call.optional("isolation") or Isolation.SNAPSHOT.value
     if isolation not in tuple(Isolation):
         raise InvalidRequest(f"unknown isolation {isolation!r}; it must be one of {', '.join(Isolation)}")
-    if call.keeps_leases:
+    if call.is_in_driver:
         began = call.lake.transaction(call.session.branch, isolation=isolation)
         with _OPENING:
             _OPEN[began.branch] = began
         return CallResult([[began.id, began.target]], transaction=began.branch)
     begin = BeginTransaction(
-        id=uuid4().hex,
+        id=call.session.statement or uuid4().hex,
         target=call.session.branch,
         policy=Policy.REBASE,
         isolation=Isolation(isolation),
@@ -403,11 +352,6 @@ PROCEDURES: Final = {
         "Undo a commit by a new one.",
         (Parameter("ref"), Parameter("branch", default="NULL"), _MESSAGE), _LANDED, _revert, is_outside=True,
     ),
-    "restore": Procedure(
-        "Set a table to what it was at a revision.",
-        (Parameter("table"), Parameter("to_ref"), Parameter("branch", default="NULL")), _LANDED, _restore,
-        is_outside=True,
-    ),
     "publish": Procedure(
         "Check what a branch expects, and merge it if all of that holds.",
         (Parameter("branch"), _INTO), _LANDED, _publish, is_outside=True,
@@ -423,5 +367,7 @@ PROCEDURES: Final = {
     "rollback_transaction": Procedure(
         "End the session's transaction; nothing of it lands.", (), "id string, target string", _rollback
     ),
+    **HISTORY,
+    **MAINTENANCE,
 }  # fmt: skip
 """By their names."""

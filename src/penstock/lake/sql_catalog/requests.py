@@ -95,6 +95,9 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
     is_case_sensitive: bool = False
     user: str = ""
     """Who runs the engine, where the process that answers is another one."""
+    statement: str = ""
+    """An id of the request, 32 hexadecimal digits: what it changes is changed once, however often it comes.
+    Empty if it comes once."""
     names: tuple[str, ...] = ()
     """Of a table or a namespace."""
     to: tuple[str, ...] = ()
@@ -113,7 +116,7 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
     cascade: bool = False
     changes: tuple[StatementChange, ...] = ()
     procedure: str = ""
-    arguments: dict[str, str | int | bool | None] = {}
+    arguments: dict[str, str | int | bool | tuple[str, ...] | None] = {}
     table: TableFacts | None = None
     where: str | None = None
     """What every row that a query needs of a table fulfils, as far as it is known."""
@@ -206,6 +209,8 @@ class EmptyTable(msgspec.Struct, frozen=True, kw_only=True):
     cluster_by: tuple[str, ...] = ()
     properties: dict[str, str] = {}
     description: str = ""
+    statement: str | None = None
+    """The id of the request, if it may come again."""
 
 
 class RowOrder(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.lake.sql_catalog import entries, tables, writes
+from penstock.lake.sql_catalog.procedure import CALL, MAINTAIN
 from penstock.lake.sql_catalog.procedures import call_procedure, describe_procedure, list_procedures
 from penstock.lake.sql_catalog.requests import CatalogRequest
 
@@ -33,7 +34,8 @@ BY_NAME: Final[dict[str, Step]] = {
 
 WITHOUT_PYTHON: Final[dict[str, Step]] = {
     **BY_NAME,
-    "call": lambda lake, request: call_procedure(lake, request, keeps_leases=False),
+    CALL: lambda lake, request: call_procedure(lake, request, is_in_driver=False),
+    MAINTAIN: lambda lake, request: call_procedure(lake, request, is_in_driver=False),
     "table": tables.describe_files,
     "plan": tables.scan_table,
     "create": tables.create_table,

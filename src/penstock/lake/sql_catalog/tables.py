@@ -139,7 +139,13 @@ def truncate_table(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     """Remove all rows of a table."""
     facts = request.known_table
     key, branch = written_table(facts)
-    known = EmptyTable(key=key, branch=branch, source=facts.provider, schema=facts.schema)
+    known = EmptyTable(
+        key=key,
+        branch=branch,
+        source=facts.provider,
+        schema=facts.schema,
+        statement=request.statement or None,
+    )
     plan = sql_format_of(lake.table(key, branch).outside_read_set).truncate(lake, known)
     return {} if plan is None else {"write": plan}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from penstock.lake.sql_catalog.procedure import CALL, MAINTAIN
 from penstock.lake.sql_catalog.procedures import call_procedure, end_if_over
 from penstock.lake.sql_catalog.requests import CatalogRequest
 from penstock.lake.sql_catalog.steps import BY_NAME, CREATIONS
@@ -44,8 +45,8 @@ def answer_question(spark: SparkSession, lake: Lake, step: str, asked: str, part
     request = _REQUEST.decode(asked)
     if step in CREATIONS:
         lake.begin_write()  # which makes the lake, if there is none yet
-    if step == "call":
-        return call_procedure(lake, request, keeps_leases=True)
+    if step in (CALL, MAINTAIN):
+        return call_procedure(lake, request, is_in_driver=True)
     if step in BY_NAME:
         return BY_NAME[step](lake, request)
     if step in BY_SPARK:

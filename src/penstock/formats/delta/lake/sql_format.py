@@ -77,7 +77,9 @@ class DeltaSql(SqlFormat):
         commit_write(lake, order, written)
 
     def truncate(self, lake: Lake, table: EmptyTable) -> None:
-        lake.table(table.key, table.branch).delete(message=f"TRUNCATE TABLE {table.key}")
+        lake.table(table.key, table.branch).delete(
+            message=f"TRUNCATE TABLE {table.key}", idempotency_key=table.statement
+        )
 
     def alter(self, lake: Lake, key: Key, branch: str | None, changes: Sequence[StatementChange]) -> None:
         alter_table(lake, key, branch, changes)

@@ -75,4 +75,4 @@ def _list_bounds(statistics: Mapping[str, Any], names: Mapping[str, str]) -> Ite
 
 def _describe_version(version: PastVersion) -> VersionFacts:
     figures = ", ".join(f"{name} {value}" for name, value in version.metrics.items())
-    return VersionFacts(version.version, version.timestamp, version.operation, figures)
+    return VersionFacts(version.version, version.timestamp, version.operation, figures, version.info)

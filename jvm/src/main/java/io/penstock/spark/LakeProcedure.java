@@ -6,8 +6,13 @@ import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Stream;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.sql.catalyst.util.MapData;
 import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
 import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
@@ -15,6 +20,7 @@ import org.apache.spark.sql.connector.read.LocalScan;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
@@ -23,6 +29,7 @@ final class LakeProcedure implements UnboundProcedure, BoundProcedure {
   private final PenstockCatalog catalog;
   private final String name;
   private final String description;
+  private final String step;
   private final List<ProcedureParameter> parameters = new ArrayList<>();
   private final StructType columns;
 
@@ -30,6 +37,7 @@ final class LakeProcedure implements UnboundProcedure, BoundProcedure {
     this.catalog = catalog;
     this.name = name;
     description = facts.path("description").asText();
+    step = facts.path("step").asText("call");
     columns = StructType.fromDDL(facts.path("columns").asText());
     for (JsonNode one : facts.path("parameters")) {
       var built = ProcedureParameter.in(one.path("name").asText(), DataType.fromDDL(one.path("type").asText()));
@@ -72,15 +80,24 @@ final class LakeProcedure implements UnboundProcedure, BoundProcedure {
     for (int at = 0; at < parameters.size(); at++) {
       DataType type = parameters.get(at).dataType();
       Object value = input.isNullAt(at) ? null : input.get(at, type);
-      arguments.put(parameters.get(at).name(), value instanceof UTF8String text ? text.toString() : value);
+      arguments.put(parameters.get(at).name(), plain(value));
     }
-    JsonNode answer = catalog.ask("call", Map.of("procedure", name, "arguments", arguments));
+    JsonNode answer = catalog.ask(step, Map.of("procedure", name, "arguments", arguments));
     List<InternalRow> rows = new ArrayList<>();
     answer.path("rows").forEach(one -> rows.add(row(one)));
     if (columns.isEmpty()) {
       return List.<Scan>of().iterator();
     }
     return List.<Scan>of(new Rows(columns, rows.toArray(new InternalRow[0]))).iterator();
+  }
+
+  /** As JSON has it: a text, a list of texts, or anything else as it is. */
+  private static Object plain(Object value) {
+    return value instanceof UTF8String text
+        ? text.toString()
+        : value instanceof ArrayData list
+            ? Stream.of(list.<Object>toObjectArray(DataTypes.StringType)).map(Object::toString).toList()
+            : value;
   }
 
   private InternalRow row(JsonNode values) {
@@ -92,6 +109,8 @@ final class LakeProcedure implements UnboundProcedure, BoundProcedure {
         row[at] = null;
       } else if (type.equals(DataTypes.StringType)) {
         row[at] = UTF8String.fromString(value.asText());
+      } else if (type instanceof MapType) {
+        row[at] = texts(value);
       } else if (type.equals(DataTypes.BooleanType)) {
         row[at] = value.asBoolean();
       } else {
@@ -99,6 +118,16 @@ final class LakeProcedure implements UnboundProcedure, BoundProcedure {
       }
     }
     return new GenericInternalRow(row);
+  }
+
+  private static MapData texts(JsonNode object) {
+    List<Object> names = new ArrayList<>();
+    List<Object> values = new ArrayList<>();
+    for (var one : object.properties()) {
+      names.add(UTF8String.fromString(one.getKey()));
+      values.add(one.getValue().isNull() ? null : UTF8String.fromString(one.getValue().asText()));
+    }
+    return new ArrayBasedMapData(new GenericArrayData(names.toArray()), new GenericArrayData(values.toArray()));
   }
 
   private record Rows(StructType readSchema, InternalRow[] rows) implements LocalScan {}

@@ -7,7 +7,8 @@ import scala.Option;
 /**
  * A statement that may not be done, or was not: the message is the lake's.
  *
- * <p>spark-sql shows errors of the class above by their message alone, and any other one with a trace of Java's.
+ * <p>spark-sql shows errors that have a state of SQL by their message alone, and any other one with a trace of Java's. It
+ * has none of its own, since the place in Java says nothing that the message does not.
  */
 public final class LakeRefused extends AnalysisException {
   private static final long serialVersionUID = 1L;
@@ -16,5 +17,16 @@ public final class LakeRefused extends AnalysisException {
     super(
         message, Option.empty(), Option.empty(), Option.empty(), Option.empty(),
         scala.collection.immutable.Map$.MODULE$.empty(), new QueryContext[0]);
+  }
+
+  /** The general error. */
+  @Override
+  public String getSqlState() {
+    return "HY000";
+  }
+
+  @Override
+  public synchronized Throwable fillInStackTrace() {
+    return this;
   }
 }

@@ -6,6 +6,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.UUID;
 import java.util.stream.Stream;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker$;
@@ -94,9 +95,13 @@ public final class PenstockCatalog implements TableCatalog, SupportsNamespaces, 
   JobDriver driver() {
     String address = option("lake");
     String token = option("token");
-    return address.isEmpty()
-        ? JobDrivers.of(setting(JobDrivers.LAKE_ID, ""), setting(JobDrivers.LAKE, ""), token)
-        : JobDrivers.of("", address, token);
+    try {
+      return address.isEmpty()
+          ? JobDrivers.of(setting(JobDrivers.LAKE_ID, ""), setting(JobDrivers.LAKE, ""), token)
+          : JobDrivers.of("", address, token);
+    } catch (JobRefused refused) {
+      throw refused.inAnalysis();
+    }
   }
 
   /** Whether the driver has Python, which makes and runs plans of Spark's. */
@@ -130,6 +135,8 @@ public final class PenstockCatalog implements TableCatalog, SupportsNamespaces, 
     whole.put("has_local_times", settings.timestampType() instanceof TimestampNTZType);
     whole.put("is_case_sensitive", settings.caseSensitiveAnalysis());
     whole.put("user", session().sparkContext().sparkUser());
+    // What it changes is changed once, however often the request has to be sent.
+    whole.put("statement", UUID.randomUUID().toString().replace("-", ""));
     return whole;
   }
 

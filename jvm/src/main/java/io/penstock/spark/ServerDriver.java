@@ -20,29 +20,26 @@ import java.util.zip.GZIPOutputStream;
 /**
  * A server that decides, for drivers without Python.
  *
- * <p>A step of a job, and a question that changes nothing, may be asked again: an attempt of a job begins, commits and
- * is aborted once, however often that is asked for. So an answer that did not come, or that is not the lake's, is asked
- * for again. A statement that changes something is asked again only if it is certain that it was not done.
+ * <p>Everything may be asked again: an attempt of a job begins, commits and is aborted once, however often that is asked
+ * for, and a statement that changes something has an id by which the server knows it. So an answer that did not come, or
+ * that is not the lake's, is asked for again.
  */
 final class ServerDriver implements JobDriver {
   private static final String WRITES = "/api/penstock/v1/spark-writes/";
   private static final String READS = "/api/penstock/v1/spark-reads/";
   private static final String CATALOG = "/api/penstock/v1/spark-catalog/";
+  /** What may take long: lines tell how far it is, and the last one has the answer. It may be repeated. */
+  private static final String LONG = "maintain";
   private static final Set<String> WRITE_STEPS = Set.of("check", "begin", "commit", "abort");
-  /** Questions of a catalogue that change nothing, and the one that names a job. */
-  private static final Set<String> REPEATABLE =
-      Set.of(
-          "tables", "namespaces", "namespace", "table", "plan", "procedure", "procedures", "write", "commit_rows");
   /** Before the text of a whole error. */
   private static final String ERROR_MARK = "PENSTOCK-ERROR ";
 
   private static final int TRIES = 6;
   private static final Duration FIRST_PAUSE = Duration.ofMillis(250);
   private static final Duration ANSWER_TIMEOUT = Duration.ofMinutes(2);
+  private static final Duration SILENCE_TIMEOUT = Duration.ofMinutes(10);
   /** The server is busy, starting, or does not know yet whether something was done. */
   private static final Set<Integer> ASK_AGAIN = Set.of(408, 429, 500, 502, 503, 504);
-  /** The server has too many requests: nothing was done. */
-  private static final int BUSY = 429;
 
   private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -73,7 +70,7 @@ final class ServerDriver implements JobDriver {
   public String answer(String step, String request) {
     HttpRequest.Builder built =
         HttpRequest.newBuilder(URI.create(address + folder(step) + step))
-            .timeout(ANSWER_TIMEOUT)
+            .timeout(step.equals(LONG) ? SILENCE_TIMEOUT : ANSWER_TIMEOUT)
             .header("content-type", "application/json")
             .header("content-encoding", "gzip")
             .POST(HttpRequest.BodyPublishers.ofByteArray(packed(request)));
@@ -87,32 +84,25 @@ final class ServerDriver implements JobDriver {
     return step.equals("read") ? READS : WRITE_STEPS.contains(step) ? WRITES : CATALOG;
   }
 
-  private static boolean mayRepeat(String step) {
-    return folder(step) != CATALOG || REPEATABLE.contains(step);
-  }
-
   private String answer(String step, HttpRequest request) {
     Duration pause = FIRST_PAUSE;
     for (int left = TRIES - 1; ; left--) {
       try {
         HttpResponse<String> response = client.send(request, HttpResponse.BodyHandlers.ofString());
         boolean isDone = response.statusCode() == 200;
-        if (isDone && isAnswer(response.body())) {
-          return response.body();
+        String body = isDone && step.equals(LONG) ? lastLine(response.body()) : response.body();
+        if (isDone && isAnswer(body)) {
+          return body;
         }
-        boolean isAgain = mayRepeat(step) ? ASK_AGAIN.contains(response.statusCode()) : response.statusCode() == BUSY;
-        if (left == 0 || !isDone && !isAgain) {
+        if (left == 0 || !isDone && !ASK_AGAIN.contains(response.statusCode())) {
           throw new JobRefused(sentence(response), details(response));
-        }
-        if (isDone && !mayRepeat(step)) {
-          throw new JobRefused(unknown(step));
         }
       } catch (ConnectException | HttpConnectTimeoutException notSent) {
         if (left == 0) {
           throw new JobRefused("no Penstock server answers at " + address + ": is it running, and is the address right?");
         }
       } catch (IOException lost) {
-        if (left == 0 || !mayRepeat(step)) {
+        if (left == 0) {
           throw new JobRefused(unknown(step));
         }
       } catch (InterruptedException stopped) {
@@ -123,13 +113,25 @@ final class ServerDriver implements JobDriver {
     }
   }
 
+  /** The answer at the end of lines; an empty text if something in between has cut them off. */
+  private static String lastLine(String lines) throws IOException {
+    String line = lines.strip().substring(lines.strip().lastIndexOf('\n') + 1);
+    if (!isAnswer(line)) {
+      return "";
+    }
+    JsonNode answer = JSON.readTree(line);
+    if (answer.has("error")) {
+      throw new JobRefused(answer.path("error").path("message").asText(), ERROR_MARK + line);
+    }
+    return answer.has("result") ? answer.get("result").toString() : "";
+  }
+
   private String unknown(String step) {
     String why = "the lake at " + address + " did not answer (" + step + ")";
     if (WRITE_STEPS.contains(step)) {
       return why + "; 'penstock jobs list' shows what became of the job";
     }
-    return mayRepeat(step) ? why : why + ", so it is not known whether it was done: look, for example by SHOW LOG, before"
-        + " you repeat the statement; COMMIT may be repeated";
+    return why + "; whether a statement was done that changes something, SHOW LOG and SHOW REFERENCES tell";
   }
 
   private static Duration sleep(Duration pause) {

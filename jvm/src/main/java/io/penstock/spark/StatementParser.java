@@ -8,7 +8,9 @@ import java.util.List;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Spark's parser, and before it the statements about branches, tags and transactions: each is rewritten to a CALL of a
@@ -21,6 +23,12 @@ final class StatementParser {
   private static final String CATALOG_SETTING = "spark.sql.catalog.";
   private static final String NAME = "(?!(?:IN|INTO|TO|FROM|ON|LIMIT|IF)\\s)(`[^`]+`|'[^']*'|[\\w./~^*:@+-]+)";
   private static final String IN = "(?:\\s+IN\\s+(?<catalog>`[^`]+`|\\w+))?";
+
+  private static final String PART = "(?:`(?:[^`]|``)+`|\\w+)";
+  private static final Pattern HISTORY =
+      Pattern.compile(
+          "(?:DESCRIBE|DESC)\\s+HISTORY\\s+(" + PART + "(?:\\." + PART + ")*)(?:\\s+LIMIT\\s+(\\d+))?",
+          Pattern.CASE_INSENSITIVE);
 
   private static final List<Statement> STATEMENTS =
       List.of(
@@ -52,7 +60,7 @@ final class StatementParser {
     InvocationHandler handler =
         (proxy, method, given) -> {
           if (given != null && method.getName().startsWith("parsePlan") && given[0] instanceof String text) {
-            given[0] = rewritten(session, text);
+            given[0] = rewritten(session, below, text);
           }
           try {
             return method.invoke(below, given);
@@ -64,7 +72,7 @@ final class StatementParser {
         Proxy.newProxyInstance(StatementParser.class.getClassLoader(), new Class<?>[] {ParserInterface.class}, handler);
   }
 
-  private static String rewritten(SparkSession session, String text) {
+  private static String rewritten(SparkSession session, ParserInterface below, String text) throws ParseException {
     String plain = text.replaceAll("(?m)^\\s*--.*$", "").strip().replaceAll("\\s*;$", "");
     for (Statement statement : STATEMENTS) {
       Matcher found = statement.pattern.matcher(plain);
@@ -73,13 +81,41 @@ final class StatementParser {
         return statement.call(catalog == null ? usual(session) : catalog, found);
       }
     }
-    return text;
+    Matcher history = HISTORY.matcher(plain);
+    return history.matches() ? history(session, below, history, text) : text;
+  }
+
+  /** DESCRIBE HISTORY of a lake's table; the statement as it is if the table is somebody else's. */
+  private static String history(SparkSession session, ParserInterface below, Matcher found, String text)
+      throws ParseException {
+    List<String> names = new ArrayList<>(CollectionConverters.asJava(below.parseMultipartIdentifier(found.group(1))));
+    String catalog = session.catalog().currentCatalog();
+    if (names.size() > 1 && isLake(session, names.get(0))) {
+      catalog = names.remove(0);
+    } else if (names.size() == 1 && isLake(session, catalog)) {
+      var state = ((org.apache.spark.sql.classic.SparkSession) session).sessionState();
+      names.addAll(0, List.of(state.catalogManager().currentNamespace()));
+    }
+    if (!isLake(session, catalog)) {
+      return text;
+    }
+    List<String> elements = names.stream().map(one -> '"' + one.replace("\"", "\"\"") + '"').toList();
+    String limit = found.group(2) == null ? "" : ", limit => " + found.group(2);
+    return "CALL " + quoted(catalog) + ".system.history(table => " + text(String.join(".", elements)) + limit + ")";
+  }
+
+  private static boolean isLake(SparkSession session, String catalog) {
+    return session.conf().get(CATALOG_SETTING + catalog, "").equals(CATALOG_CLASS);
+  }
+
+  private static String text(String plain) {
+    return "'" + plain.replace("\\", "\\\\").replace("'", "\\'") + "'";
   }
 
   /** The catalogue that is meant where none is named: the current one if it is a lake's, else the only one. */
   private static String usual(SparkSession session) {
     String current = session.catalog().currentCatalog();
-    if (session.conf().get(CATALOG_SETTING + current, "").equals(CATALOG_CLASS)) {
+    if (isLake(session, current)) {
       return quoted(current);
     }
     List<String> found = new ArrayList<>();
@@ -94,9 +130,10 @@ final class StatementParser {
       return quoted(found.get(0));
     }
     throw new JobRefused(
-        found.isEmpty()
-            ? "this session has no catalogue of a lake: set spark.sql.catalog.lake to " + CATALOG_CLASS
-            : "say which catalogue is meant, as in IN " + found.get(0) + "; there are " + String.join(", ", found));
+            found.isEmpty()
+                ? "this session has no catalogue of a lake: set spark.sql.catalog.lake to " + CATALOG_CLASS
+                : "say which catalogue is meant, as in IN " + found.get(0) + "; there are " + String.join(", ", found))
+        .inAnalysis();
   }
 
   private static String quoted(String name) {
@@ -137,7 +174,7 @@ final class StatementParser {
     private static String literal(String name) {
       boolean isQuoted = name.startsWith("`") || name.startsWith("'");
       String text = isQuoted ? name.substring(1, name.length() - 1) : name;
-      return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'";
+      return StatementParser.text(text);
     }
   }
 }

@@ -1,0 +1,210 @@
+"""Procedures that keep tables in order: optimize, vacuum, restore, erase and sweep."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from penstock.lake.answers import SweptFiles, SweptTable
+from penstock.lake.sql_catalog.formats import needs_python
+from penstock.lake.sql_catalog.procedure import CallResult, Parameter, Procedure, ProcedureCall
+from penstock.model.clock import microseconds
+
+
+def _optimize(call: ProcedureCall) -> CallResult:
+    if not call.is_in_driver:  # a server rewrites no rows for others
+        raise needs_python("files of a table are not rewritten")
+    optimized = call.lake.table(call.text("table"), call.branch).optimize(
+        target_file_bytes=call.number("target_file_bytes"),
+        where=call.optional("where"),
+        zorder_by=call.texts("zorder_by"),
+        message=call.optional("message"),
+    )
+    return CallResult(
+        [
+            [
+                str(optimized.key),
+                optimized.version,
+                optimized.files_removed,
+                optimized.files_added,
+                optimized.bytes_removed,
+                optimized.bytes_added,
+                optimized.files_skipped,
+            ]
+        ]
+    )
+
+
+def _restore(call: ProcedureCall) -> CallResult:
+    result = call.lake.table(call.text("table"), call.branch).restore(
+        version=call.number("version"),
+        timestamp=call.optional("timestamp"),
+        ref=call.optional("to_ref"),
+        message=call.optional("message"),
+        dry_run=call.is_set("dry_run"),
+    )
+    # A repeated restore is answered without its tables: what is told of them is told by dry runs.
+    previewed = result.keys[0] if result.dry_run and result.keys else None
+    change = None if previewed is None else previewed.change
+    conflicts = "\n".join(str(conflict) for conflict in result.conflicts)
+    is_changed = result.applied if previewed is None else previewed.action != "unchanged"
+    counts = [None, None] if change is None else [change.rows_added, change.rows_removed]
+    return CallResult([[call.branch, result.head, is_changed, *counts, conflicts or None]])
+
+
+def _vacuum(call: ProcedureCall) -> CallResult:
+    table = call.table
+    if not table.outside_read_set.exists:
+        raise call.lake.key_not_found(table.key, call.current)
+    swept = call.lake.sweep_tables(
+        table.key, remove_data=True, dry_run=call.is_set("dry_run"), progress=call.progress
+    )
+    return CallResult([_describe_table(part) for part in swept])
+
+
+def _erase(call: ProcedureCall) -> CallResult:
+    erased = call.lake.erase(
+        call.text("table"),
+        older_than=call.optional("older_than"),
+        all_references=call.is_set("all_references"),
+        dropped=call.is_set("dropped"),
+        dry_run=call.is_set("dry_run"),
+        progress=call.progress,
+    )
+    return CallResult(
+        [
+            [
+                str(erased.key),
+                erased.finished,
+                _time(erased.until),
+                erased.rewritten_files,
+                erased.data_files,
+                erased.data_bytes,
+                erased.log_files,
+                erased.objects,
+                "\n".join(erased.left) or None,
+            ]
+        ]
+    )
+
+
+def _sweep(call: ProcedureCall) -> CallResult:
+    is_dry, remove_data = call.is_set("dry_run"), call.is_set("remove_data")
+    objects = call.lake.sweep(dry_run=is_dry, progress=call.progress)
+    tables = call.lake.sweep_tables(remove_data=remove_data, dry_run=is_dry, progress=call.progress)
+    files = call.lake.sweep_files(remove_data=remove_data, dry_run=is_dry, progress=call.progress)
+    counted = [OBJECTS, None, objects.removed, objects.removed_bytes, 0, objects.waiting, objects.kept]
+    rows = [[*counted, not objects.dry_run, None]]
+    rows += [[TABLE, *_describe_table(table)] for table in tables]
+    rows.append([FILES, *_describe_files(files)])
+    return CallResult(rows)
+
+
+def _describe_table(table: SweptTable) -> list[Any]:
+    return [
+        str(table.key),
+        table.data_files,
+        table.data_bytes,
+        table.scratch_files,
+        table.waiting,
+        table.kept,
+        table.data_removed,
+        table.problem or None,
+    ]
+
+
+def _describe_files(files: SweptFiles) -> list[Any]:
+    return [
+        None,
+        files.data_files,
+        files.data_bytes,
+        0,
+        files.waiting,
+        files.kept,
+        files.data_removed,
+        files.problem or None,
+    ]
+
+
+def _time(moment: datetime | None) -> int | None:
+    return None if moment is None else microseconds(moment)
+
+
+OBJECTS: Final = "objects of the lake"
+TABLE: Final = "table"
+FILES: Final = "tables of files"
+_REMOVED: Final = (
+    "key string, files bigint, bytes bigint, log_files bigint, waiting bigint, kept bigint, "
+    "is_removed boolean, problem string"
+)
+_TABLE: Final = Parameter("table")
+_BRANCH: Final = Parameter("branch", default="NULL")
+_MESSAGE: Final = Parameter("message", default="NULL")
+_DRY_RUN: Final = Parameter("dry_run", "boolean", "false")
+
+MAINTENANCE: Final = {
+    "optimize": Procedure(
+        "Files of a table are rewritten with the same rows: small ones together, without deleted rows.",
+        (
+            _TABLE,
+            Parameter("where", default="NULL"),
+            Parameter("zorder_by", "array<string>", "NULL"),
+            Parameter("target_file_bytes", "bigint", "NULL"),
+            _BRANCH,
+            _MESSAGE,
+        ),
+        "key string, version bigint, files_removed bigint, files_added bigint, bytes_removed bigint, "
+        "bytes_added bigint, files_skipped bigint",
+        _optimize,
+        is_outside=True,
+        is_long=True,
+    ),
+    "restore": Procedure(
+        "Set a table to what it was at a revision, a version or a time, by a new commit.",
+        (
+            _TABLE,
+            Parameter("to_ref", default="NULL"),
+            _BRANCH,
+            Parameter("version", "bigint", "NULL"),
+            Parameter("timestamp", default="NULL"),
+            _MESSAGE,
+            _DRY_RUN,
+        ),
+        "branch string, hash string, is_changed boolean, rows_added bigint, rows_removed bigint, "
+        "conflicts string",
+        _restore,
+        is_outside=True,
+    ),
+    "vacuum": Procedure(
+        "Files of a table go that no kept commit needs and that are older than the grace period.",
+        (_TABLE, _DRY_RUN),
+        _REMOVED,
+        _vacuum,
+        is_outside=True,
+        is_long=True,
+    ),
+    "erase": Procedure(
+        "Make deleted rows of a table unrecoverable, and end its history before now.",
+        (
+            _TABLE,
+            Parameter("older_than", default="NULL"),
+            Parameter("all_references", "boolean", "false"),
+            Parameter("dropped", "boolean", "false"),
+            _DRY_RUN,
+        ),
+        "key string, is_finished boolean, until timestamp, files_rewritten bigint, files bigint, "
+        "bytes bigint, log_files bigint, objects bigint, remaining string",
+        _erase,
+        is_outside=True,
+        is_long=True,
+    ),
+    "sweep": Procedure(
+        "Objects of the lake and files of all tables go that nothing needs any more.",
+        (Parameter("remove_data", "boolean", "false"), _DRY_RUN),
+        f"part string, {_REMOVED}",
+        _sweep,
+        is_outside=True,
+        is_long=True,
+    ),
+}
+"""By their names."""
