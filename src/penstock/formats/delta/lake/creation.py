@@ -18,6 +18,7 @@ from penstock.formats.delta.lake.table import data_folder, lines_of, lines_to_se
 from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import CommitInfo, DomainMetadata, Metadata, parse_commit
 from penstock.formats.delta.protocol.clustering import clustering_columns
+from penstock.formats.delta.publishing.scratch import note_creation
 from penstock.lake.calls import GetChanges, GetContents, GetOutcome
 from penstock.lake.job_files import JobStart
 from penstock.lake.table_writer import exists_error
@@ -34,7 +35,6 @@ def create_with(lake: Lake, call: CreateTable, rows: Any) -> TableMade:
     If that is refused, the files that were written for it are removed again, as far as possible; not if
     nobody knows whether it was done.
     """
-    from penstock.formats.delta.publishing.scratch import note_creation
     from penstock.formats.delta.rows.writing import write_files
 
     if (table_made := find_done(lake, call)) is not None:

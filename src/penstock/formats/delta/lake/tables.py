@@ -62,21 +62,26 @@ if TYPE_CHECKING:
     from penstock.formats.delta.lake.snapshot import TableSnapshot
 
 
-class DeltaCreation(CommitOptions, total=False):
+class TableDetails(CommitOptions, total=False):
+    """What can be said of a new table, wherever its rows come from."""
+
+    properties: Mapping[str, str] | None
+    """Its properties, such as ``delta.enableChangeDataFeed``."""
+    description: str
+    """What it is, for people."""
+    sole_writer: bool
+    """For a location in storage without put-if-absent: say that nobody else writes there."""
+
+
+class DeltaCreation(TableDetails, total=False):
     """What can be said of a table that is to be created."""
 
     partition_by: str | Sequence[str] | None
     """The columns that it is partitioned by."""
     cluster_by: str | Sequence[str] | None
     """The columns that engines cluster its files by; not together with ``partition_by``."""
-    properties: Mapping[str, str] | None
-    """Its properties, such as ``delta.enableChangeDataFeed``."""
-    description: str
-    """What it is, for people."""
     location: str | os.PathLike[str] | None
     """Where it is; a place of its own in the warehouse, if nothing is given."""
-    sole_writer: bool
-    """For a location in storage without put-if-absent: say that nobody else writes there."""
     branch: str | None
     """The branch that it is created on; the default one, if nothing is given."""
 
@@ -189,14 +194,9 @@ class DeltaTables(TableAlterations):
         key: str | Key | None = None,
         *,
         partition_by: Mapping[str, str] | None = None,
-        properties: Mapping[str, str] | None = None,
-        description: str = "",
-        sole_writer: bool = False,
         dry_run: bool = False,
         progress: Progress = silent,
-        message: str | None = None,
-        author: str | None = None,
-        idempotency_key: str | None = None,
+        **wanted: Unpack[TableDetails],
     ) -> ConvertedFolder:
         """Make a table of a folder of Parquet files. They stay where they are, and none is copied.
 
@@ -204,20 +204,17 @@ class DeltaTables(TableAlterations):
         says of which type they are: ``{"day": "date"}``. Nobody else may write there from now on: files that
         come later are no part of the table. With ``dry_run`` only say what the table would be.
         ``InvalidRequest`` names the file or the column that is in the way; nothing is written then.
+        ``TableDetails`` has what else can be said of the table.
         """
         from penstock.formats.delta.lake.parquet_folder import convert_folder
 
         where = absolute(location)
+        wanted["message"] = wanted.get("message") or f"convert {where}"
         call = self._creation(
             Key(where.rstrip("/").rpartition("/")[2]) if key is None else key,
             schema_text(StructType(())),  # the files have it
             location=where,
-            properties=properties,
-            description=description,
-            sole_writer=sole_writer,
-            message=message or f"convert {where}",
-            author=author,
-            idempotency_key=idempotency_key,
+            **wanted,
         )
         if not dry_run:
             self._lake.begin_write()
