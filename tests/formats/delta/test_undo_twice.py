@@ -108,6 +108,17 @@ def test_what_an_overwrite_took_when_it_was_brought_again_is_a_conflict(lake: La
     assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6, 7]
 
 
+def test_an_overwrite_that_stands_again_is_not_brought_again(lake: Lake) -> None:
+    """The revert of its revert finds no file to change, since another one replaced all: it counts, too."""
+    main = create(lake)
+    overwritten = main.overwrite(9).commit.id
+    undone = lake.revert(overwritten).head
+    main.overwrite(10)
+    lake.revert(undone)
+    lake.transplant(overwritten)
+    assert main.ids() == foreign_ids(lake) == [10]
+
+
 def test_a_deletion_that_was_undone_and_brought_again_is_undone_again(lake: Lake) -> None:
     main = create(lake)
     removed = main.remove_unread(5, 6).commit.id

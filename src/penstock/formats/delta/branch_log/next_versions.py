@@ -125,7 +125,8 @@ class NextVersions:
             info,
             self._now_ms,
         )
-        is_append = info.is_blind_append is True
+        # What it says of replacements counts for an undo, also where it finds no file to remove or to add.
+        is_append = info.is_blind_append is True and not net.replacements and not net.undone
         after, runs = line.followed_by(
             composed.entry,
             self._store_declared(actions, old_declared),

@@ -57,7 +57,8 @@ def steps(table: Table, commits: Commits, content: DeltaTable, after: int, last:
 def steps_but_appends(
     table: Table, commits: Commits, content: DeltaTable, after: int, last: int
 ) -> list[NetStep]:
-    """The same without the commits that say of themselves that they only appended, and read nothing.
+    """The same without the commits that say of themselves that they only appended, read nothing, and neither
+    made nor undid a replacement.
 
     The line knows which they are. Of versions from before it knew, the first line is looked at. Whether one
     may have repeated files is not looked up: each counts as if it might.
@@ -70,7 +71,7 @@ def steps_but_appends(
         if named in appends:
             continue
         info = commits.info(table, location, version, entry)
-        if info is not None and info.is_blind_append:
+        if info is not None and info.is_blind_append and not named_in(info) and not undone_in(info):
             appends.add(named)
         else:
             steps.append(_noted_step(table, commits, location, version, entry, True))
