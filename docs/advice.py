@@ -422,8 +422,20 @@ DELTA: Final = (
     ),
     Advice(
         (
+            "Move it out of the folder, or write it anew as Parquet",
+            "Move the file, so that every folder on its path is column=value, or none",
+            "Move the files, so that all lie in folders of the same columns",
+            "Write one of them anew with the name and the type of the other",
+        ),
+        "The folder is not the lake's yet, and nothing was changed. Once its files fit together, all "
+        "of their rows are in the table.",
+        "tests/formats/delta/test_parquet_folder.py::test_advice_about_a_folder_leads_to_a_table_with_all_rows",
+    ),
+    Advice(
+        (
             "To try again on the table as it is now, ask again",
             "there is a Delta table already; adopt it: penstock delta adopt",
+            "Adopt it: penstock delta adopt",
             "penstock delta adopt",
             "adopt it first",
             "commit to its log, or adopt it again",

@@ -294,6 +294,30 @@ def test_what_cannot_be_a_table_is_refused_before_anything_is_written(
     assert (files_below(folder), lake.branch("main").head) == (before, head)
 
 
+def test_advice_about_a_folder_leads_to_a_table_with_all_rows(lake: Lake, folder: Path) -> None:
+    """Step by step, as each refusal says."""
+
+    def convert() -> str:
+        with pytest.raises(InvalidRequest) as refused:
+            lake.delta.convert(folder, "t")
+        return str(refused.value)
+
+    save(folder / "a.parquet", {"id": [1]})
+    save(folder / "d=1" / "b.parquet", {"id": ["2"]})
+    save(folder / "d=1" / "old" / "c.parquet", {"id": [3]})
+    (folder / "d=1" / "notes.csv").write_text("4")
+    assert "partitioned differently" in convert()
+    (folder / "a.parquet").rename(folder / "d=1" / "a.parquet")
+    assert "d=1/old/c.parquet lies in folders" in convert()
+    (folder / "d=1" / "old" / "c.parquet").rename(folder / "d=1" / "c.parquet")
+    assert "notes.csv cannot be a file of a Delta table" in convert()
+    (folder / "d=1" / "notes.csv").rename(folder.parent / "notes.csv")
+    assert "do not fit together" in convert()
+    save(folder / "d=1" / "b.parquet", {"id": [2]})
+    lake.delta.convert(folder, "t")
+    assert [row["id"] for row in sorted_rows(lake.table("t"))] == [1, 2, 3]
+
+
 def test_a_file_that_is_not_parquet_is_named(lake: Lake, folder: Path) -> None:
     save(folder / "a.parquet", {"id": [1]})
     (folder / "notes.csv").write_text("id\n2\n")
