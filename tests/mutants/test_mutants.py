@@ -175,6 +175,7 @@ def test_every_planted_mutant_gets_the_verdict_that_is_known_beforehand(plan: Pl
     assert {name: verdicts["before"].verdict for name, verdicts in results.verdicts.items()} == KNOWN
 
 
+@pytest.mark.verify
 def test_a_verdict_names_the_test_that_killed(plan: Plan) -> None:
     results = load_results(Path(plan.results)).verdicts
     assert results["open"]["before"].by == "toy_tests/test_gates.py::test_the_gate_is_open_after_eight"
@@ -184,6 +185,7 @@ def test_a_verdict_names_the_test_that_killed(plan: Plan) -> None:
     )
 
 
+@pytest.mark.verify
 def test_a_run_that_was_interrupted_goes_on_and_does_nothing_twice(plan: Plan) -> None:
     home = Path(plan.results).parent
     results = load_results(Path(plan.results))

@@ -28,6 +28,7 @@ def write_three_times(lake: Lake, key: str) -> None:
         lake.table(key).write(rows(number), format="delta")
 
 
+@pytest.mark.verify
 def test_files_of_a_table_are_put_together(lake: Lake, spark: SparkSession) -> None:
     write_three_times(lake, "s.t")
     lake.branch("dev").create()
@@ -50,6 +51,7 @@ def test_files_of_a_table_are_put_together(lake: Lake, spark: SparkSession) -> N
     run(spark, "ROLLBACK IN lake")
 
 
+@pytest.mark.verify
 def test_a_table_is_restored_to_a_revision_a_version_or_a_time(lake: Lake, spark: SparkSession) -> None:
     write_three_times(lake, "s.t")
     time = lake.show("main~1").time.isoformat()
