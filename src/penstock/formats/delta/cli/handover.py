@@ -112,8 +112,10 @@ def delta_adopt(
     "convert",
     prints=ConvertedFolder,
     examples="""
-$ penstock delta convert ./lake/warehouse/clicks --table web.clicks --partition day:date --dry-run
-$ penstock delta convert ./lake/warehouse/clicks --table web.clicks --partition day:date
+$ mkdir -p ./lake/warehouse/taps/day=2026-11-01
+$ cp $(find ./lake -name 'part-*.parquet' | head -n 1) ./lake/warehouse/taps/day=2026-11-01/
+$ penstock delta convert ./lake/warehouse/taps --table web.taps --partition day:date --dry-run
+$ penstock delta convert ./lake/warehouse/taps --table web.taps --partition day:date
 """,
 )
 @click.argument("path", metavar="PATH")
