@@ -24,6 +24,13 @@ sole_writer_option = click.option(
     is_flag=True,
     help="Say that nobody else writes there, for storage that lets files be overwritten.",
 )
+table_option = click.option(
+    "--table",
+    "key",
+    metavar="KEY",
+    shell_complete=complete_key,
+    help="What it is to be called in the lake. [the last part of PATH]",
+)
 namespace_option = click.option(
     "--namespace", metavar="KEY", shell_complete=complete_key, help="The namespace of the tables."
 )
@@ -45,13 +52,7 @@ $ penstock delta adopt --recursive ./lake/warehouse --namespace raw --dry-run
 """,
 )
 @click.argument("path", metavar="PATH")
-@click.option(
-    "--table",
-    "key",
-    metavar="KEY",
-    shell_complete=complete_key,
-    help="What it is to be called in the lake. [the last part of PATH]",
-)
+@table_option
 @click.option("--recursive", is_flag=True, help="All tables below PATH, each called by its path from there.")
 @namespace_option
 @click.option("--dry-run", is_flag=True, help="With --recursive, only say what would be adopted.")
@@ -119,13 +120,7 @@ $ penstock delta convert ./lake/warehouse/taps --table web.taps --partition day:
 """,
 )
 @click.argument("path", metavar="PATH")
-@click.option(
-    "--table",
-    "key",
-    metavar="KEY",
-    shell_complete=complete_key,
-    help="What it is to be called in the lake. [the last part of PATH]",
-)
+@table_option
 @click.option(
     "--partition",
     "partitions",

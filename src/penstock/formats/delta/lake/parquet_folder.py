@@ -148,7 +148,7 @@ def plan_folder(
 
 def _data_entries(place: Place) -> Iterator[BucketEntry]:
     for entry in place.entries():
-        if f"/{entry.key}".find(f"/{LOG}") >= 0:
+        if f"/{LOG}" in f"/{entry.key}":
             inner = entry.key.partition(LOG)[0].rstrip("/")
             where = f"{place.url}/{inner}" if inner else place.url
             raise InvalidRequest(
