@@ -1,4 +1,4 @@
-"""The names of tests are the same in every process: workers that collect different names run nothing at all."""
+"""The names of tests are the same in every process: workers that collect other names than others run nothing."""
 
 from __future__ import annotations
 
