@@ -1,4 +1,4 @@
-"""The names of tests are the same in every process: workers that collect other names than others run nothing."""
+"""The names of tests are the same in every process: workers that collect other names run nothing."""
 
 from __future__ import annotations
 
