@@ -221,6 +221,7 @@ CONFLICTS: Final = (
         (
             "revert the named commit first, the newest first if there are several",
             "To undo it by itself: revert the commits first that came since, the newest first",
+            "without any later change, revert the commit with the mode 'force' for it",
             "back to what it was before, without anything that came since, with the mode 'force'",
             "back to what it was then, without anything that came since, with the mode 'force'",
             "or leave the table as it is with the mode 'drop'",

@@ -4,71 +4,71 @@
 
     PenstockError
     ├── RequestError                change the request
-    │   ├── InvalidKey              a key that cannot be: empty, control characters, too long
-    │   ├── InvalidName             a reference name or revision that cannot be
+    │   ├── InvalidKey              an invalid key: empty, too long, or with control characters
+    │   ├── InvalidName             an invalid reference name or revision
     │   ├── InvalidContent          a content that cannot be stored as given
     │   ├── InvalidRequest          a request that contradicts itself or exceeds a limit
     │   │   └── FormatUnavailable   a table is of a format that is not installed, or cannot be loaded
     │   ├── IdempotencyKeyReused    the key was used before, for another request
     │   ├── LocationRefused         a location outside the lake's roots, or another table's
-    │   ├── HistoryExpired          the commit lies behind the history horizon
-    │   ├── LakeMoved               the lake is moving to another place, or has moved; write there
-    │   ├── TooLarge                a request's body is larger than the server takes
-    │   ├── WorkTooLarge            more memory or time than the server gives one request's work on rows
+    │   ├── HistoryExpired          the commit is older than the history that the lake keeps
+    │   ├── LakeMoved               the lake is moving to another location, or has moved; write there
+    │   ├── TooLarge                a request's body is larger than the server accepts
+    │   ├── WorkTooLarge            work on rows needs more memory or time than the server allows
     │   ├── UnsupportedMediaType    a request's body is of a type that the server does not read
-    │   ├── MethodNotAllowed        there is such an address, but not for this method
+    │   ├── MethodNotAllowed        the address exists, but does not support this method
     │   ├── UnsupportedFeature      a table uses something that Penstock does not read, or not write
-    │   ├── MalformedAction         a line of a Delta commit is no action
-    │   ├── InvalidManifest         a version of a Lance table that cannot be one
-    │   ├── CheckFailed             a program's own check does not hold in its transaction
-    │   ├── ChecksFailed            a branch is not published: some of the checks do not hold
-    │   ├── NotManaged              a table whose commits this lake does not decide
-    │   │   └── ManagedElsewhere    a table whose commits another owner decides
+    │   ├── MalformedAction         a line of a Delta commit is not an action
+    │   ├── InvalidManifest         a manifest that cannot be a version of the Lance table
+    │   ├── CheckFailed             a check that a program added to its transaction failed
+    │   ├── ChecksFailed            a branch is not published: some of its checks failed
+    │   ├── NotManaged              a table that this lake does not manage
+    │   │   └── ManagedElsewhere    a table that another owner manages
     │   └── NotFound
     │       ├── ReferenceNotFound
     │       ├── CommitNotFound
     │       ├── KeyNotFound
     │       ├── TokenNotFound
-    │       ├── JobNotFound         no such job, or not any more
-    │       ├── FileNotFound        a table of files has none at that path
+    │       ├── JobNotFound         there is no such job, or it no longer exists
+    │       ├── FileNotFound        the file table has no file at that path
     │       ├── RouteNotFound       the server has no such address
-    │       ├── TableNotFound       there is no table at that place
-    │       ├── VersionNotFound     the table has no such version, or no longer
-    │       ├── TransactionNotFound no such transaction, or not any more
-    │       ├── OwnRefNotFound      a Lance table has no branch or tag of its own under that name
+    │       ├── TableNotFound       there is no table at that location
+    │       ├── VersionNotFound     the table has no such version, or it no longer exists
+    │       ├── TransactionNotFound there is no such transaction, or it no longer exists
+    │       ├── OwnRefNotFound      the Lance table has no branch or tag of its own with that name
     │       └── LakeNotFound
     ├── ConflictError               look at what changed, then decide
     │   ├── CommitConflict          keys changed since the base the writer read
     │   │   ├── MergeConflict       both sides changed the same keys
     │   │   └── TableConflict       a table has newer versions than its writer read
-    │   ├── CommitVetoed            a check of the branch does not want it published
+    │   ├── CommitVetoed            a check of the branch rejected the change
     │   ├── JobOver                 a job that was aborted, superseded or timed out cannot commit
-    │   ├── TransactionOver         a transaction that has landed, was aborted or timed out
-    │   ├── TableExists             there is something at the key already
-    │   ├── VersionTaken            another writer of a Lance table was faster
-    │   ├── OwnRefExists            a Lance table has such a branch or tag of its own already
-    │   ├── TableStateRefused       what is asked of a table does not go with its state
-    │   ├── EraseRefused            others still hold rows that are to be erased
+    │   ├── TransactionOver         the transaction was already committed or aborted, or has timed out
+    │   ├── TableExists             the key is already in use
+    │   ├── VersionTaken            another writer of the Lance table committed first
+    │   ├── OwnRefExists            the Lance table already has a branch or tag of its own with that name
+    │   ├── TableStateRefused       the table's state does not allow the operation
+    │   ├── EraseRefused            tags, branches, forks or transactions still hold the rows
     │   ├── ReferenceExists
-    │   ├── ReferenceChanged        a reference is not where the caller expected it
+    │   ├── ReferenceChanged        a reference is not at the commit that the caller expected
     │   └── LakeExists
     ├── TryAgainError               nothing was changed; the same request may work later
     │   ├── Unavailable             the store does not answer
-    │   │   └── StorageFull         there is no room left for what is to be written
+    │   │   └── StorageFull         the disk or the database is full
     │   ├── RetriesExhausted        the branch moved faster than the request could be applied
-    │   ├── Throttled               too much waits already
-    │   ├── WorkerLost              the process that worked on the request ended
-    │   └── TimedOut                the server took longer than a request may
+    │   ├── Throttled               too many requests are waiting
+    │   ├── WorkerLost              the process that handled the request's rows ended
+    │   └── TimedOut                the request took longer than the server allows
     ├── OutcomeUnknown              find out what happened: repeat with the same key, or look it up
-    └── AdministratorError          somebody with more rights must act
-        ├── Unauthenticated         no token, or none that is known
+    └── AdministratorError          an administrator must act
+        ├── Unauthenticated         no token, or an unknown or expired one
         ├── Denied
-        │   └── StorageRefused      storage does not let this process do what it has to
+        │   └── StorageRefused      the storage refuses access to this process
         ├── Damaged                 stored bytes are not what was written
         ├── InvalidLog              a table's log breaks Delta's protocol
         │   ├── LogGap              a commit is missing from the middle of it
-        │   └── InvalidTable        what a table says of its owner contradicts itself
-        ├── ForeignCommit           somebody else's file stands in the log of a managed table
+        │   └── InvalidTable        what a table's log says about its owner contradicts itself
+        ├── ForeignCommit           the log of a managed table has a file of another writer
         ├── OutOfSync               a table has versions that the lake does not know
         └── UnsupportedFormat       the lake was written by a newer Penstock
 
@@ -115,7 +115,7 @@ def _rebuild(
 
 
 class RequestError(PenstockError):
-    """The request cannot be carried out as it stands. Nothing was changed."""
+    """The request is invalid, or names something that does not exist. Nothing was changed."""
 
     code = "request"
     http_status = 400
@@ -165,7 +165,7 @@ class LocationRefused(RequestError):
 
 
 class HistoryExpired(RequestError):
-    """The commit lies behind the history horizon and has been removed."""
+    """The commit is older than the history that the lake keeps, and has been removed."""
 
     code = "history_expired"
     exit_code = 4
@@ -173,22 +173,22 @@ class HistoryExpired(RequestError):
 
 
 class LakeMoved(RequestError):
-    """The lake is moving to another place (``details["target"]``), or has moved. Here it only takes reads."""
+    """The lake is moving to another location (``details["target"]``), or has moved. This one is read-only."""
 
     code = "lake_moved"
     http_status = 410
 
 
 class TooLarge(RequestError):
-    """The request's body is larger than the server takes."""
+    """The request's body is larger than the server accepts."""
 
     code = "too_large"
     http_status = 413
 
 
 class WorkTooLarge(RequestError):
-    """Work on rows took more memory or time than the server gives a request: ``details["limit"]`` is the
-    option that says how much."""
+    """Work on rows needed more memory or time than the server allows a request: ``details["limit"]`` is the
+    option that sets the limit."""
 
     code = "work_too_large"
     http_status = 422
@@ -202,7 +202,7 @@ class UnsupportedMediaType(RequestError):
 
 
 class MethodNotAllowed(RequestError):
-    """The server has such an address, but not for this method."""
+    """The address exists, but does not support this method."""
 
     code = "method_not_allowed"
     http_status = 405
@@ -215,38 +215,38 @@ class UnsupportedFeature(RequestError):
 
 
 class MalformedAction(RequestError):
-    """A line of a Delta commit (``details["line"]``, from 1) is no action, for ``details["reason"]``."""
+    """A line of a Delta commit (``details["line"]``, from 1) is not an action: ``details["reason"]``."""
 
     code = "malformed_action"
 
 
 class InvalidManifest(RequestError):
-    """A manifest of a Lance table is not there, is not what was said of it, or cannot be a version."""
+    """A manifest of a Lance table is missing, differs from its description, or cannot be a version."""
 
     code = "invalid_manifest"
 
 
 class CheckFailed(RequestError):
-    """A check that a program made in its transaction (``details["check"]``) failed: ``details["reason"]``."""
+    """A check (``details["check"]``) that a transaction carries failed: ``details["reason"]``."""
 
     code = "check_failed"
 
 
 class ChecksFailed(RequestError):
-    """A branch was audited, and is not published: ``details["failed"]`` has every check that does not hold,
-    with its reason and rows that it found."""
+    """A branch was checked, and not published: ``details["failed"]`` has every failed check, with the reason
+    and rows that it found."""
 
     code = "checks_failed"
 
 
 class NotManaged(RequestError):
-    """The lake does not decide the commits of that table: whoever writes its log does."""
+    """The lake does not manage that table: other engines commit to its log directly."""
 
     code = "not_managed"
 
 
 class ManagedElsewhere(NotManaged):
-    """Another owner (``details["owner"]``) decides the commits of that table."""
+    """Another owner (``details["owner"]``) manages that table."""
 
     code = "managed_elsewhere"
 
@@ -272,7 +272,7 @@ class CommitNotFound(NotFound):
 
 
 class KeyNotFound(NotFound):
-    """The key holds nothing at that commit."""
+    """There is nothing at the key at that commit."""
 
     code = "key_not_found"
 
@@ -284,13 +284,13 @@ class TokenNotFound(NotFound):
 
 
 class JobNotFound(NotFound):
-    """There is no job with that id, or not any more."""
+    """There is no job with that id, or it no longer exists."""
 
     code = "job_not_found"
 
 
 class FileNotFound(NotFound):
-    """A table of files has no file at a path."""
+    """The file table has no file at that path."""
 
     code = "file_not_found"
 
@@ -302,7 +302,7 @@ class RouteNotFound(NotFound):
 
 
 class TableNotFound(NotFound):
-    """There is no Delta log at that place."""
+    """There is no Delta log at that location."""
 
     code = "table_not_found"
 
@@ -314,25 +314,25 @@ class VersionNotFound(NotFound):
 
 
 class TransactionNotFound(NotFound):
-    """There is no such transaction, or not any more."""
+    """There is no such transaction, or it no longer exists."""
 
     code = "transaction_not_found"
 
 
 class OwnRefNotFound(NotFound):
-    """A Lance table has no branch or tag of its own under this name."""
+    """The Lance table has no branch or tag of its own with that name."""
 
     code = "own_ref_not_found"
 
 
 class LakeNotFound(NotFound):
-    """There is no lake at that place."""
+    """There is no lake at that location."""
 
     code = "lake_not_found"
 
 
 class ConflictError(PenstockError):
-    """The request met a state that it does not fit. Nothing was changed."""
+    """The request does not fit the present state of the lake. Nothing was changed."""
 
     code = "conflict"
     exit_code = 3
@@ -380,7 +380,7 @@ class MergeConflict(CommitConflict):
 
 
 class TableConflict(CommitConflict):
-    """A table has newer versions than its writer read, and they do not go together with what it wrote.
+    """A table has newer versions than its writer read, and they conflict with what it wrote.
 
     ``details["winners"]`` tells, by the key of each table, its latest version and the commits since the one
     that was read, so that a writer can redo its work without asking again.
@@ -394,7 +394,7 @@ class TableConflict(CommitConflict):
 
 
 class CommitVetoed(ConflictError):
-    """A check of the branch (``details["check"]``) does not want this published: ``details["reason"]``."""
+    """A check of the branch (``details["check"]``) rejected the change: ``details["reason"]``."""
 
     code = "commit_vetoed"
 
@@ -406,31 +406,31 @@ class JobOver(ConflictError):
 
 
 class TransactionOver(ConflictError):
-    """A transaction has ended: it landed, was aborted, or its lease ran out."""
+    """A transaction has ended: it was committed or aborted, or its lease ran out."""
 
     code = "transaction_over"
 
 
 class TableExists(ConflictError):
-    """There is something at the key already."""
+    """The key is already in use."""
 
     code = "table_exists"
 
 
 class VersionTaken(ConflictError):
-    """Another writer was faster: a version of a Lance table is not the next one any more."""
+    """Another writer committed first: a version of a Lance table is no longer the next one."""
 
     code = "version_taken"
 
 
 class OwnRefExists(ConflictError):
-    """A Lance table has a branch or tag of its own under this name already."""
+    """The Lance table already has a branch or tag of its own with that name."""
 
     code = "own_ref_exists"
 
 
 class TableStateRefused(ConflictError):
-    """What is asked of a table does not go with the state that it is in."""
+    """The table's state does not allow the operation."""
 
     code = "table_state_refused"
 
@@ -442,7 +442,7 @@ class EraseRefused(ConflictError):
 
 
 class ReferenceExists(ConflictError):
-    """A branch or tag of that name exists already."""
+    """A branch or tag of that name already exists."""
 
     code = "reference_exists"
 
@@ -454,7 +454,7 @@ class ReferenceChanged(ConflictError):
 
 
 class LakeExists(ConflictError):
-    """There is a lake at that place already."""
+    """There is already a lake at that location."""
 
     code = "lake_exists"
 
@@ -477,7 +477,7 @@ class Unavailable(TryAgainError):
 
 
 class StorageFull(Unavailable):
-    """There is no room left where the lake's database is, or where its tables are: ``details["part"]``.
+    """The disk of the lake's database or of its tables is full: ``details["part"]``.
 
     Reads go on. Writes do again as soon as somebody has made room; no retry helps before that.
     """
@@ -486,26 +486,26 @@ class StorageFull(Unavailable):
 
 
 class RetriesExhausted(TryAgainError):
-    """The branch kept moving: the request lost every try within its bounds."""
+    """Other processes moved the branch during every try, until the limit of tries or time was reached."""
 
     code = "retries_exhausted"
 
 
 class Throttled(TryAgainError):
-    """Too much waits already; slow down and try again."""
+    """Too many requests are waiting; slow down and try again."""
 
     code = "throttled"
     http_status = 429
 
 
 class WorkerLost(TryAgainError):
-    """The process that worked on the request's rows ended: it was killed, or met a bug of a library."""
+    """The process that handled the request's rows ended: it was killed, or crashed in a library."""
 
     code = "worker_lost"
 
 
 class TimedOut(TryAgainError):
-    """The server took longer than a request may. A write may still be applied: repeat it with its key."""
+    """The request took too long for the server. A write may still be applied; repeat it with its key."""
 
     code = "timed_out"
     http_status = 408
@@ -523,13 +523,13 @@ class OutcomeUnknown(PenstockError):
 
 
 class AdministratorError(PenstockError):
-    """Only somebody with access to the lake's store or settings can mend this."""
+    """Only an administrator with access to the lake's store or settings can fix this."""
 
     code = "administrator"
 
 
 class Unauthenticated(AdministratorError):
-    """The caller gave no token, or none that is known and still holds."""
+    """The caller gave no token, or a token that is unknown or has expired."""
 
     code = "unauthenticated"
     exit_code = 6
@@ -545,7 +545,7 @@ class Denied(AdministratorError):
 
 
 class StorageRefused(Denied):
-    """Storage refuses this process: access keys, a right, the clock or the bucket itself are wrong.
+    """Storage refuses access to this process: its keys, permissions, clock or bucket are wrong.
 
     Nothing was changed, and no retry helps before somebody has mended that. Of buckets, ``details["url"]``
     says which, and ``details["right"]`` what was to be done: ``read``, ``write``, ``list`` or ``delete``.
@@ -573,13 +573,13 @@ class LogGap(InvalidLog):
 
 
 class InvalidTable(InvalidLog):
-    """What a table says of who decides its commits contradicts itself."""
+    """What a table's log says about its owner contradicts itself."""
 
     code = "invalid_table"
 
 
 class ForeignCommit(AdministratorError):
-    """A file that Penstock did not ratify stands at a version of a managed table's log.
+    """The log of a managed table has a file, at some version, that Penstock did not ratify.
 
     ``details`` name the table, the version and the file. It is never overwritten.
     """
@@ -588,7 +588,7 @@ class ForeignCommit(AdministratorError):
 
 
 class OutOfSync(AdministratorError):
-    """A table's own log, or folder, has versions that the lake does not know, or others than the lake's.
+    """A table's own log, or folder, has versions that the lake does not know, or that differ from the lake's.
 
     Commits to the table are refused, reads go on. ``details`` name the table, its location, the newest
     ``known`` version and the ``version`` that tells; ``penstock resync`` takes the versions over.

@@ -27,4 +27,4 @@ def test_it_is_told_that_a_query_names_a_table_by_another_case(tmp_path: Path) -
     assert "there is no 'Sales.Orders' on 'main'" in refused
     assert "--missing-ok" in refused
     added = Terminal(tmp_path / "lake")(*add, "--missing-ok")
-    assert "it is not asked until there is Sales.Orders, by exactly that name" in added.err
+    assert "it is not checked until there is Sales.Orders, by exactly that name" in added.err

@@ -359,7 +359,7 @@ def test_places_that_are_no_backup_of_the_lake_are_refused() -> None:
         open_lake(target)
     with pytest.raises(InvalidRequest, match="is not a lake"):
         back_up(target, MemoryStore())
-    with pytest.raises(InvalidRequest, match="not a place for backups"):
+    with pytest.raises(InvalidRequest, match="not a location of backups"):
         list_backups(source)
     with pytest.raises(LakeNotFound, match="no backup"):
         list_backups(MemoryStore())

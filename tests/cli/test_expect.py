@@ -24,7 +24,7 @@ def test_expectations_are_added_listed_and_removed(terminal: Terminal) -> None:
     told = terminal.json("expect", "list", "--branch", "main")
     assert [(one["name"], one["tables"]) for one in told["items"]] == [("positive", ["sales.orders"])]
     waits = terminal("expect", "add", "later", "select * from sales.later, sales.orders", "--missing-ok")
-    assert "it is not asked until there is sales.later" in waits.err
+    assert "it is not checked until there is sales.later" in waits.err
     refused = terminal("merge", "dev", status=3)
     assert "check 'positive' rejected the change to 'main'" in refused.err
     assert "it finds 1 row, such as id = 2, amount = -2.0" in refused.err

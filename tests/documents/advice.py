@@ -26,8 +26,6 @@ NO_ADVICE: Final = (
     "the mode '{}' is not one of",
     "publish(…, spark=spark)",
     "Merge operations only support squashed now",
-    "Merge a branch into another, the default branch",
-    "and merge it if all of that holds",
     "the settings are {}\n  Unset it",
 )
 """Texts that only look like advice: statements of SQL, what a parameter may be."""
@@ -71,7 +69,7 @@ def advising() -> Iterator[Text]:
 
 
 def _texts(tree: ast.AST) -> Iterator[str]:
-    """The texts in code, without docstrings and the help of commands."""
+    """The texts in code, without docstrings, the help of commands and the descriptions of procedures."""
     passed_over = set[int]()
     for node in ast.walk(tree):
         match node:
@@ -79,6 +77,8 @@ def _texts(tree: ast.AST) -> Iterator[str]:
                 passed_over.add(id(node.value))
             case ast.keyword(arg=str(name)) if name in HELP:
                 passed_over.update(map(id, ast.walk(node.value)))
+            case ast.Call(func=ast.Name(id="Procedure"), args=[description, *_]):
+                passed_over.add(id(description))
             case ast.JoinedStr() if id(node) not in passed_over:
                 passed_over.update(map(id, node.values))
                 parts = (str(one.value) if isinstance(one, ast.Constant) else "{}" for one in node.values)

@@ -691,7 +691,7 @@ def test_a_horizon_that_another_erase_has_moved_meanwhile_does_not_go_back(
 
     monkeypatch.setattr(EraseRun, "_begin", racing)
     with alone(path) as other:
-        with pytest.raises(EraseRefused, match="another erase of 't' is ahead of this one; erase again"):
+        with pytest.raises(EraseRefused, match="another erase of 't' was applied first; erase again"):
             other.erase("t", older_than=when)
         assert [one.first for one in all_horizons(other.kernel.store)] == further[1:]
         with pytest.raises(HistoryExpired):

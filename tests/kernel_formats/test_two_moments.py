@@ -111,9 +111,9 @@ def test_a_request_that_is_never_prepared_enough_gives_up(journals: JournalForma
     with penstock.open("memory:", formats=[journals], settings=settings) as lake:
         head = lake.commit([append("diary", "one")]).id
         lake.branch("dev").create().commit([append("diary", "two")])
-        with pytest.raises(RetriesExhausted, match="too much landed on 'main'"):
+        with pytest.raises(RetriesExhausted, match="too many commits were made to 'main'"):
             lake.merge("dev", "main")
-        with pytest.raises(RetriesExhausted, match="too much landed on 'main'"):
+        with pytest.raises(RetriesExhausted, match="too many commits were made to 'main'"):
             lake.transplant("dev", "main")
         assert lake.show().id == head
 

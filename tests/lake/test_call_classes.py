@@ -29,7 +29,7 @@ def test_every_call_of_penstock_that_travels_is_in_the_list_of_all() -> None:
 
 
 def test_a_call_that_changes_something_says_how_it_may_be_repeated_and_whether_it_makes_a_lake() -> None:
-    with pytest.raises(TypeError, match="Unsaid does not say its retry and makes_lake"):
+    with pytest.raises(TypeError, match="Unsaid does not declare its retry and makes_lake"):
 
         class Unsaid(Call[None], frozen=True, kw_only=True):
             method = "POST"
@@ -38,7 +38,7 @@ def test_a_call_that_changes_something_says_how_it_may_be_repeated_and_whether_i
 
 
 def test_a_call_with_many_items_says_which_a_server_counts() -> None:
-    with pytest.raises(TypeError, match="Uncounted does not say its counted"):
+    with pytest.raises(TypeError, match="Uncounted does not declare its counted"):
 
         class Uncounted(Call[None], frozen=True, kw_only=True):
             method = "POST"
@@ -51,7 +51,7 @@ def test_a_call_with_many_items_says_which_a_server_counts() -> None:
 
 
 def test_a_write_says_what_makes_it_the_same_request_and_what_decides_it() -> None:
-    with pytest.raises(TypeError, match="Unhashed does not say its unhashed and revisions"):
+    with pytest.raises(TypeError, match="Unhashed does not declare its unhashed and revisions"):
 
         class Unhashed(Write[None], frozen=True, kw_only=True):
             path = "/unhashed"
@@ -63,7 +63,7 @@ def test_a_write_says_what_makes_it_the_same_request_and_what_decides_it() -> No
 
 
 def test_a_write_says_what_it_is_answered_with_once_it_has_landed() -> None:
-    with pytest.raises(TypeError, match="Lost does not say what it is answered with once it has landed"):
+    with pytest.raises(TypeError, match="Lost does not declare its answer after it was committed"):
 
         class Lost(Write[None], frozen=True, kw_only=True):
             path = "/lost"
@@ -93,7 +93,7 @@ def test_what_a_class_says_is_about_fields_that_it_has() -> None:
 
 
 def test_only_a_write_is_known_by_its_key() -> None:
-    with pytest.raises(TypeError, match="a call with an idempotency key is a Write, and only that"):
+    with pytest.raises(TypeError, match="a call has an idempotency key if and only if it is a Write"):
 
         class Keyless(Call[None], frozen=True, kw_only=True):
             method = "POST"
@@ -104,7 +104,7 @@ def test_only_a_write_is_known_by_its_key() -> None:
 
 
 def test_a_get_changes_nothing() -> None:
-    with pytest.raises(TypeError, match="Changing is a GET, which changes nothing"):
+    with pytest.raises(TypeError, match="Changing is a GET, so it must not change anything"):
 
         class Changing(Call[None], frozen=True, kw_only=True):
             path = "/changing"

@@ -231,7 +231,7 @@ def test_one_caller_leaves_half_of_the_line_to_others() -> None:
 
 
 def test_a_process_that_crashes_is_replaced(pool: ProcessPool, said: list[str]) -> None:
-    with pytest.raises(WorkerLost, match="was ended by SIGSEGV; the server has started another one"):
+    with pytest.raises(WorkerLost, match="was killed by SIGSEGV; the server has started another one"):
         pool.run(f"{HERE}:crash")
     assert pid_of(pool)
     assert "SIGSEGV" in said[0]

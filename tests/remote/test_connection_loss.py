@@ -146,7 +146,7 @@ def test_if_no_answer_ever_comes_the_outcome_is_unknown_and_can_be_found_out(
 def test_a_read_that_is_never_answered_is_unavailable(far: Lake, proxy: Proxy) -> None:
     set_patience(far)
     proxy.fall_silent()
-    with pytest.raises(Unavailable, match="was lost: no answer came in time"):
+    with pytest.raises(Unavailable, match="was lost: there was no answer in time"):
         far.log()
 
 

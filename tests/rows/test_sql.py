@@ -116,7 +116,7 @@ def test_keys_of_any_length_and_letters_are_named(lake: Lake) -> None:
             r"no 'sales\.order' at 'main'\n  Did you mean 'sales\.orders'",
         ),
         ('select * from "sales.orders@maine"', ReferenceNotFound, "(?s)maine.*Did you mean 'main'"),
-        ("select * from ice.t", NotManaged, "an Iceberg table, whose rows the lake cannot read"),
+        ("select * from ice.t", NotManaged, "an Iceberg table, and the lake cannot read its rows"),
         ("select amout from sales.orders", InvalidRequest, 'Candidate bindings: "amount"'),
         ("delete from sales.orders", InvalidRequest, "a query must be a SELECT"),
         ("create table x as select 1", InvalidRequest, "a query must be a SELECT"),

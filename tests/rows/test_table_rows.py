@@ -102,7 +102,7 @@ def test_what_is_no_table_has_no_rows(lake: Lake) -> None:
     with pytest.raises(KeyNotFound, match=r"(?s)there is no 'sales\.order' .*Did you mean 'sales\.orders'"):
         lake.table("sales.order").head()
     lake.branch().put("ice.t", IcebergTable(metadata_location="s3://b/m.json"))
-    with pytest.raises(NotManaged, match=r"'ice\.t' is an Iceberg table, whose rows the lake cannot read"):
+    with pytest.raises(NotManaged, match=r"'ice\.t' is an Iceberg table, and the lake cannot read its rows"):
         lake.table("ice.t").count()
     with pytest.raises(InvalidRequest, match="has no column 'amout'; did you mean 'amount'"):
         lake.table("sales.orders").to_pandas(["amout"])

@@ -218,7 +218,7 @@ def test_settings_roots_and_rules_are_refused_before_a_store_would_refuse_the_ro
         put_settings(lake, 15)
         with pytest.raises(errors.InvalidRequest, match="16 settings"):
             lake.do(PutSetting(name="another", value="x" * 16_384))
-        with pytest.raises(errors.InvalidRequest, match=r"rules of history of \d+ bytes, and 0 backups"):
+        with pytest.raises(errors.InvalidRequest, match=r"history rules of \d+ bytes, and 0 backups"):
             put_rules(lake, 200)
         with pytest.raises(errors.InvalidRequest, match=r"roots of \d+ bytes"):
             lake.add_root(*(f"s3://bucket/{number}/{'a' * 200}" for number in range(200)))

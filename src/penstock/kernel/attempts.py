@@ -38,7 +38,7 @@ class Attempts:
         tries = Tries(self._kernel.settings)
         while isinstance(new_job := self.jobs.begin(job), JobInDoubt):
             self.hand_off.call_off(new_job.job, SUPERSEDED)
-            tries.again(f"attempts of job '{job.id}' keep committing")
+            tries.again(f"other attempts of job '{job.id}' were committing each time")
         return new_job
 
     def send(self, id: str, fence: str, key: str, branch: str) -> Job:  # noqa: A002

@@ -143,7 +143,7 @@ def require_backups(store: Store) -> Description:
     if description is None:
         raise LakeNotFound(f"there is no backup at {place_of(store)}", url=store.url)
     if not description.is_backup:
-        raise InvalidRequest(f"{place_of(store)} is a lake, not a place for backups", url=store.url)
+        raise InvalidRequest(f"{place_of(store)} is a lake, not a location of backups", url=store.url)
     return description
 
 

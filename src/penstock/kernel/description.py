@@ -270,10 +270,10 @@ def with_room(before: Description, after: Description) -> Description:
     if size <= ROW_MAX_BYTES or size <= len(_row(before).data):
         return after
     raise InvalidRequest(
-        f"the lake's description would have {size} bytes, more than the limit of {ROW_MAX_BYTES}: it has "
-        f"{len(after.settings)} settings of {len(encode(after.settings))} bytes, {len(after.roots)} roots of "
-        f"{len(encode(after.roots))} bytes, {len(after.history)} rules of history of "
-        f"{len(encode(after.history))} bytes, and {len(after.backups)} backups of "
+        f"the lake's description would have {size} bytes, more than the limit of {ROW_MAX_BYTES}: it "
+        f"has {len(after.settings)} settings of {len(encode(after.settings))} bytes, "
+        f"{len(after.roots)} roots of {len(encode(after.roots))} bytes, {len(after.history)} history "
+        f"rules of {len(encode(after.history))} bytes, and {len(after.backups)} backups of "
         f"{len(encode(after.backups))} bytes. Reduce their number or size."
     )
 

@@ -260,51 +260,58 @@ class _Fsck:
         if entry is None:
             return  # reported as missing
         if reference.head != entry.after:
-            self._damage(
-                reference.name, f"is at {reference.id}, but by its log it should be at {entry.after.hex()}"
-            )
+            self._damage(reference.name, f"is at {reference.id}, but its log ends at {entry.after.hex()}")
         names = (entry.name, entry.incarnation, entry.position)
         if (reference.name, reference.incarnation, reference.position) != names:
-            self._damage(reference.name, f"has log entry {reference.log.hex()}, which is not about it")
+            self._damage(
+                reference.name, f"has log entry {reference.log.hex()}, which belongs to another reference"
+            )
 
     def _check_entry(self, entry_id: ObjectId, entry: LogEntry) -> None:
         if _jumps_astray(self._entry, entry):
-            self._damage(entry_id.hex(), "jumps to an entry that is not of its log")
+            self._damage(entry_id.hex(), "has a skip link to an entry that is not part of its log")
         if entry.previous == NO_COMMIT and entry.position != 1:
-            self._damage(entry_id.hex(), f"is log entry {entry.position}, but the first of its log")
+            self._damage(entry_id.hex(), f"is log entry {entry.position}, but there is no entry before it")
         previous = self._entries.get(entry.previous)
         if previous is None:
             return  # the first one, or reported as missing
         if entry.position != previous.position + 1:
             self._damage(entry_id.hex(), f"is log entry {entry.position}, but follows {previous.position}")
         if entry.before != previous.after:
-            self._damage(entry_id.hex(), "starts elsewhere than the log entry before it ended")
+            self._damage(
+                entry_id.hex(), "starts at another commit than the one where the log entry before it ended"
+            )
         if entry.name != previous.name:
             self._damage(
-                entry_id.hex(), f"is about '{entry.name}', the log entry before it about '{previous.name}'"
+                entry_id.hex(),
+                f"is about '{entry.name}', but the log entry before it is about '{previous.name}'",
             )
         if entry.incarnation != previous.incarnation and entry.kind != Event.CREATE:
-            self._damage(entry_id.hex(), "is about another incarnation than the log entry before it")
+            self._damage(
+                entry_id.hex(), "is about another incarnation of the reference than the log entry before it"
+            )
 
     def _check_commit(self, commit_id: ObjectId, commit: CommitObject) -> None:
         for segment, count in commit.recent:
             length = self._segments.get(segment, 0)
             if not 0 < count <= length:
                 self._damage(
-                    commit_id.hex(), f"carries {count} changes of {segment.hex()}, which has {length}"
+                    commit_id.hex(), f"uses {count} changes of segment {segment.hex()}, which has {length}"
                 )
         if _jumps_astray(self._commit, commit):
-            self._damage(commit_id.hex(), "jumps to a commit that is not on its own line")
+            self._damage(
+                commit_id.hex(), "has a skip link to a commit that is not one of its first-parent ancestors"
+            )
         first = self._commit(commit.parent)
         further = [self._commit(parent) for parent in commit.further_parents]
         if first is None or None in further:
             return  # cut off by the horizon, or reported as missing
         if commit.depth != first.depth + 1:
-            self._damage(commit_id.hex(), f"is at depth {commit.depth}, its parent at {first.depth}")
+            self._damage(commit_id.hex(), f"has depth {commit.depth}, but its parent has depth {first.depth}")
         if commit.time_us <= first.time_us:
-            self._damage(commit_id.hex(), "is not younger than its parent")
+            self._damage(commit_id.hex(), "is not later than its parent")
         if commit.merges != first.merges + bool(further):
-            self._damage(commit_id.hex(), "counts the merges before it wrongly")
+            self._damage(commit_id.hex(), "has a wrong count of the merges before it")
         if commit.generation != 1 + max(parent.generation for parent in (first, *further) if parent):
             self._damage(commit_id.hex(), "has a generation that does not follow from its parents'")
 

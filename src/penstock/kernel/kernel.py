@@ -323,7 +323,7 @@ class Kernel:
                     break
                 except PrepareAgain:
                     turn.refuse()
-                    tries.again(f"too much landed on '{branch}' since the request was prepared")
+                    tries.again(f"too many commits were made to '{branch}' since the request was prepared")
         return submit_checked(self, branch, request)
 
     def _line_wait_max_s(self) -> float:

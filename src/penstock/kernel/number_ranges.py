@@ -73,7 +73,9 @@ def _find_last(request: RangeRequest, last: int | None, name: str) -> int:
     furthest = start + max(-1, steps) * step
     reserved = sign * (furthest + request.size * step)
     if not -NUMBER_MAX - 1 <= reserved <= NUMBER_MAX:
-        raise InvalidRequest(f"the column '{name}' has no {request.size} numbers left", column=name)
+        raise InvalidRequest(
+            f"the column '{name}' has fewer than {request.size} unused numbers left", column=name
+        )
     return reserved
 
 

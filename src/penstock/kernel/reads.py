@@ -98,14 +98,14 @@ class Reads(NamedTuple):
 def gather_entries(reads: Sequence[Read]) -> dict[bytes, ReadEntry]:
     """The entries that tell of some reads; ``InvalidRequest`` for what cannot be one."""
     if len(reads) > NOTED_MAX:
-        raise InvalidRequest(f"a request can note at most {NOTED_MAX} reads, got {len(reads)}")
+        raise InvalidRequest(f"a request can record at most {NOTED_MAX} reads, got {len(reads)}")
     entries: dict[bytes, ReadEntry] = {}
     for read in reads:
         if read.key is None and not read.is_listing:
             raise InvalidRequest("a read must name a key; only a list of names can be of the whole lake")
         if read.is_listing and read.part is not None:
             raise InvalidRequest(
-                f"'{read.key}' is noted both as a partial read and as a list of names; give one of them"
+                f"'{read.key}' is recorded both as a partial read and as a list of names; give one of them"
             )
         stored = b"" if read.key is None else read.key.encode()
         entries[stored] = entries.get(stored, ReadEntry()).join(_entry(read))

@@ -79,7 +79,7 @@ class BranchRebase:
                     self._branch, self._decide, self._meta.committer, self._key, request
                 )
             except PrepareAgain:
-                tries.again(f"too much landed on '{self._branch}' since the rebase was prepared")
+                tries.again(f"too many commits were made to '{self._branch}' since the rebase was prepared")
             else:
                 return after if isinstance(after, MergeResult) else self._moved_result(after)
 

@@ -64,7 +64,7 @@ def transaction_over_error(reference: Reference) -> TransactionOver:
     what = {
         TransactionState.OPEN: "was idle for longer than its lease, and can no longer be committed",
         TransactionState.COMMITTING: "is being committed, and accepts no more writes",
-        TransactionState.COMMITTED: f"has landed on '{transaction.target}'",
+        TransactionState.COMMITTED: f"was committed to '{transaction.target}'",
         TransactionState.ABORTED: f"was aborted: {transaction.why or 'no reason is given'}",
     }
     return TransactionOver(

@@ -213,9 +213,9 @@ def _remove_data(lake: Lake, target: str, ids: set[str], clock: Clock) -> None:
             store.scrub()
     except LakeNotFound:
         raise InvalidRequest(
-            f"the backup at {target}, which contains rows of tables, cannot be found from here; nothing was "
-            f"forgotten\n  Remove it where it is: penstock backups expire PLACE {' '.join(sorted(ids))}. If "
-            "it is lost for good, use --lost.",
+            f"the backup at {target}, which contains rows of tables, cannot be found from here; the lake's "
+            "record of it was kept\n  Remove it where it is: penstock backups expire PLACE "
+            f"{' '.join(sorted(ids))}. If it is lost for good, use --lost.",
             target=target,
         ) from None
 

@@ -154,7 +154,7 @@ def _check_class(kind: type[Call[Any]]) -> None:
     """``TypeError`` for a call class that does not say what nobody else can know."""
     if kind.method == "GET":
         if getattr(kind, "retry", Retry.READ) is not Retry.READ or getattr(kind, "makes_lake", False):
-            raise TypeError(f"{kind.__name__} is a GET, which changes nothing")
+            raise TypeError(f"{kind.__name__} is a GET, so it must not change anything")
         kind.retry, kind.makes_lake, kind.counted = Retry.READ, False, ()
     types = {
         name: str(annotation) for base in kind.__mro__ for name, annotation in get_annotations(base).items()
@@ -168,13 +168,13 @@ def _check_class(kind: type[Call[Any]]) -> None:
     if issubclass(kind, Write):
         required += ["target", "unhashed", "revisions"]
     if missing := [name for name in required if not hasattr(kind, name)]:
-        raise TypeError(f"{kind.__name__} does not say its {' and '.join(missing)}")
+        raise TypeError(f"{kind.__name__} does not declare its {' and '.join(missing)}")
     if issubclass(kind, Write) != (kind.retry is Retry.BY_KEY):
-        raise TypeError(f"{kind.__name__}: a call with an idempotency key is a Write, and only that")
+        raise TypeError(f"{kind.__name__}: a call has an idempotency key if and only if it is a Write")
     named = [*kind.counted, *kind.pinned_by]
     if issubclass(kind, Write):
         if kind.recover is Write.recover:
-            raise TypeError(f"{kind.__name__} does not say what it is answered with once it has landed")
+            raise TypeError(f"{kind.__name__} does not declare its answer after it was committed")
         named += [kind.target, *kind.unhashed, *kind.revisions]
     if unknown := [name for name in named if name not in fields]:
         raise TypeError(f"{kind.__name__} has no field {' nor '.join(unknown)}")

@@ -309,7 +309,7 @@ class Embedded:
                 yield Damage(str(table.key), table.problem or describe_ahead(table))
         except (PenstockError, AttributeError, TypeError, ValueError, LookupError) as problem:
             # Where an object of another kind is in the place of one, any of these may come of it.
-            logger.debug("tables cannot be compared with their logs", exc_info=problem)
+            logger.debug("tables could not be compared with their logs", exc_info=problem)
 
     def _has_tables_anywhere(self) -> bool:
         try:
@@ -341,7 +341,7 @@ class Embedded:
         except (PenstockError, AttributeError, TypeError, ValueError, LookupError) as problem:
             # Where an object of another kind is in the place of one, any of these may come of it.
             logger.warning("it is not known whether table versions are still to be published: %r", problem)
-            logger.debug("catching up ended", exc_info=problem)
+            logger.debug("the catch-up thread ended", exc_info=problem)
 
     def finish_background(self, timeout_s: float) -> None:
         """Wait for the publisher, the promoter and checkpoints. See ``Lake.finish_background``."""

@@ -310,7 +310,7 @@ class EraseRun:
         holders = [*self._holders(first)]
         in_the_way = [holder for holder in holders if not (holder.can_go and self._call.all_references)]
         if not in_the_way:
-            self._left += [f"{holder.name} has let go what it held of the table" for holder in holders]
+            self._left += [f"the table is no longer readable at {holder.name}" for holder in holders]
             return
         more = len(in_the_way) - HOLDERS_MAX
         lines = [f"  {holder}" for holder in in_the_way[:HOLDERS_MAX]]
@@ -494,7 +494,7 @@ class EraseRun:
             if stored.erase == erase or is_beside or self._moment_us is None:
                 return stored  # it was noted, or another began as well
             raise EraseRefused(
-                f"another erase of '{self._call.key}' is ahead of this one; erase again",
+                f"another erase of '{self._call.key}' was applied first; erase again",
                 key=str(self._call.key),
             )
 

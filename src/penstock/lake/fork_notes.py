@@ -59,7 +59,7 @@ class ForkNotes:
     def describe_others(self) -> Iterator[tuple[str, str]]:
         """Where each fork is other than this lake itself, and the address of its note."""
         for address, _, note in self._others():
-            yield "an unknown place" if note is None else note.target, address
+            yield "an unknown location" if note is None else note.target, address
 
     def begin(self, forked_from: str, target: str, found: str | None) -> None:
         """Note that a fork is under way, unless it is noted as complete: then the lake that was ``found`` at

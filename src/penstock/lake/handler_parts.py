@@ -36,7 +36,7 @@ def first(items: Iterable[T], limit: int | None) -> Iterator[T]:
 def in_transaction_error(name: str) -> InvalidRequest:
     """The error for taking over what is in a transaction."""
     return InvalidRequest(
-        f"'{name}' is the branch of a transaction: nothing can be taken from it before the transaction is "
+        f"'{name}' is the branch of a transaction, and cannot be read from before the transaction is "
         "committed",
         name=name,
     )

@@ -841,7 +841,7 @@ class Lake:
         It is kept in the branch's own row: every process and server asks it of whatever is about to be
         published there, if that changes a table that the query names. ``InvalidRequest`` if it is no query of
         DuckDB's that only reads tables, ``CommitVetoed`` if it does not hold now, ``KeyNotFound`` if a table
-        is not there, unless ``missing_ok``: then it is not asked until there is one of exactly that key.
+        is not there, unless ``missing_ok``: then it is not checked until there is one of exactly that key.
         """
         name_of_branch = self._or_default(branch)
         return self.do(
@@ -1065,7 +1065,7 @@ def _parse_time(text: str | datetime | None) -> datetime | None:
     try:
         return parse_time(text)
     except (OverflowError, OSError, ValueError):
-        raise InvalidName(f"{text!r} is not a time that a commit can have") from None
+        raise InvalidName(f"{text!r} is not a valid commit time") from None
 
 
 def _mode(name: MergeMode | str) -> MergeMode:

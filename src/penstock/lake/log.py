@@ -122,7 +122,7 @@ class LogPages:
 
 def not_in_log_error(last: ObjectId) -> InvalidRequest:
     """The refusal of a page after a commit that is not in the log."""
-    return InvalidRequest(f"commit {last.hex()} is not in the log to go on from")
+    return InvalidRequest(f"commit {last.hex()} is not in the log, so the listing cannot continue after it")
 
 
 def differences(

@@ -274,7 +274,7 @@ def _read_lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
 def _reason(problem: Exception) -> str:
     """What went wrong, without the library's own words around it."""
     if isinstance(problem, ReadTimeoutError):
-        return "no answer came in time"
+        return "there was no answer in time"
     cause: BaseException = problem.__cause__ or problem
     if isinstance(cause, ssl.SSLError) and cause.reason:
         return f"TLS failed ({cause.reason.lower().replace('_', ' ')})"

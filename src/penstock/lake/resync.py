@@ -91,7 +91,7 @@ class TableResync:
             raise KeyNotFound(f"there is no '{key}' on '{self._lake.or_default(None)}'", key=str(key))
         if (sync := self._sync(content)) is None:
             raise NotManaged(
-                f"'{key}' cannot be out of sync: it has no versions outside the lake's commits",
+                f"'{key}' cannot be out of sync: all its versions are in the lake's commits",
                 key=str(key),
             )
         return sync.resync(key)

@@ -57,17 +57,17 @@ def check_clauses(clauses: Sequence[MergeClause]) -> None:
     """``InvalidRequest`` for a merge that does nothing, or has a clause that never applies."""
     if not clauses:
         raise InvalidRequest(
-            "the merge has no clause; say what is to be done with rows that match, or do not"
+            "the merge has no clause: add a clause for rows that match, or for rows that do not"
         )
     for number, clause in enumerate(clauses):
         later = any(other.kind == clause.kind for other in clauses[number + 1 :])
         if later and clause.condition is None:
             raise InvalidRequest(
-                f"a clause for rows that are {clause.kind} has no condition, so that the ones after it would "
-                "never apply; only the last may be without"
+                f"a clause for rows that are {clause.kind} has no condition, so the clauses after it would "
+                "never apply; only the last clause can be without a condition"
             )
         if clause.action != DELETE and clause.values is not None and not clause.values:
-            raise InvalidRequest("nothing is assigned; name at least one column")
+            raise InvalidRequest("no column is assigned; name at least one")
 
 
 def check_source_columns(

@@ -117,8 +117,8 @@ class Table(RowReader):
         """The branch that it is written on; ``InvalidRequest`` if it is seen at a commit, which stays."""
         if self.via is not None or len(self.ref) == 64:
             raise InvalidRequest(
-                f"'{self.key}' is at commit {self.ref[:8]}, which cannot change; write to the table on a "
-                "branch, as in lake.table(…)"
+                f"'{self.key}' was opened at commit {self.ref[:8]}, which cannot change; write to the "
+                "table on a branch, as in lake.table(…)"
             )
         return self.ref
 
@@ -252,7 +252,7 @@ class Table(RowReader):
         """
         commit_meta = calls.describe_commit(message, author)
         if merge_schema:
-            view = self._change_view("append_with_columns", "columns are not added by an append")
+            view = self._change_view("append_with_columns", "an append cannot add columns")
             return view.append_with_columns(data, commit_meta, idempotency_key)
         return self._view().append(data, commit_meta, idempotency_key)
 
@@ -291,7 +291,7 @@ class Table(RowReader):
         Only files that hold such rows are changed. ``TableConflict`` if others meanwhile changed the same
         files, or put rows there, other than by appending them, that might have been meant.
         """
-        return self._change_view("delete", "rows are not deleted by a condition").delete(
+        return self._change_view("delete", "rows cannot be deleted by a condition").delete(
             where, calls.describe_commit(message, author), idempotency_key
         )
 
@@ -310,7 +310,7 @@ class Table(RowReader):
         as it was (``"price * 1.2"``, ``"'NO'"``), anything else is itself. Rows whose partition columns
         change move. Conditions and conflicts are as in ``delete``.
         """
-        return self._change_view("update", "rows are not updated").update(
+        return self._change_view("update", "rows cannot be updated").update(
             set, where, calls.describe_commit(message, author), idempotency_key
         )
 
@@ -333,7 +333,7 @@ class Table(RowReader):
         commit_meta = calls.describe_commit(message, author)
 
         def carry_out(clauses: tuple[MergeClause, ...]) -> ChangedRows:
-            view = self._change_view("merge", "rows are not merged")
+            view = self._change_view("merge", "rows cannot be merged")
             return view.merge(source, on, clauses, commit_meta, idempotency_key)
 
         return MergeStatement(carry_out)
@@ -358,7 +358,7 @@ class Table(RowReader):
         Appends go on meanwhile, and streams and change feeds tell nothing of it. It may be ended at any time
         and begun again.
         """
-        view = self._change_view("optimize", "files are not rewritten")
+        view = self._change_view("optimize", "files cannot be rewritten")
         columns = (zorder_by,) if isinstance(zorder_by, str) else tuple(zorder_by)
         return view.optimize(
             target_file_bytes, where, columns, calls.describe_commit(message, author), progress

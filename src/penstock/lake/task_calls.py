@@ -84,4 +84,6 @@ class CallAnswers:
         """Abort transactions that the work has begun and not ended, since it was ended itself."""
         for transaction in self._begun:
             with suppress(PenstockError):  # its lease runs out
-                self._catalogue.do(AbortTransaction(id=transaction, why="the work that started it was ended"))
+                self._catalogue.do(
+                    AbortTransaction(id=transaction, why="the operation that started it was stopped")
+                )

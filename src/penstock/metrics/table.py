@@ -58,16 +58,16 @@ def _seconds(name: str, text: str, *labels: str) -> Metric:
 REQUESTS: Final = _counter(
     "penstock_requests_total",
     "requests",
-    "Requests to move a branch or tag, by what they were (the ref log's words; 'reference' if it was "
-    "created, assigned, rebased or deleted) and what came of them: 'ok', the code of the error they were "
-    "refused with, or 'error' for one that is not Penstock's.",
+    "Requests that move a branch or tag, by kind (as in the ref log; 'reference' if it was created, "
+    "assigned, rebased or deleted) and outcome: 'ok', the code of the error, or 'error' for an error "
+    "that is not Penstock's.",
     BRANCH,
     "kind",
     "outcome",
 )
 REQUEST_SECONDS: Final = _seconds(
     "penstock_request_seconds",
-    "How long a request took from being made to being answered, waiting included.",
+    "Time from the start of a request to its response, including waiting.",
     "kind",
 )
 QUEUE_DEPTH: Final = Metric(
@@ -79,12 +79,12 @@ QUEUE_DEPTH: Final = Metric(
 )
 QUEUE_WAIT_SECONDS: Final = _seconds(
     "penstock_queue_wait_seconds",
-    "How long a request waited in the queue before the batch that it is part of began.",
+    "Time that a request waited in the queue before its batch began.",
 )
 BATCH_REQUESTS: Final = Metric(
     "penstock_batch_requests",
     Type.HISTOGRAM,
-    "Requests that one batch tried to land with one swap.",
+    "Requests in a batch, which one swap commits together.",
     (),
     "{requests}",
     REQUESTS_A_BATCH,
@@ -92,13 +92,13 @@ BATCH_REQUESTS: Final = Metric(
 TRIES: Final = _counter(
     "penstock_tries_total",
     "tries",
-    "Times that a batch was applied and sent to the store; more than one of a batch are retries.",
+    "Attempts to apply a batch and send it to the store; all but the first one of a batch are retries.",
     BRANCH,
 )
 SWAPS_LOST: Final = _counter(
     "penstock_swaps_lost_total",
     "swaps",
-    "Tries that swapped nothing because another process moved the branch first.",
+    "Attempts that failed because another process moved the branch first.",
     BRANCH,
 )
 
@@ -106,32 +106,32 @@ SWAPS_LOST: Final = _counter(
 
 STORE_SECONDS: Final = _seconds(
     "penstock_store_seconds",
-    "How long calls of a store took, by operation; those that failed included. Its count is their number.",
+    "Time of calls to a store, by operation, including failed ones. Its count is the number of calls.",
     "operation",
 )
 STORE_ERRORS: Final = _counter(
     "penstock_store_errors_total",
     "errors",
-    "Calls of a store that raised an error, by operation and the error's code.",
+    "Calls to a store that raised an error, by operation and the error's code.",
     "operation",
     "error",
 )
 STORE_SWAPS: Final = _counter(
     "penstock_store_swaps_total",
     "swaps",
-    "Conditional replacements of a row, by what came of them: 'swapped'; 'lost', because the row had "
-    "changed; 'present', because an object that had to be new was there already; 'unknown', because the "
-    "answer was lost; 'failed', which surely replaced nothing.",
+    "Conditional replacements of a row, by outcome: 'swapped'; 'lost', because the row had changed; "
+    "'present', because an object that had to be new was there already; 'unknown', because the answer "
+    "was lost; 'failed', which surely replaced nothing.",
     BRANCH,
     "outcome",
 )
 STORE_OBJECTS_READ: Final = _counter(
-    "penstock_store_objects_read_total", "objects", "Objects that a store was asked for and had."
+    "penstock_store_objects_read_total", "objects", "Objects read from a store."
 )
 STORE_OBJECTS_WRITTEN: Final = _counter(
     "penstock_store_objects_written_total",
     "objects",
-    "Objects handed to a store, those that it had already included.",
+    "Objects written to a store, including those that it already had.",
 )
 STORE_OBJECTS_DELETED: Final = _counter(
     "penstock_store_objects_deleted_total", "objects", "Objects that a store deleted for the sweep."
@@ -140,7 +140,7 @@ STORE_READ_BYTES: Final = _counter(
     "penstock_store_read_bytes_total", "By", "Bytes of objects and rows read from a store."
 )
 STORE_WRITTEN_BYTES: Final = _counter(
-    "penstock_store_written_bytes_total", "By", "Bytes of objects and rows handed to a store."
+    "penstock_store_written_bytes_total", "By", "Bytes of objects and rows written to a store."
 )
 
 # --- a store that caches ---
@@ -148,7 +148,7 @@ STORE_WRITTEN_BYTES: Final = _counter(
 CACHE_OBJECTS: Final = _counter(
     "penstock_cache_objects_total",
     "objects",
-    "Objects asked for, by where they were found: 'hit' in the cache, 'miss' not there.",
+    "Reads of objects, by result: 'hit' if the object was in the cache, 'miss' if it was not.",
     "result",
 )
 CACHE_BYTES: Final = Metric(
@@ -168,7 +168,7 @@ DELTA_UNPUBLISHED: Final = Metric(
 DELTA_UNPUBLISHED_SECONDS: Final = Metric(
     "penstock_delta_unpublished_seconds",
     Type.GAUGE,
-    "How long ago the oldest of them was ratified; 0 if there is none.",
+    "Age of the oldest of these versions, since it was ratified; 0 if there is none.",
     (),
     "s",
 )
@@ -180,19 +180,22 @@ DELTA_PUBLISHED: Final = _counter(
 DELTA_PUBLISH_ERRORS: Final = _counter(
     "penstock_delta_publish_errors_total",
     "errors",
-    "Tries to publish versions of a Delta table that ended with an error, by the error's code.",
+    "Attempts to publish versions of a Delta table that ended with an error, by the error's code.",
     "error",
 )
 DELTA_FOREIGN: Final = _counter(
     "penstock_delta_foreign_commits_total",
     "commits",
-    "Times that a file of somebody else was found in the log of a Delta table at a version that Penstock "
+    "Times that the log of a Delta table had another writer's file at a version that Penstock "
     "ratified: an alarm. Nothing more is published there until an administrator acts.",
 )
 DELTA_SWEPT_FILES: Final = _counter(
     "penstock_delta_swept_files_total",
     "files",
-    "Files of Delta tables that sweeps removed, by kind: 'data', or 'scratch' for what lay beside a log.",
+    (
+        "Files of Delta tables that sweeps removed, by kind: 'data', or 'scratch' for temporary files "
+        "beside a log."
+    ),
     "kind",
 )
 DELTA_SWEPT_BYTES: Final = _counter(
@@ -204,34 +207,34 @@ DELTA_SWEPT_BYTES: Final = _counter(
 LANCE_UNPROMOTED: Final = Metric(
     "penstock_lance_unpromoted_versions",
     Type.GAUGE,
-    "Versions of Lance tables that were ratified and, as far as this process knows, are not where every "
-    "reader of Lance looks yet.",
+    "Versions of Lance tables that were ratified and, as far as this process knows, are not promoted "
+    "yet: readers that do not ask the lake do not see them.",
     (),
     "{versions}",
 )
 LANCE_UNPROMOTED_SECONDS: Final = Metric(
     "penstock_lance_unpromoted_seconds",
     Type.GAUGE,
-    "How long ago the oldest of them was ratified; 0 if there is none.",
+    "Age of the oldest of these versions, since it was ratified; 0 if there is none.",
     (),
     "s",
 )
 LANCE_PROMOTED: Final = _counter(
     "penstock_lance_promoted_total",
     "versions",
-    "Versions of Lance tables whose manifests this process put where every reader looks.",
+    "Versions of Lance tables that this process promoted.",
 )
 LANCE_PROMOTE_ERRORS: Final = _counter(
     "penstock_lance_promote_errors_total",
     "errors",
-    "Tries to promote versions of a Lance table that ended with an error, by the error's code.",
+    "Attempts to promote versions of a Lance table that ended with an error, by the error's code.",
     "error",
 )
 LANCE_FOREIGN: Final = _counter(
     "penstock_lance_foreign_manifests_total",
     "manifests",
-    "Times that a manifest of somebody else was found at a version of a Lance table that Penstock ratified: "
-    "an alarm. Nothing more is promoted there until an administrator acts.",
+    "Times that a Lance table had another writer's manifest at a version that Penstock ratified: an "
+    "alarm. Nothing more is promoted there until an administrator acts.",
 )
 
 # --- tables of files ---
@@ -246,22 +249,22 @@ FILES_SWEPT_BYTES: Final = _counter("penstock_files_swept_bytes_total", "By", "B
 HTTP_REQUESTS: Final = _counter(
     "penstock_http_requests_total",
     "requests",
-    "Requests that a server answered, by API, route ('GET /references/{name}'; empty if there is none such) "
-    "and HTTP status; 499 where the client went away before its request was complete.",
+    "Requests that a server answered, by API, route ('GET /references/{name}'; empty for an unknown "
+    "address) and HTTP status; 499 if the client disconnected before its request was complete.",
     "api",
     "route",
     "status",
 )
 HTTP_SECONDS: Final = _seconds(
     "penstock_http_request_seconds",
-    "How long requests took from their first line to the end of the answer.",
+    "Time of a request, from its first line to the end of the response.",
     "api",
     "route",
 )
 HTTP_OPEN_REQUESTS: Final = Metric(
     "penstock_http_open_requests",
     Type.GAUGE,
-    "Requests that a server is reading or working on, also those that took too long to be waited for.",
+    "Requests that a server is reading or working on, including those that have timed out.",
     (),
     "{requests}",
 )
@@ -275,12 +278,12 @@ HTTP_REFUSALS: Final = _counter(
 )
 HTTP_TURN_WAIT_SECONDS: Final = _seconds(
     "penstock_http_turn_wait_seconds",
-    "How long reads that compute for long waited each time until it was their turn.",
+    "Time that long-running reads waited for their turn, each time.",
 )
 HTTP_STOPPED_READS: Final = _counter(
     "penstock_http_stopped_reads_total",
     "reads",
-    "Reads that were stopped before they were done, by reason: 'deadline', or 'client_gone'.",
+    "Reads that were stopped before they were complete, by reason: 'deadline', or 'client_gone'.",
     "reason",
 )
 HTTP_CONNECTIONS: Final = Metric(

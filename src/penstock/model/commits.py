@@ -59,7 +59,7 @@ class CommitMeta(msgspec.Struct, frozen=True, kw_only=True):
                 f"the properties of a commit can have at most {PROPERTIES_MAX_CHARS} characters"
             )
         if sum(1 + len(values) for values in self.properties.values()) > PROPERTIES_MAX:
-            raise InvalidRequest(f"a commit has at most {PROPERTIES_MAX} properties and values")
+            raise InvalidRequest(f"a commit can have at most {PROPERTIES_MAX} properties and values")
         return self
 
 

@@ -33,7 +33,7 @@ _TEXT = {
     ConflictKind.NAMESPACE_ABSENT: "does not exist, but is needed as a namespace",
     ConflictKind.NOT_A_NAMESPACE: "is not a namespace, but is needed as one",
     ConflictKind.NAMESPACE_NOT_EMPTY: "is a namespace that is not empty",
-    ConflictKind.FORMAT: "cannot change like this",
+    ConflictKind.FORMAT: "cannot be changed in this way",
 }
 
 
@@ -56,7 +56,10 @@ _IN_REVERT = {
 }
 """What is said differently where a commit is to be undone that others came after."""
 _REVERT_ANYWAY = (
-    "to set it back to what it was before, without anything that came since, with the mode 'force'",
+    (
+        "to reset it to its state before that commit, without any later change, revert the commit with the "
+        "mode 'force' for it"
+    ),
     "to leave it as it is, revert the commit with the mode 'drop' for it",
 )
 

@@ -72,7 +72,7 @@ class Task:
         """What whoever gave the work answers. May be called by many threads, and answers one at a time."""
         with self._lock:
             if self._is_over:
-                raise RuntimeError("the work that would ask this is over")
+                raise RuntimeError("the work that sent this question has already ended")
             self._parent.send(FrameKind.ASKED, data=question)
             return self._parent.receive().data
 
@@ -91,7 +91,7 @@ class ParentConnection:
     def send(
         self, kind: FrameKind, head: bytes = b"", data: bytes = b"", file: IO[bytes] | None = None
     ) -> None:
-        """``BrokenConnection`` if the other side has ended."""
+        """``BrokenConnection`` if the other process has ended."""
         start = pack_head(kind, head, len(data))
         try:
             if file is not None:
@@ -115,7 +115,7 @@ class ParentConnection:
             except ConnectionError:
                 count = 0
             if not count:
-                raise BrokenConnection("the other side has ended")
+                raise BrokenConnection("the other process has ended")
             have += count
         return bytes(buffer), ()
 

@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 
 def no_answer(_question: bytes) -> bytes:
     """For functions that ask nothing."""
-    raise RuntimeError("the function asks something, and nobody answers")
+    raise RuntimeError("the function sent a question, but nothing can answer it")
 
 
 def never() -> bool:
@@ -151,10 +151,10 @@ class ProcessPool:
             self._replace(process, caller, process.last_words())
             raise
         except PenstockError as problem:
-            self._replace(process, caller, f"was ended: {problem.message}")
+            self._replace(process, caller, f"was stopped: {problem.message}")
             raise
         except BaseException:
-            self._replace(process, caller, "was ended: what it asked could not be answered")
+            self._replace(process, caller, "was stopped: its question could not be answered")
             raise
         self._give_back(process, caller)
         return output

@@ -149,7 +149,7 @@ class Process:
         except (BrokenConnection, ConnectionError):
             raise Unavailable(f"a row worker did not start: {self.last_words()}") from None
         if frame.kind is not FrameKind.READY:
-            raise Unavailable(f"a row worker did not start: it said {frame.kind.name}")
+            raise Unavailable(f"a row worker did not start: it sent {frame.kind.name}")
         self.idle_bytes = self.used_bytes
 
     def run(self, function: str, head: bytes, body: bytes, answer: Answer, watch: Watch) -> TaskOutput:
@@ -181,7 +181,7 @@ class Process:
                     case FrameKind.TOO_LARGE:
                         raise MemoryExhausted
                     case _:
-                        raise BrokenConnection(f"a frame {frame.kind.name} out of turn")
+                        raise BrokenConnection(f"an unexpected frame {frame.kind.name}")
         except (BrokenConnection, ConnectionError) as problem:
             lost = self._lost(problem)
             if isinstance(lost, WorkerLost) and not has_begun:
@@ -230,7 +230,9 @@ class Process:
         status = self._process.poll()
         if status is None:
             return "goes on"
-        return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        return (
+            f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        )
 
     def _read_stderr(self) -> bytes:
         size = self._errors.seek(0, os.SEEK_END)
@@ -279,7 +281,7 @@ class Process:
 def _error(data: bytes) -> PenstockError:
     error = decode_error(500, data)
     if error is None:
-        raise BrokenConnection("an error that is none")
+        raise BrokenConnection("an error frame that cannot be decoded")
     return error
 
 
@@ -289,7 +291,7 @@ def _file(frame: Frame) -> IO[bytes] | None:
     file = os.fdopen(frame.files[0], "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise BrokenConnection("what came is no file")
+        raise BrokenConnection("a file descriptor that is not a regular file")
     return file
 
 

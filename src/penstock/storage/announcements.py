@@ -223,7 +223,7 @@ class Announcements:
                 removed += len(doomed)
                 looked_at += len(part)
         except Unanswered as problem:
-            raise Unavailable(f"{problem}; what is left is removed by the next sweep") from None
+            raise Unavailable(f"{problem}; the next sweep removes the remaining files") from None
         finally:
             if not in_doubt:  # else a deletion may still be done: writers must keep away
                 await self._withdraw([mine])

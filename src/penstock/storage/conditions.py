@@ -40,7 +40,7 @@ async def race(bucket: Bucket) -> list[str]:
             tries = [_write(bucket, key, condition) for _ in range(RACERS)]
             won = [tag for tag in await asyncio.gather(*tries) if tag is not None]
             if len(won) != 1:
-                return [f"{len(won)} of {RACERS} writes were done on a condition that only one can meet"]
+                return [f"{len(won)} of {RACERS} concurrent conditional writes succeeded, instead of one"]
             (condition,) = won
     return []
 

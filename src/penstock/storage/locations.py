@@ -49,7 +49,7 @@ def check_under(location: str, roots: Iterable[str]) -> str:
     known_roots = (
         f"is outside the lake's roots ({', '.join(places)})"
         if places
-        else "is outside the lake's roots: the lake has none"
+        else "is outside the lake's roots, because the lake has no roots"
     )
     raise LocationRefused(
         f"{location} {known_roots}; an administrator of the lake can add a root: penstock root add "

@@ -124,7 +124,7 @@ class DynamoTable:
             except _PROBLEMS as problem:
                 tries.again(problem)
             else:
-                tries.wait("it leaves requests undone")
+                tries.wait("it left requests unprocessed")
 
     def transact(self, actions: Sequence[Action], token: str | None = None) -> ConditionRefused | None:
         """Carry out a transaction; ``Refused`` if one of its conditions does not hold.
@@ -332,7 +332,7 @@ def _check_whole(response_dict: Item, **_: object) -> None:
     length, checksum = headers.get("content-length", ""), headers.get("x-amz-crc32")
     is_whole = length == str(len(body)) or "transfer-encoding" in headers
     if not is_whole or (checksum is not None and checksum != str(crc32(body))):
-        raise HTTPClientError(error="the answer broke off")
+        raise HTTPClientError(error="the response was cut off")
 
 
 def _parts(items: Sequence[T], most: int) -> list[Sequence[T]]:

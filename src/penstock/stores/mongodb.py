@@ -212,7 +212,7 @@ class MongoStore(Store):
             self._make_sure_of_the_primary()
             data_by_id |= self._find([object_id for object_id in wanted_ids if object_id not in data_by_id])
         if not all(type(data) is bytes for data in data_by_id.values()):
-            raise Damaged(f"{self.url} is damaged: an object's document holds no bytes")
+            raise Damaged(f"{self.url} is damaged: the document of an object has no bytes")
         return data_by_id
 
     def _find(self, wanted_ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:

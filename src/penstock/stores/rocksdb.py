@@ -273,7 +273,7 @@ class RocksdbStore(Store):
     def check(self) -> list[str]:
         with self._use_database():
             errors = self._db.property_int_value("rocksdb.background-errors")
-        return [f"RocksDB met {errors} errors in the background since it was opened"] if errors else []
+        return [f"RocksDB has reported {errors} background errors since it was opened"] if errors else []
 
     def close(self) -> None:
         if os.getpid() != self._process:

@@ -249,8 +249,9 @@ class SqliteStore(Store):
         self._looked_s = time.monotonic()
         if self._file is None or _identity(self._path) != self._file:
             raise Unavailable(
-                f"{self._path} was removed or replaced while it was open; put it back. If what is there now "
-                "was put there on purpose, open the lake again: it has what that file has."
+                f"{self._path} was removed or replaced while it was open; put it back. If what is "
+                "there now was put there on purpose, open the lake again: it then has the content of "
+                "that file."
             )
 
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -307,7 +308,7 @@ class SqliteStore(Store):
 
     def _require_bytes(self, data_by_id: Mapping[ObjectId, bytes]) -> None:
         if not all(type(object_id) is type(data) is bytes for object_id, data in data_by_id.items()):
-            raise self._damaged_error("an object's record holds no bytes")
+            raise self._damaged_error("the row of an object has no bytes")
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
         with self._write_lock, self._transaction() as connection, self._explain_errors():
@@ -359,7 +360,7 @@ class SqliteStore(Store):
             ).fetchall()
         )
         if not all(type(row[2]) is int and type(row[3]) is int for row in rows):
-            raise self._damaged_error("an object's record holds something else than it was given")
+            raise self._damaged_error("the row of an object differs from what was written")
         token = rows[-1][0].to_bytes(8, "big") if len(rows) == limit else b""
         return [Stored(*row[1:]) for row in rows], token
 

@@ -231,7 +231,7 @@ def test_a_worker_that_is_killed_is_told_and_replaced(noticing: Noticing, talk: 
     noticing.before[ListLanceVersions] = kill_workers
     said = talk("/table/ws$t/count_rows", {})
     assert (said.status, said.body["detail"]) == (503, "worker_lost")
-    assert "was ended by SIGKILL" in said.error
+    assert "was killed by SIGKILL" in said.error
     noticing.before.clear()
     assert talk("/table/ws$t/count_rows", {}).body == 3
 

@@ -60,7 +60,7 @@ def expect_add(call: Call, name: str, sql: str, missing_ok: bool, branch: str | 
     snapshot = lake.at(lake.branch(branch).name)
     tables = next(expectation.tables for expectation in expectations if expectation.name == name)
     if missing := [key for key in tables if snapshot.get(key) is None]:
-        call.note(f"it is not asked until there is {' and '.join(missing)}, by exactly that name")
+        call.note(f"it is not checked until there is {' and '.join(missing)}, by exactly that name")
 
 
 @expect.command(

@@ -1,4 +1,4 @@
-"""Calls about what a branch expects."""
+"""Calls about the expectations of a branch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answering calls about what a branch expects, from a kernel in this process."""
+"""Handlers of the calls about the expectations of a branch."""
 
 from __future__ import annotations
 

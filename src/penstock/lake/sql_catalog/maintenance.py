@@ -13,7 +13,7 @@ from penstock.model.clock import microseconds
 
 def _optimize(call: ProcedureCall) -> CallResult:
     if not call.is_in_driver:  # a server rewrites no rows for others
-        raise needs_python("files of a table are not rewritten")
+        raise needs_python("files of a table cannot be rewritten")
     optimized = call.lake.table(call.text("table"), call.branch).optimize(
         target_file_bytes=call.number("target_file_bytes"),
         where=call.optional("where"),
@@ -144,7 +144,7 @@ _DRY_RUN: Final = Parameter("dry_run", "boolean", "false")
 
 MAINTENANCE: Final = {
     "optimize": Procedure(
-        "Files of a table are rewritten with the same rows: small ones together, without deleted rows.",
+        "Rewrite the files of a table: small files are combined, and deleted rows are left out.",
         (
             _TABLE,
             Parameter("where", default="NULL"),
@@ -160,7 +160,7 @@ MAINTENANCE: Final = {
         is_long=True,
     ),
     "restore": Procedure(
-        "Set a table to what it was at a revision, a version or a time, by a new commit.",
+        "Restore a table to a revision, a version or a time, by a new commit.",
         (
             _TABLE,
             Parameter("to_ref", default="NULL"),
@@ -176,7 +176,7 @@ MAINTENANCE: Final = {
         is_outside=True,
     ),
     "vacuum": Procedure(
-        "Files of a table go that no kept commit needs and that are older than the grace period.",
+        "Remove files of a table that no retained commit needs and that are older than the grace period.",
         (_TABLE, _DRY_RUN),
         _REMOVED,
         _vacuum,
@@ -199,7 +199,7 @@ MAINTENANCE: Final = {
         is_long=True,
     ),
     "sweep": Procedure(
-        "Objects of the lake and files of all tables go that nothing needs any more.",
+        "Remove objects of the lake and files of all tables that are no longer needed.",
         (Parameter("remove_data", "boolean", "false"), _DRY_RUN),
         f"part string, {_REMOVED}",
         _sweep,

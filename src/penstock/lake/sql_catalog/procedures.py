@@ -321,7 +321,8 @@ PROCEDURES: Final = {
         "Move a tag to a revision.", (_NAME, Parameter("to_ref")), _REFERENCE, _assign_tag, is_outside=True
     ),
     "use_reference": Procedure(
-        "Have the session's later statements read and write a branch, or read any other revision.",
+        "Set the reference of the session: later statements read and write a branch, or read another "
+        "revision.",
         (_NAME,), _REFERENCE, _use_reference, is_outside=True,
     ),
     "show_reference": Procedure("The session's reference.", (), _REFERENCE, _show_reference),
@@ -339,7 +340,7 @@ PROCEDURES: Final = {
         _show_diff,
     ),
     "show_conflicts": Procedure(
-        "What stands against merging a branch.",
+        "The conflicts of a merge, without merging.",
         (Parameter("branch"), _INTO),
         "key string, kind string, reason string",
         _show_conflicts,
@@ -353,7 +354,7 @@ PROCEDURES: Final = {
         (Parameter("ref"), Parameter("branch", default="NULL"), _MESSAGE), _LANDED, _revert, is_outside=True,
     ),
     "publish": Procedure(
-        "Check what a branch expects, and merge it if all of that holds.",
+        "Check the expectations of a branch, and merge it if all of them hold.",
         (Parameter("branch"), _INTO), _LANDED, _publish, is_outside=True,
     ),
     "begin_transaction": Procedure(
@@ -361,11 +362,11 @@ PROCEDURES: Final = {
         (Parameter("isolation", default="'snapshot'"),), "id string, target string", _begin,
     ),
     "commit_transaction": Procedure(
-        "Let all statements of the session's transaction land, as one commit.",
+        "Commit all statements of the session's transaction, as one commit.",
         (_MESSAGE,), _LANDED, _commit,
     ),
     "rollback_transaction": Procedure(
-        "End the session's transaction; nothing of it lands.", (), "id string, target string", _rollback
+        "Abort the session's transaction, without a commit.", (), "id string, target string", _rollback
     ),
     **HISTORY,
     **MAINTENANCE,

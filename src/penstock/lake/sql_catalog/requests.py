@@ -162,7 +162,7 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
     def known_table(self) -> TableFacts:
         """The table that was described before. ``InvalidRequest`` if the request has none."""
         if self.table is None or self.table.pin is None:
-            raise InvalidRequest("the request has no table that was described before")
+            raise InvalidRequest("the request lacks the description of the table")
         return self.table
 
     @property
@@ -171,7 +171,7 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
         try:
             return SaveMode(self.mode)
         except ValueError:
-            raise InvalidRequest(f"there is no mode '{self.mode}' of writing rows") from None
+            raise InvalidRequest(f"unknown write mode '{self.mode}'") from None
 
 
 class ClauseParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -294,7 +294,7 @@ def find_table(lake: Lake, request: CatalogRequest) -> FoundTable:
         try:
             time = _EPOCH + timedelta(microseconds=request.time_us)
         except OverflowError:
-            raise InvalidRequest(f"{request.time_us} µs after 1970 is no time that a lake knows") from None
+            raise InvalidRequest(f"{request.time_us} µs after 1970 is not a valid time of a commit") from None
         revision, is_past = revision_at(revision or lake.default_branch, time), True
     pin = request.pinned.get(revision)
     if pin is None:
@@ -309,7 +309,7 @@ def find_table(lake: Lake, request: CatalogRequest) -> FoundTable:
 def table_of(lake: Lake, facts: TableFacts) -> Table:
     """The table of earlier facts, at the same commit."""
     if facts.pin is None:
-        raise InvalidRequest("the request has no table that was described before")
+        raise InvalidRequest("the request lacks the description of the table")
     return Snapshot(lake, facts.pin.commit, facts.pin.via).table(Key(*facts.key))
 
 
@@ -317,7 +317,7 @@ def written_table(facts: TableFacts) -> tuple[Key, str | None]:
     """The key and the branch of a table that a statement changes. ``InvalidRequest`` for a past one."""
     key = Key(*facts.key)
     if facts.is_past:
-        raise InvalidRequest(f"'{key}' is named at an earlier version, which cannot be changed")
+        raise InvalidRequest(f"'{key}' is read at an earlier version, which cannot be changed")
     return key, facts.branch or None
 
 

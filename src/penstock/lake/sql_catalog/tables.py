@@ -99,7 +99,7 @@ def partition_names(partitioning: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if name.endswith(")") and "(" in name:
             raise InvalidRequest(
-                f"a table can only be partitioned by columns, not by {name}: add a column for it"
+                f"a table can only be partitioned by columns, not by {name}: add a column with that value"
             )
     return tuple(names)
 

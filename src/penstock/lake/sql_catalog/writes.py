@@ -24,7 +24,7 @@ def plan_write(lake: Lake, request: CatalogRequest) -> WritePlan:
 def commit_write(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     """Commit the files that the engine has written. Asked again, it is done once."""
     if request.written is None:
-        raise InvalidRequest("the request has no files that were written")
+        raise InvalidRequest("the request lacks the list of written files")
     sql_format, order = _order(lake, request)
     sql_format.commit_write(lake, order, request.written)
     return {}

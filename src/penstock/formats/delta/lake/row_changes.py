@@ -167,7 +167,7 @@ def _plan_delete(job: DeltaJob, where: str | None) -> PlannedChange | None:
 def _plan_update(job: DeltaJob, values: RowValues, where: str | None) -> PlannedChange | None:
     check_changeable(job)
     if not values:
-        raise InvalidRequest("nothing is assigned; name at least one column")
+        raise InvalidRequest("no column is assigned; name at least one")
     condition = parse_condition_text(where if where is not None else EVERYTHING, {TABLE: job.schema})
     assigned = parse_assignments(values, {TABLE: job.schema}, job.schema)
     assignment = RowAssignment(job.schema, assigned, is_insert=False)

@@ -50,7 +50,7 @@ def update_rows(
 ) -> ChangedRows:
     """Give columns new values in the rows for which a condition is true."""
     if not values:
-        raise InvalidRequest("nothing is assigned; name at least one column")
+        raise InvalidRequest("no column is assigned; name at least one")
     if (earlier := _find_earlier(table, idempotency_key)) is not None:
         return earlier
     texts = {name: _sql(name, value) for name, value in values.items()}
