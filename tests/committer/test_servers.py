@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.formats.files.lake.answers import FilesWritten
 from penstock.lake.lake import Lake
 from penstock.lake.remote import Patience, Remote
 from penstock.model.jobs import JobState
@@ -58,9 +59,25 @@ def test_property_57_a_server_that_is_killed_at_a_swap_of_a_job_has_made_it_or_h
     tmp_path: Path, step: int, point: Point
 ) -> None:
     """Its client sends the same once more, to the server that is started again on what the first one left."""
-    place, [port] = tmp_path / "lake", process.free_ports(1)
+    place = tmp_path / "lake"
     with penstock.init(place):
         pass
+    with process.hold_port() as port:
+        seen, written = _commit_over_a_kill(place, port, step, point)
+    landed = step > 2 or (step, point) == (2, Point.AFTER_SWAP)
+    assert seen == [[lakes.A] if landed else []]
+    with penstock.open(place, create=False) as lake:
+        assert written.commit is not None
+        assert [one.id for one in lake.log()] == [written.commit.id]
+        assert lakes.files(lake) == [lakes.A]
+        assert lakes.job(lake).state is JobState.COMMITTED
+        assert not lake.fsck().damages
+
+
+def _commit_over_a_kill(
+    place: Path, port: int, step: int, point: Point
+) -> tuple[list[list[str]], FilesWritten]:
+    """Run a job whose server is killed; what the server left, and what the job was answered."""
     seen: list[list[str]] = []
     is_done = threading.Event()
 
@@ -82,11 +99,4 @@ def test_property_57_a_server_that_is_killed_at_a_swap_of_a_job_has_made_it_or_h
         finally:
             is_done.set()
             restart.join(START_MAX_S)
-    landed = step > 2 or (step, point) == (2, Point.AFTER_SWAP)
-    assert seen == [[lakes.A] if landed else []]
-    with penstock.open(place, create=False) as lake:
-        assert written.commit is not None
-        assert [one.id for one in lake.log()] == [written.commit.id]
-        assert lakes.files(lake) == [lakes.A]
-        assert lakes.job(lake).state is JobState.COMMITTED
-        assert not lake.fsck().damages
+    return seen, written

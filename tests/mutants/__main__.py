@@ -1,14 +1,16 @@
-"""See which mutants of a sample the tests kill, before they were rearranged and now.
+"""See which mutants of a sample the tests kill, and whether the tests before they were rearranged did.
 
     python -m tests.mutants                   go on where the last run stopped, then print the table
-    python -m tests.mutants --only before     judge by one suite only
+    python -m tests.mutants --only before     judge by the tests before: those mutants that they can import
     python -m tests.mutants --afresh after    forget what one suite said, because its tests have changed
     python -m tests.mutants --further --budget 120    judge again, with more tests, what survived some of them
     python -m tests.mutants --seed 7          draw another sample, and forget everything
+    python -m tests.mutants --renew 7         draw fresh mutants for those whose code is gone
 
-Both suites judge the source of this working tree: *before* is the tests of one commit, *after* those of the
-working tree. Tests that need a JVM are left out. The status is 1 if *before* kills a mutant that *after*
-does not.
+*After* is the tests of the working tree. *Before* is those of one commit; they judge the same source, of
+which many a module has another name by now, so that their verdicts are kept and not made anew unless they are
+asked for. Tests that need a JVM are left out. The status is 1 if *before* kills a mutant that *after* does
+not.
 """
 
 from __future__ import annotations
@@ -28,7 +30,17 @@ from pathlib import Path
 import msgspec
 
 from tests.mutants.forks import Plan
-from tests.mutants.sample import Mutant, Results, draw, load_results, load_sample, save_results, save_sample
+from tests.mutants.sample import (
+    Mutant,
+    Results,
+    draw,
+    load_results,
+    load_sample,
+    present,
+    renew,
+    save_results,
+    save_sample,
+)
 from tests.servers import postgresql
 from tests.servers.process import Missing
 
@@ -64,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=SUITES, action="append")
     parser.add_argument("--afresh", choices=SUITES, action="append", default=[])
     parser.add_argument("--seed", type=int)
+    parser.add_argument("--renew", type=int, metavar="SEED")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--budget", type=float, default=40.0, help="seconds of tests for one mutant")
     parser.add_argument("--further", action="store_true", help="judge again what survived some of its tests")
@@ -72,10 +85,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.seed is not None:
         save_sample(SAMPLE, draw(ROOT / "src", chosen.seed))
         chosen.afresh = SUITES
+    if chosen.renew is not None:
+        save_sample(SAMPLE, renew(ROOT / "src", chosen.renew, load_sample(SAMPLE)))
+        drop_others(load_sample(SAMPLE))
     for name in chosen.afresh:
         forget(name)
     if not chosen.table:
-        for name in chosen.only or SUITES:
+        for name in chosen.only or ("after",):
             judge(name, jobs=chosen.jobs, budget_s=chosen.budget, is_further=chosen.further)
     lines, is_whole = table(load_sample(SAMPLE), load_results(RESULTS))
     print("\n".join(lines))
@@ -89,6 +105,14 @@ def forget(name: str) -> None:
     save_results(RESULTS, results)
     for reached in SCRATCH.glob(f"{name}-*.jsonl"):
         reached.unlink()
+
+
+def drop_others(sample: Sequence[Mutant]) -> None:
+    """Drop the verdicts on mutants that are not in the sample."""
+    results = load_results(RESULTS)
+    ids = {mutant.id for mutant in sample}
+    results.verdicts = {one: verdicts for one, verdicts in results.verdicts.items() if one in ids}
+    save_results(RESULTS, results)
 
 
 def judge(name: str, *, jobs: int, budget_s: float, is_further: bool) -> None:
@@ -163,6 +187,8 @@ def table(sample: Sequence[Mutant], results: Results) -> tuple[list[str], bool]:
             its = [mutant for mutant in sample if group in (mutant.group, "all")]
             counts = Counter(results.of(m)[name].verdict for m in its if name in results.of(m))
             lines.append(f"{name:8}{group:10}" + "".join(f"{counts[verdict]:10}" for verdict in VERDICTS))
+    if gone := len(sample) - len(present(ROOT / "src", sample)):
+        lines += [f"{gone} mutants whose code is gone: --renew SEED draws others for them"]
     lost = list(lost_mutants(sample, results))
     lines += [f"{len(lost)} mutants that only the tests before kill"]
     lines += [f"  {m.id} {m.file} {m.function}: {m.operator} of {m.source}" for m in lost]

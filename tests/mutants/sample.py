@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,25 +12,26 @@ import msgspec
 from tests.mutants.mutation import Mutation, find_mutations
 
 PER_GROUP = 60
-"""How many mutants each group gives; those in `sample.json` were drawn with the seed 20261116."""
+"""How many mutants each group gives; those in `sample.json` were drawn with the seed 20261116, and for those
+whose code is gone with the seed 20261118."""
 GROUPS: Mapping[str, Sequence[str]] = {
     "kernel": ["penstock/kernel/*.py"],
     "delta": [
-        f"penstock/formats/delta/{part}/*.py" for part in ("log", "lines", "protocol", "publishing", "owner")
+        f"penstock/formats/delta/{part}/*.py"
+        for part in ("log", "branch_log", "protocol", "publishing", "ownership")
     ],
     "lance": ["penstock/formats/lance/*.py"],
     "sweep": [
         "penstock/kernel/sweep.py",
         "penstock/kernel/reachable.py",
-        "penstock/lake/*sweep.py",
-        "penstock/lake/*/sweep.py",
-        "penstock/lake/*kept.py",
-        "penstock/lake/*/kept.py",
-        "penstock/formats/delta/lake/retained_files.py",
+        "penstock/lake/*sweep*.py",
+        "penstock/lake/retained*.py",
+        "penstock/formats/*/lake/*sweep*.py",
+        "penstock/formats/*/lake/retained*.py",
         "penstock/server/background_sweep.py",
     ],
     "remote": ["penstock/lake/remote*.py", "penstock/wire/*.py"],
-    "access": ["penstock/server/access/*.py"],
+    "access": ["penstock/server/access/*.py", "penstock/formats/*/access.py"],
 }
 """Where mutants are drawn from, below the folder of sources. A file is of the last group that names it."""
 
@@ -95,26 +96,66 @@ class Results(msgspec.Struct, kw_only=True):
 
 def draw(root: Path, seed: int, groups: Mapping[str, Sequence[str]] = GROUPS) -> list[Mutant]:
     """A sample in which every operator has its share, and no line two mutants."""
-    group_of = {file: group for group, globs in groups.items() for file in _files(root, globs)}
     chance = random.Random(seed)
     sample: list[Mutant] = []
     for group in groups:
-        candidates: dict[str, list[tuple[str, int, Mutant]]] = {}
-        for file in sorted(file for file, its_group in group_of.items() if its_group == group):
-            for line, mutant in _mutants(root, file, group):
-                candidates.setdefault(mutant.operator, []).append((file, line, mutant))
-        for alike in candidates.values():
-            chance.shuffle(alike)
-        taken: dict[tuple[str, int], Mutant] = {}
-        while len(taken) < PER_GROUP and candidates:
-            operator = chance.choice(sorted(candidates))
-            file, line, mutant = candidates[operator].pop()
-            if not candidates[operator]:
-                del candidates[operator]
-            taken.setdefault((file, line), mutant)
-        ordered = [taken[place] for place in sorted(taken)]
-        sample += [msgspec.structs.replace(each, id=f"{group}-{at:02}") for at, each in enumerate(ordered, 1)]
+        drawn = _drawn(chance, _candidates(root, group, groups), PER_GROUP, ())
+        sample += [msgspec.structs.replace(each, id=f"{group}-{at:02}") for at, each in enumerate(drawn, 1)]
     return sample
+
+
+def renew(
+    root: Path, seed: int, sample: Sequence[Mutant], groups: Mapping[str, Sequence[str]] = GROUPS
+) -> list[Mutant]:
+    """A sample with fresh mutants of the same group for those whose code is gone, under ids of their own."""
+    chance = random.Random(seed)
+    there = present(root, sample)
+    renewed: list[Mutant] = []
+    for group in groups:
+        its = [mutant for mutant in sample if mutant.group == group]
+        kept = [mutant for mutant in its if mutant.id in there]
+        candidates = _candidates(root, group, groups)
+        lines = {
+            (file, mutant.mutation): line for alike in candidates.values() for file, line, mutant in alike
+        }
+        places = {(mutant.file, lines.get((mutant.file, mutant.mutation), 0)) for mutant in kept}
+        fresh = _drawn(chance, candidates, len(its) - len(kept), places)
+        last = max((int(mutant.id.rpartition("-")[2]) for mutant in its), default=0)
+        numbered = [
+            msgspec.structs.replace(each, id=f"{group}-{at:02}") for at, each in enumerate(fresh, last + 1)
+        ]
+        renewed += [*kept, *numbered]
+    return renewed
+
+
+Candidates = dict[str, list[tuple[str, int, Mutant]]]
+"""All mutants of a group with their file and line, by operator."""
+
+
+def _candidates(root: Path, group: str, groups: Mapping[str, Sequence[str]]) -> Candidates:
+    group_of = {file: name for name, globs in groups.items() for file in _files(root, globs)}
+    candidates: Candidates = {}
+    for file in sorted(file for file, its_group in group_of.items() if its_group == group):
+        for line, mutant in _mutants(root, file, group):
+            candidates.setdefault(mutant.operator, []).append((file, line, mutant))
+    return candidates
+
+
+def _drawn(
+    chance: random.Random, candidates: Candidates, count: int, taken: Collection[tuple[str, int]]
+) -> list[Mutant]:
+    """So many mutants on lines that are not taken, in the order of their files and lines."""
+    for alike in candidates.values():
+        chance.shuffle(alike)
+    drawn: dict[tuple[str, int], Mutant] = {}
+    while len(drawn) < count and candidates:
+        operator = chance.choice(sorted(candidates))
+        file, line, mutant = candidates[operator].pop()
+        if not candidates[operator]:
+            del candidates[operator]
+        if (file, line) not in taken:
+            drawn.setdefault((file, line), mutant)
+    return [drawn[place] for place in sorted(drawn)]
 
 
 def _files(root: Path, globs: Sequence[str]) -> Iterator[str]:

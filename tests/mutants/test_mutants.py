@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.mutants.__main__ import start, table
@@ -17,6 +18,7 @@ from tests.mutants.sample import (
     draw,
     load_results,
     present,
+    renew,
     save_results,
     save_sample,
 )
@@ -247,6 +249,21 @@ def test_a_sample_is_the_same_for_the_same_seed_and_no_line_has_two_mutants(tmp_
     drawn = draw(tmp_path, 1, groups)
     assert drawn == draw(tmp_path, 1, groups) != draw(tmp_path, 2, groups)
     assert len({each.line for each in drawn}) == len(drawn) > 5
+
+
+def test_mutants_whose_code_is_gone_are_renewed_and_the_others_stay(tmp_path: Path) -> None:
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy/gates.py").write_text(SOURCE)
+    groups = {"toy": ["toy/*.py"]}
+    few = [one for one in SAMPLE if one.id in ("open", "night", "gone")]
+    old = [msgspec.structs.replace(one, id=f"toy-{at:02}") for at, one in enumerate(few, 1)]
+    assert renew(tmp_path, 1, old[:2], groups) == old[:2]
+    *kept, fresh = renew(tmp_path, 1, old, groups)
+    assert kept == old[:2]
+    assert fresh.id == "toy-04"
+    assert present(tmp_path, [fresh]) == {"toy-04"}
+    assert fresh.line not in ("return hour > OPENS", "return hour < 6"), "no line has two mutants"
+    assert renew(tmp_path, 1, old, groups)[-1] == fresh
 
 
 @pytest.mark.parametrize(

@@ -35,10 +35,15 @@ WRITES = (
 )
 KINDS = (*WRITES, "merge", "merge", "revert", "revert", "revert", "revert", "transplant")
 
+CHECKED_EVERY = 8
+"""After so many steps all branches are read again, whether they moved or not; else only the one that did."""
+
 UNDONE = 0.7
 """Of the commits that are transplanted, so many were undone before; the others stand, most often."""
 
 Rows = frozenset[int]
+Files = frozenset[tuple[str, str | None]]
+"""Each with its deletion vector."""
 
 
 class Done(NamedTuple):
@@ -52,10 +57,7 @@ class Done(NamedTuple):
     """The days of which it replaced all rows."""
     undoes: str | None = None
     repeats: str | None = None
-    files: tuple[frozenset[tuple[str, str | None]], frozenset[tuple[str, str | None]]] = (
-        frozenset(),
-        frozenset(),
-    )
+    files: tuple[Files, Files] = (frozenset(), frozenset())
     """The files before and after it."""
 
     @property
@@ -87,18 +89,35 @@ class History:
         self.done: dict[str, Done] = {}
         root = self.head("main")
         self.before: dict[str, set[str]] = {root: {root}}
+        self.read: dict[tuple[str, str], tuple[Rows, Files]] = {}
+        """What was read of each branch at each of its heads."""
         self.counts: Counter[str] = Counter()
 
     def head(self, branch: str) -> str:
         return self.lake.branch(branch).head
 
     def rows(self, branch: str) -> Rows:
+        return self._state(branch)[0]
+
+    def files(self, branch: str) -> Files:
+        return self._state(branch)[1]
+
+    def _state(self, branch: str) -> tuple[Rows, Files]:
+        at = branch, self.head(branch)
+        if at not in self.read:
+            self.read[at] = self._read(branch)
+        return self.read[at]
+
+    def _read(self, branch: str) -> tuple[Rows, Files]:
         found = self.sides[branch].ids()
         assert len(found) == len(set(found)), f"a row is there twice: {found}"
-        return frozenset(found)
+        files = self.sides[branch].now().files()
+        return frozenset(found), frozenset((one.key.path, one.key.vector) for one in files)
 
-    def files(self, branch: str) -> frozenset[tuple[str, str | None]]:
-        return frozenset((one.key.path, one.key.vector) for one in self.sides[branch].now().files())
+    def check(self) -> None:
+        """Every branch is still what was read of it when it came to where it is."""
+        for branch in BRANCHES:
+            assert self._read(branch) == self._state(branch), branch
 
     def step(self) -> None:
         kind, branch = self.random.choice(KINDS), self.random.choice(BRANCHES)
@@ -287,7 +306,7 @@ class History:
             one = done.parent
         return is_plain
 
-    def _check_refused(self, chosen: str, files: frozenset[tuple[str, str | None]], why: str) -> None:
+    def _check_refused(self, chosen: str, files: Files, why: str) -> None:
         """A commit that only appended is never refused while all of its files are there."""
         done = self.done[chosen]
         before, after = done.files
@@ -302,8 +321,11 @@ class History:
 def check_history(seed: int, steps: int, duckdb: Any = None) -> Counter[str]:
     with TemporaryDirectory() as directory, penstock.init("memory:", warehouse=directory) as lake:
         history = History(lake, seed)
-        for _ in range(steps):
+        for number in range(1, steps + 1):
             history.step()
+            if number % CHECKED_EVERY == 0:
+                history.check()
+        history.check()
         if duckdb is not None:
             lake.table(KEY).backfill_to_version()
             found = duckdb.sql(f"SELECT id FROM delta_scan('{lake.table(KEY).location}')").fetchall()
