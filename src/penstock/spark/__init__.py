@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.spark.reader import read, view
     from penstock.spark.requests import WriteResult
     from penstock.spark.row_changes import delete, update
+    from penstock.spark.row_diff import diff_rows
     from penstock.spark.sessions import configure, session
     from penstock.spark.streams import sink, stream
     from penstock.spark.writer import write
@@ -31,6 +32,7 @@ _HOME: Final = {
     "changes": "feed",
     "configure": "sessions",
     "delete": "row_changes",
+    "diff_rows": "row_diff",
     "merge": "merge_builder",
     "read": "reader",
     "session": "sessions",
@@ -48,6 +50,7 @@ __all__ = [
     "changes",
     "configure",
     "delete",
+    "diff_rows",
     "merge",
     "read",
     "session",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
+    from penstock.formats.rows.reader import RowPart
+    from penstock.formats.rows.row_difference import StoredRows
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
     from penstock.spark.requests import (
@@ -50,6 +52,16 @@ class TableSource(Protocol):
     def writer(self, schema: StructType, *, is_overwrite: bool) -> DataSourceWriter: ...
     def stream_reader(self, schema: StructType) -> DataSourceStreamReader: ...
     def stream_writer(self, schema: StructType, *, is_overwrite: bool) -> DataSourceStreamWriter: ...
+
+
+class ScannedTable(NamedTuple):
+    """A table at a commit, of which Spark can read all rows, or those of some files."""
+
+    schema: StructType
+    read: Callable[[Sequence[RowPart] | None], DataFrame]
+    """The rows of some of what is stored, or all rows."""
+    stored: StoredRows | None = None
+    """What the rows are stored in; ``None`` if the format cannot read some of it by itself."""
 
 
 class SparkFormat:
@@ -80,6 +92,11 @@ class SparkFormat:
         """The rows of a table, at the commit that it names by its id. ``NotManaged`` if it is of another
         format."""
         raise NotImplementedError
+
+    def scan(self, spark: SparkSession, table: Table) -> ScannedTable:
+        """The rows of a table, at the commit that it names by its id, and what they are stored in."""
+        rows = self.read(spark, table, ReadRequest())
+        return ScannedTable(rows.schema, lambda _: rows)
 
     def delete(self, change: ChangeRequest, where: str | Column | None) -> WriteResult | None:  # noqa: ARG002
         raise self._cannot(change.key, "delete rows of")

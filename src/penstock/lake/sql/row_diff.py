@@ -7,30 +7,34 @@ is left on both sides with the same key has changed.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.errors import InvalidRequest, KeyNotFound
 from penstock.formats.registry import load
 from penstock.formats.rows.arrow_types import pa, pc
-from penstock.formats.rows.reader import RowPart, RowReader, TableRows
+from penstock.formats.rows.reader import RowReader, TableRows
+from penstock.formats.rows.row_difference import (
+    ADDED,
+    AFTER,
+    BEFORE,
+    CHANGE,
+    REMOVED,
+    StoredRows,
+    choose_columns,
+    describe_repeated_key,
+    find_unshared_parts,
+    list_key_columns,
+)
 from penstock.lake.audits.installed import require_sql
 from penstock.lake.sql.datasets import WatchedRows
 from penstock.lake.sql.duckdb_thread import DuckDbThread
 from penstock.lake.sql.views import quote_name, register_rows
 from penstock.model.keys import Key
-from penstock.model.similar_names import describe_names
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
 
-CHANGE: Final = "_change_type"
-"""The column that says what became of a row, with the words of Delta's change data feed."""
-ADDED: Final = "insert"
-REMOVED: Final = "delete"
-BEFORE: Final = "update_preimage"
-AFTER: Final = "update_postimage"
 COPIES_MAX: Final = 3
 """How many keys that occur more than once are named."""
 
@@ -155,12 +159,12 @@ def diff_rows(
     """See ``Lake.diff_rows``."""
     require_sql("lake.diff_rows()")
     path = Key.parse(key)
-    keys = () if on is None else (on,) if isinstance(on, str) else tuple(on)
+    keys = list_key_columns(on)
     sides = [_open(lake, path, before), _open(lake, path, after)]
     if all(side is None for side in sides):
         raise lake.key_not_found(path, after)
     old, new = (side if side is not None else _Nothing(path, sides[1 - n]) for n, side in enumerate(sides))
-    names = _choose_columns(path, old.schema, new.schema, keys, columns)
+    names = choose_columns(path, old.schema.names, new.schema.names, keys, columns)
     streams, read = _differing(old, new, names)
     rows = _Comparison(path, names, keys).run(*streams)
     return RowDiff(path, keys, rows, (old.schema, new.schema), read)
@@ -183,50 +187,26 @@ class _Nothing(TableRows):
         super().__init__(key, lambda: pa.RecordBatchReader.from_batches(schema, []))
 
 
-def _choose_columns(
-    key: Key, old: Any, new: Any, on: Sequence[str], columns: Sequence[str] | None
-) -> list[str]:
-    """The columns that are compared: those that both sides have, or those that are named."""
-    both = [name for name in old.names if name in new.names]
-    chosen = [name for name in both if columns is None or name in columns or name in on]
-    for name in (*(columns or ()), *on):
-        if name not in both:
-            raise InvalidRequest(
-                f"'{key}' has no column '{name}' at both commits{describe_names(name, both)}", table=str(key)
-            )
-    if not chosen:
-        raise InvalidRequest(f"'{key}' has no column at both commits that could be compared", table=str(key))
-    return chosen
-
-
 def _differing(
     old: TableRows, new: TableRows, names: list[str]
 ) -> tuple[tuple[Any, Any], tuple[ReadFiles, ReadFiles]]:
     """Streams of the rows that only one side may have, and how much of each side they are."""
-    parts = old.parts(), new.parts()
-    before, after = old.bindings(), new.bindings()
-    if parts[0] is None or parts[1] is None or any(before[name] != after[name] for name in names):
+    stored = _list_parts(old), _list_parts(new)
+    unshared = find_unshared_parts(*stored, names)
+    if unshared is None:
         whole = ReadFiles(None, None)
         return (old.to_batches(names), new.to_batches(names)), (whole, whole)
-    old_parts, new_parts = list(parts[0]), list(parts[1])
-    only_old, only_new = _without(old_parts, new_parts), _without(new_parts, old_parts)
-    streams = old.read_parts(only_old, names), new.read_parts(only_new, names)
+    streams = old.read_parts(unshared.before, names), new.read_parts(unshared.after, names)
+    totals = [0 if side is None else len(side.parts) for side in stored]
     return streams, (
-        ReadFiles(len(only_old), len(old_parts)),
-        ReadFiles(len(only_new), len(new_parts)),
+        ReadFiles(len(unshared.before), totals[0]),
+        ReadFiles(len(unshared.after), totals[1]),
     )
 
 
-def _without(parts: Sequence[RowPart], others: Sequence[RowPart]) -> list[RowPart]:
-    """The parts that others have not, as often as they are there."""
-    shared = Counter(part.identity for part in others)
-    single: list[RowPart] = []
-    for part in parts:
-        if shared[part.identity]:
-            shared[part.identity] -= 1
-        else:
-            single.append(part)
-    return single
+def _list_parts(rows: TableRows) -> StoredRows | None:
+    parts = rows.parts()
+    return None if parts is None else StoredRows(list(parts), rows.bindings())
 
 
 class _Comparison:
@@ -289,8 +269,5 @@ class _Comparison:
                 ", ".join(f"{name} = {value!r}" for name, value in zip(self._on, row, strict=True))
                 for row in twice
             )
-            raise InvalidRequest(
-                f"{', '.join(self._on)} does not identify rows of '{self._key}': several have {named}\n"
-                "  Name more columns in on=…, or leave it out to compare whole rows.",
-                table=str(self._key),
-            )
+            before, after = describe_repeated_key(self._key, self._on)
+            raise InvalidRequest(f"{before}{named}{after}", table=str(self._key))

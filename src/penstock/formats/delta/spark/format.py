@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.formats.delta.lake import rewrite
 from penstock.formats.delta.lake.rewrite import Rewrite
+from penstock.formats.delta.lake.rows import DeltaTableRows
 from penstock.formats.delta.lake.sql_format import DeltaSql, readable_condition
 from penstock.formats.delta.protocol.row_ids import (
     ROW_COMMIT_VERSION,
@@ -19,11 +20,12 @@ from penstock.formats.delta.spark.rewrites import merges, plans
 from penstock.formats.delta.spark.scan import scans
 from penstock.formats.delta.spark.writes import orders
 from penstock.formats.delta.spark.writes.row_writes import write_rows
+from penstock.formats.rows.row_difference import StoredRows
 from penstock.lake.answers import Ratified
 from penstock.lake.sql_catalog.requests import EmptyTable, StatementChange, TableDescription
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
-from penstock.spark.format import SparkFormat, TableSource
+from penstock.spark.format import ScannedTable, SparkFormat, TableSource
 from penstock.spark.requests import (
     ChangeRequest,
     ReadRequest,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from penstock.formats.rows.reader import RowPart
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
 
@@ -80,6 +83,17 @@ class DeltaSpark(SparkFormat):
         rows = scans.rows(spark, unnoted, adds, row_ids=ids_by_path(adds), origin=origin_of(table))
         names = {scans.ROW_ID: ROW_ID, scans.ROW_VERSION: ROW_COMMIT_VERSION}
         return rows.withColumnsRenamed(names).drop(*(set(names.values()) - set(named)))
+
+    def scan(self, spark: SparkSession, table: Table) -> ScannedTable:
+        snapshot = table.snapshot()
+        stored, origin = DeltaTableRows(table.key, snapshot), origin_of(table)
+        parts = list(stored.parts())
+
+        def read(chosen: Sequence[RowPart] | None) -> DataFrame:
+            files = [part.source for part in (parts if chosen is None else chosen)]
+            return scans.rows(spark, snapshot.outside_read_set, files, origin=origin)
+
+        return ScannedTable(read(()).schema, read, StoredRows(parts, stored.bindings()))
 
     def describe(self, spark: SparkSession, table: Table, version: int | None) -> TableDescription:  # noqa: ARG002
         return _SQL.describe(table, version)

@@ -9,7 +9,7 @@ from penstock.formats.files.lake.calls import GetFilesTable
 from penstock.formats.files.spark import reader, writer
 from penstock.formats.files.spark.session_steps import answer_step
 from penstock.lake.sql_catalog.requests import TableDescription
-from penstock.spark.format import SparkFormat
+from penstock.spark.format import ScannedTable, SparkFormat
 from penstock.spark.requests import ReadRequest, WriteRequest, WriteResult
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ class FilesSpark(SparkFormat):
 
     def read(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
         return reader.rows(spark, table, request)
+
+    def scan(self, spark: SparkSession, table: Table) -> ScannedTable:
+        return reader.scan(spark, table)
 
     def describe(self, spark: SparkSession, table: Table, version: int | None) -> TableDescription:
         about = table.lake.do(GetFilesTable(key=table.key, at=table.ref, via=table.via))

@@ -22,7 +22,10 @@ from penstock.formats.files.lake.data_files import is_data
 from penstock.formats.files.lake.partition_columns import PartitionColumns, PartitionRules, partition_columns
 from penstock.formats.files.lake.paths import as_folder
 from penstock.formats.files.lake.scan import scan_files, scan_layout
+from penstock.formats.rows.reader import RowPart
+from penstock.formats.rows.row_difference import StoredRows
 from penstock.spark import jar
+from penstock.spark.format import ScannedTable
 from penstock.spark.requests import ReadOptions, ReadRequest
 from penstock.spark.scan.frames import How, read_files
 from penstock.spark.scan.origins import origin_of
@@ -36,12 +39,29 @@ if TYPE_CHECKING:
     from penstock.lake.table import Table
 
 
+def scan(spark: SparkSession, table: Table) -> ScannedTable:
+    """The rows of a table of files, and the files, of which some can be read by themselves."""
+    opened = _open(spark, table, ReadRequest())
+    rows = opened.rows()
+    parts = [RowPart((file.path, file.address), file) for file in opened.files if file.size]
+    bindings = {field.name: field.dataType.json() for field in rows.schema}
+
+    def read(chosen: Sequence[RowPart] | None) -> DataFrame:
+        return rows if chosen is None else opened.rows([part.source for part in chosen], rows.schema)
+
+    return ScannedTable(rows.schema, read, StoredRows(parts, bindings))
+
+
 def rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
     """The rows of a table of files, at the commit that ``table`` names by its id.
 
     ``NotManaged`` if it is none, ``InvalidRequest`` if it is not known how to read it: no format, no columns,
     paths that do not agree on partition columns, files that Spark would leave out without a word.
     """
+    return _open(spark, table, request).rows()
+
+
+def _open(spark: SparkSession, table: Table, request: ReadRequest) -> _Scan:
     if request.version is not None or request.timestamp is not None:
         raise InvalidRequest(
             f"'{table.key}' is a table of files, which has no versions of its own: name a commit as 'ref'",
@@ -54,7 +74,7 @@ def rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
     listing = ListFiles(key=table.key, at=table.ref, via=table.via, prefix=folder)
     pages = table.lake.pages(listing, None, lambda last: {"after": last.path})
     files = [entry for entry in pages if is_data(entry.path)]
-    return _Scan(spark, table, layout, files).rows()
+    return _Scan(spark, table, layout, files)
 
 
 class _Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,23 +114,27 @@ class _Scan:
     def __init__(
         self, spark: SparkSession, table: Table, layout: _Layout, files: Sequence[FileEntry]
     ) -> None:
-        self._spark, self._table, self._layout, self._files = spark, table, layout, files
+        self._spark, self._table, self._layout, self.files = spark, table, layout, files
 
-    def rows(self) -> DataFrame:
+    def rows(
+        self, chosen: Sequence[FileEntry] | None = None, all_columns: StructType | None = None
+    ) -> DataFrame:
+        """The rows of all files, or of those that are chosen, with the columns that all have."""
         from pyspark.sql.types import StructType
 
-        schema, rules = self._schema(), self._rules()
-        partitions = partition_columns((file.path for file in self._files), _types(schema), rules)
+        schema, rules = self._schema() if all_columns is None else all_columns, self._rules()
+        # The types of partition columns follow from the paths of all files.
+        partitions = partition_columns((file.path for file in self.files), _types(schema), rules)
         constants = StructType.fromJson({"type": "struct", "fields": list(map(_field, partitions.fields))})
         inside = None if schema is None else _without_partitions(schema, partitions, rules)
-        if inside is None and not any(file.size for file in self._files):
+        if inside is None and not any(file.size for file in self.files):
             raise InvalidRequest(
                 f"'{self._table.key}' has no rows, and it is not known which columns: give them as 'schema'",
                 table=str(self._table.key),
             )
         lake = self._table.lake
         place = lake.places.at(lake.warehouse)
-        files = ((file.path, file) for file in self._files)
+        files = ((file.path, file) for file in (self.files if chosen is None else chosen))
         scanned = scan_files(self._table.key, lake.warehouse, files, partitions)
         try:
             frame = read_files(self._spark, place, scanned, inside, constants, self._how())

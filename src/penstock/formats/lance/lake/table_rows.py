@@ -60,8 +60,7 @@ class LanceTableRows(TableRows):
         return counted
 
     def parts(self) -> Iterator[RowPart]:
-        for fragment in self._dataset.get_fragments():
-            yield RowPart(_identify(fragment.metadata.to_json()), fragment)
+        return list_fragments(self._dataset)
 
     def read_parts(self, parts: Sequence[RowPart], columns: Sequence[str]) -> Any:
         if not parts:
@@ -71,8 +70,19 @@ class LanceTableRows(TableRows):
             return self._begin_scan(columns=list(columns), fragments=[part.source for part in parts])
 
     def bindings(self) -> dict[str, Hashable]:
-        numbered = {field.name(): _number(field) for field in self._dataset.lance_schema.fields()}
-        return {field.name: (numbered.get(field.name), str(field.type)) for field in self.schema}
+        return bind_columns(self._dataset)
+
+
+def list_fragments(dataset: Any) -> Iterator[RowPart]:
+    """The fragments of a version, which are what its rows are stored in."""
+    for fragment in dataset.get_fragments():
+        yield RowPart(_identify(fragment.metadata.to_json()), fragment)
+
+
+def bind_columns(dataset: Any) -> dict[str, Hashable]:
+    """For each column of a version the numbers by which files name it, and its type."""
+    numbered = {field.name(): _number(field) for field in dataset.lance_schema.fields()}
+    return {field.name: (numbered.get(field.name), str(field.type)) for field in dataset.schema}
 
 
 def _identify(fragment: dict[str, Any]) -> Hashable:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.installed import require_lance
 from penstock.formats.lance.spark.orders import LANCE, order_of
-from penstock.spark.format import SparkFormat
+from penstock.spark.format import ScannedTable, SparkFormat
 from penstock.spark.requests import ReadRequest, WriteRequest, WriteResult
 
 if TYPE_CHECKING:
@@ -37,3 +37,9 @@ class LanceSpark(SparkFormat):
         from penstock.formats.lance.spark import reader
 
         return reader.rows(spark, table, request)
+
+    def scan(self, spark: SparkSession, table: Table) -> ScannedTable:
+        require_lance()
+        from penstock.formats.lance.spark import reader
+
+        return reader.scan(spark, table)

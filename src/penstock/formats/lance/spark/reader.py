@@ -14,18 +14,22 @@ from penstock.errors import InvalidRequest, VersionNotFound
 from penstock.formats.lance.lake.calls import ListLanceVersions
 from penstock.formats.lance.lake.failures import files_missing_error
 from penstock.formats.lance.lake.rows import require_version, to_lance
+from penstock.formats.lance.lake.table_rows import bind_columns, list_fragments
 from penstock.formats.lance.spark import tasks
 from penstock.formats.lance.spark.arrow import map_in_arrow
 from penstock.formats.lance.spark.conditions import lance_condition
 from penstock.formats.lance.spark.pickled_table import pickle_table
 from penstock.formats.lance.spark.schemas import readable
 from penstock.formats.rows.arrow_types import pa
+from penstock.formats.rows.row_difference import StoredRows
 from penstock.model.names import parse_time
+from penstock.spark.format import ScannedTable
 from penstock.spark.requests import ReadRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.formats.rows.reader import RowPart
     from penstock.lake.table import Table
 
 TASKS_MAX: Final = 10_000
@@ -39,8 +43,6 @@ def rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
     as ``columns`` or by ``where`` are there. ``VersionNotFound`` without such a version, ``InvalidRequest``
     for columns of types that Spark has not.
     """
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     version, timestamp, where = request.version, request.timestamp, request.where
     if version is not None and timestamp is not None:
         raise InvalidRequest("a table is read at a version or at a time, not at both")
@@ -48,9 +50,36 @@ def rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
         table.note_read()
     opened = _open_version(table.outside_read_set, version, timestamp)
     schema = readable(_needed_columns(opened.schema, where, request.columns))
+    fragments = [fragment.fragment_id for fragment in opened.get_fragments()]
+    return _read_fragments(spark, table, opened, fragments, schema, where)
+
+
+def scan(spark: SparkSession, table: Table) -> ScannedTable:
+    """The rows of a Lance table, and its fragments, of which some can be read by themselves."""
+    table.note_read()
+    opened = _open_version(table.outside_read_set, None, None)
+    schema = readable(opened.schema)
+    parts = list(list_fragments(opened))
+
+    def read(chosen: Sequence[RowPart] | None) -> DataFrame:
+        fragments = [part.source.fragment_id for part in (parts if chosen is None else chosen)]
+        return _read_fragments(spark, table, opened, fragments, schema)
+
+    return ScannedTable(read(()).schema, read, StoredRows(parts, bind_columns(opened)))
+
+
+def _read_fragments(
+    spark: SparkSession,
+    table: Table,
+    opened: Any,
+    fragments: list[int],
+    schema: Any,
+    where: str | None = None,
+) -> DataFrame:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     shown = from_arrow_schema(schema)
     zone = spark.conf.get("spark.sql.session.timeZone", None)
-    fragments = [fragment.fragment_id for fragment in opened.get_fragments()]
     condition = lance_condition(where, shown, opened.schema, zone)
     task = tasks.scanning(
         pickle_table(opened), fragments, schema, condition, str(files_missing_error(table.key))

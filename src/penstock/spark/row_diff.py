@@ -1,0 +1,177 @@
+"""``diff_rows``: which rows of a table differ between two revisions, as a DataFrame, for tables of any size.
+
+Of the files that both revisions have Spark reads none. What is left of each side is compared by Spark, on its
+executors: rows that are equal on both sides cancel each other out, one for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from penstock.errors import InvalidRequest, KeyNotFound
+from penstock.formats.rows.row_difference import (
+    ADDED,
+    AFTER,
+    BEFORE,
+    CHANGE,
+    REMOVED,
+    choose_columns,
+    describe_repeated_key,
+    find_unshared_parts,
+    list_key_columns,
+)
+from penstock.model.keys import Key
+from penstock.spark.analysis import explain_analysis
+from penstock.spark.format import ScannedTable, ask_format
+from penstock.spark.schemas import quote_name
+from penstock.spark.sessions import lake_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+    from penstock.lake.lake import Lake
+
+COPIES: Final = "__penstock_copies"
+"""How many more copies of a row the second revision has than the first; below 0 if it has fewer."""
+LEFT: Final = "__penstock_before"
+CAME: Final = "__penstock_after"
+
+
+def diff_rows(
+    spark: SparkSession,
+    key: str | Key,
+    before: str,
+    after: str,
+    *,
+    on: str | Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    lake: Lake | None = None,
+) -> DataFrame:
+    """The rows of a table that differ between two revisions, in no particular order.
+
+    Each row has the column ``_change_type``: ``insert`` and ``delete``, and with ``on`` for rows that changed
+    ``update_preimage`` and ``update_postimage``. ``on`` names the columns that identify a row; without it
+    whole rows are compared, as often as each is there. ``columns`` are those to be compared, all that both
+    revisions have if none are named. Only files are read that one revision has and the other has not.
+
+    What the revisions name is found out when this is called. ``KeyNotFound`` if neither has such a table,
+    ``InvalidRequest`` for columns that are not there at both revisions, or whose types cannot be compared.
+    If ``on`` does not identify rows, reading the DataFrame fails and says so.
+    """
+    found_lake = lake_of(spark, lake)
+    path, keys = Key.parse(key), list_key_columns(on)
+    sides = [_scan(spark, found_lake, path, ref) for ref in (before, after)]
+    old, new = (side or _without_rows(sides[1 - n]) for n, side in enumerate(sides))
+    if old is None or new is None:
+        raise found_lake.key_not_found(path, after)
+    names = choose_columns(path, old.schema.names, new.schema.names, keys, columns)
+    _check_types(path, old, new, names)
+    frames = _read_unshared(old, new, names)
+    with explain_analysis(f"the rows of '{path}' cannot be compared: "):
+        difference = _compare(path, frames, names, keys)
+        _ = difference.schema  # over Spark Connect, what is wrong with it comes out only here
+    return difference
+
+
+def _scan(spark: SparkSession, lake: Lake, key: Key, ref: str) -> ScannedTable | None:
+    """A table at a revision; ``None`` if it is not there."""
+    table = lake.at(ref).table(key)
+    try:
+        return ask_format(table, lambda spark_format: spark_format.scan(spark, table))
+    except KeyNotFound:
+        return None
+
+
+def _without_rows(other: ScannedTable | None) -> ScannedTable | None:
+    """A table that is not there, with the columns that it has elsewhere."""
+    if other is None:
+        return None
+    rows = other.read(None).limit(0) if other.stored is None else other.read(())
+    return ScannedTable(other.schema, lambda _: rows)
+
+
+def _read_unshared(old: ScannedTable, new: ScannedTable, names: Sequence[str]) -> tuple[DataFrame, DataFrame]:
+    """The rows that only one side may have."""
+    before, after = find_unshared_parts(old.stored, new.stored, names) or (None, None)
+    columns = [quote_name(name) for name in names]
+    return old.read(before).select(*columns), new.read(after).select(*columns)
+
+
+def _check_types(key: Key, old: ScannedTable, new: ScannedTable, names: Sequence[str]) -> None:
+    """``InvalidRequest`` if a column has types of which no values are equal."""
+    for name in names:
+        types = [side.schema[name].dataType for side in (old, new)]
+        if not _can_compare(*types):
+            raise InvalidRequest(
+                f"the column '{name}' of '{key}' is {types[0].simpleString()} at one commit and "
+                f"{types[1].simpleString()} at the other: name the columns to compare in columns=…",
+                table=str(key),
+            )
+
+
+def _can_compare(old: DataType, new: DataType) -> bool:
+    from pyspark.sql.types import DateType, NumericType, TimestampType
+
+    numbers, times = NumericType, (DateType, TimestampType)
+    return (
+        old.simpleString() == new.simpleString()
+        or (isinstance(old, numbers) and isinstance(new, numbers))
+        or (isinstance(old, times) and isinstance(new, times))
+    )
+
+
+def _compare(
+    key: Key, frames: tuple[DataFrame, DataFrame], names: Sequence[str], on: tuple[str, ...]
+) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
+
+    old, new = frames
+    both = old.withColumn(COPIES, F.lit(-1)).union(new.withColumn(COPIES, F.lit(1)))
+    columns = [F.col(quote_name(name)) for name in names]
+    differing = both.groupBy(*columns).agg(F.sum(COPIES).alias(COPIES)).where(F.col(COPIES) != 0)
+    if on:
+        return _pair(key, differing, names, on)
+    change = F.when(F.col(COPIES) < 0, REMOVED).otherwise(ADDED).alias(CHANGE)
+    copies = F.explode(F.sequence(F.lit(1), F.abs(COPIES).cast("int")))
+    return differing.select(*columns, change, copies.alias(COPIES)).drop(COPIES)
+
+
+def _pair(key: Key, differing: DataFrame, names: Sequence[str], on: tuple[str, ...]) -> DataFrame:
+    """Rows with what became of each, by the columns that identify them."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
+
+    same_key = Window.partitionBy(*(F.col(quote_name(name)) for name in on))
+    copies = F.col(COPIES)
+    counted = differing.withColumns(
+        {
+            LEFT: F.sum(F.greatest(-copies, F.lit(0))).over(same_key),
+            CAME: F.sum(F.greatest(copies, F.lit(0))).over(same_key),
+        }
+    )
+    is_repeated = (F.col(LEFT) > 1) | (F.col(CAME) > 1)
+    single = counted.where(F.when(is_repeated, _refuse(key, on)).otherwise(F.lit(True)))
+    change = (
+        F.when((copies < 0) & (F.col(CAME) == 0), REMOVED)
+        .when((copies > 0) & (F.col(LEFT) == 0), ADDED)
+        .when(copies < 0, BEFORE)
+        .otherwise(AFTER)
+    )
+    order = (*on, *(name for name in names if name not in on))
+    return single.select(*(F.col(quote_name(name)) for name in order), change.alias(CHANGE))
+
+
+def _refuse(key: Key, on: Sequence[str]) -> Column:
+    """An error that names the row, where columns identify none."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
+
+    before, after = describe_repeated_key(key, on)
+    values = [
+        F.concat(F.lit(f"{name} = "), F.coalesce(F.col(quote_name(name)).cast("string"), F.lit("null")))
+        for name in on
+    ]
+    named = reduce(lambda one, other: F.concat(one, F.lit(", "), other), values)
+    return F.raise_error(F.concat(F.lit(before), named, F.lit(after))).cast("boolean")
