@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.errors import LakeNotFound
-from penstock.kernel.conflict import content_of
 from penstock.kernel.description import new_description, read_description, write_description
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.objects import content_of
 from penstock.kernel.settings import Settings
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent

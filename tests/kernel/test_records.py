@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from penstock.errors import Damaged, OutcomeUnknown, RetriesExhausted, StorageFull, Unavailable
-from penstock.kernel.pace import paced, step
 from penstock.kernel.records import (
     Keep,
     RecordType,
@@ -18,6 +17,7 @@ from penstock.kernel.records import (
     rows_of_kind,
 )
 from penstock.kernel.settings import Settings
+from penstock.kernel.time_limits import paced, step
 from penstock.model.encoding import digest
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore

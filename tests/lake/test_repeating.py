@@ -22,6 +22,7 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.lake.answers import Landing
+from penstock.lake.call import request_digest
 from penstock.lake.calls import (
     CommitOperations,
     CreateReference,
@@ -34,7 +35,6 @@ from penstock.lake.calls import (
 )
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
-from penstock.lake.request_digest import request_digest
 from penstock.lake.tokens import parse_grant
 from penstock.server.access import Caller, Guarded
 from penstock.stores.memory import MemoryStore

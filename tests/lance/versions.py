@@ -14,8 +14,8 @@ from penstock.formats.lance.manifests import Manifest, ManifestOperation, transa
 from penstock.formats.lance.relocation import rehome
 from penstock.formats.lance.state import NAME, Versions, state_of
 from penstock.formats.lance.wire import Message
-from penstock.kernel.conflict import content_of
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.objects import content_of
 from penstock.lake.on_demand import OnDemand
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.commits import CommitMeta

@@ -7,9 +7,8 @@ from penstock.kernel.kernel import Kernel
 from penstock.kernel.queue import ENTRY_MAX_CHARS
 from penstock.kernel.settings import Settings
 from penstock.kernel.three_way import MergeOptions
-from penstock.model.commits import AUTHOR_MAX_CHARS, CommitMeta
+from penstock.model.commits import AUTHOR_MAX_CHARS, KEY_MAX_CHARS, CommitMeta
 from penstock.model.encoding import ObjectId
-from penstock.model.idempotency import KEY_MAX_CHARS
 from penstock.model.keys import Key
 from penstock.model.merges import MergeResult
 from penstock.model.objects import OBJECT_MAX_BYTES

@@ -7,8 +7,8 @@ from itertools import count
 import pytest
 
 from penstock.errors import OutcomeUnknown, RetriesExhausted, StorageFull, TryAgainError, Unavailable
-from penstock.kernel.retry import Tries
 from penstock.kernel.settings import Settings
+from penstock.kernel.time_limits import Tries
 from penstock.model.commits import CommitMeta
 from penstock.model.keys import Key
 from penstock.model.operations import Put

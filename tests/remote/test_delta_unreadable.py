@@ -9,9 +9,9 @@ import pytest
 from penstock.errors import CommitNotFound, OutcomeUnknown
 from penstock.formats.delta.lake.calls import CommitTables, CreateTable, TableCommit
 from penstock.lake.answers import Landing
+from penstock.lake.call import AFTER_DOUBT
 from penstock.lake.job_files import is_refusal
 from penstock.lake.remote_outcome import recover
-from penstock.lake.request_digest import AFTER_DOUBT
 from penstock.model.keys import Key
 
 HEAD = "ab" * 32

@@ -25,6 +25,7 @@ from penstock.formats.files.lake.calls import CopiedFile, WriteFiles
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake import remote_connection, remote_sender
 from penstock.lake.answers import About
+from penstock.lake.call import request_digest
 from penstock.lake.calls import (
     AssignReference,
     Call,
@@ -43,7 +44,6 @@ from penstock.lake.opener import open_lake
 from penstock.lake.remote import Patience, Remote
 from penstock.lake.remote_outcome import holds_for_every_try
 from penstock.lake.remote_sender import SETTLE_S
-from penstock.lake.request_digest import request_digest
 from penstock.model.keys import Key
 from penstock.model.operations import Put
 from penstock.server.limits import Limits

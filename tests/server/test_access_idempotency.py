@@ -27,7 +27,7 @@ from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
 from penstock.lake.transactions.calls import BeginTransaction, CommitTransaction
 from penstock.model.clock import now_us
-from penstock.model.idempotency import KEY_MAX_CHARS, given_key, owned_key
+from penstock.model.commits import KEY_MAX_CHARS, given_key, owned_key
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Put
 from penstock.model.references import Kind

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from penstock.errors import TimedOut
-from penstock.kernel.pace import paced, step
+from penstock.kernel.time_limits import paced, step
 from penstock.lake import calls
 from penstock.lake.lake import Lake
 from penstock.metrics.table import HTTP_REFUSALS, HTTP_STOPPED_READS

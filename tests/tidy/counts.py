@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
+from tests.tidy.path import find_append_path, find_commit_path
 from tests.tidy.source import Module, Source
 
 PARAMETERS_MAX: Final = 10
@@ -156,4 +157,6 @@ COUNTS: Final = (
     Count("functions named by a participle", 18, find_participles),
     Count("variables whose names say nothing", 247, find_vague_names),
     Count("modules named by a gerund", 18, find_gerunds),
+    Count("modules that a commit of one table passes", 27, find_commit_path),
+    Count("modules that an append of rows passes", 90, find_append_path),
 )

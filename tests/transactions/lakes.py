@@ -5,9 +5,9 @@ from __future__ import annotations
 from uuid import uuid4
 
 from penstock.errors import LakeExists, ReferenceExists
-from penstock.kernel.conflict import content_of
 from penstock.kernel.description import new_description, write_description
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.objects import content_of
 from penstock.kernel.settings import Settings
 from penstock.kernel.transactions import TransactionRecord, Transactions
 from penstock.model.commits import CommitMeta

@@ -28,11 +28,11 @@ from penstock.kernel.format import PrepareAgain
 from penstock.kernel.objects import Objects, check_object
 from penstock.kernel.reflog import RECEIPT_WINDOW_US, key_reused, receipt, receipt_id
 from penstock.kernel.request import GeneratedKey, NextBatch, Request
-from penstock.kernel.retry import Tries, reason_of
 from penstock.kernel.rows import decode_reference_row, not_found_error, reference_in, require_writable, row_of
+from penstock.kernel.time_limits import Tries, reason_of
 from penstock.metrics.table import SWAPS_LOST, TRIES
+from penstock.model.commits import given_key
 from penstock.model.encoding import ObjectId
-from penstock.model.idempotency import given_key
 from penstock.model.objects import CommitObject, Landed, LogEntry, Receipt
 from penstock.model.references import Event as LogEvent
 from penstock.model.references import Kind, Reference

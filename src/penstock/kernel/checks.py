@@ -22,13 +22,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypedDict, T
 
 from penstock.errors import CommitVetoed, InvalidRequest, RetriesExhausted, Throttled, TryAgainError
 from penstock.kernel.chain import Chain, Draft
-from penstock.kernel.conflict import content_of
-from penstock.kernel.deadline import time_limit
 from penstock.kernel.format import PrepareAgain
-from penstock.kernel.objects import Objects
+from penstock.kernel.objects import Objects, content_of
 from penstock.kernel.request import CheckedDrafts, Request
 from penstock.kernel.rows import branch_or_tag_in
 from penstock.kernel.state import Overlay
+from penstock.kernel.time_limits import time_limit
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
@@ -144,8 +143,10 @@ class Checks:
 
     def of(self, branch: str) -> list[Check]:
         """Those that look at what is published on a branch. In a transaction, nothing is until it lands."""
-        checks = {} if is_transaction(branch) else self._checks
-        return [check for check in checks.values() if fnmatchcase(branch, check.branch)] if checks else []
+        checks = self._checks
+        if not checks or is_transaction(branch):
+            return []
+        return [check for check in checks.values() if fnmatchcase(branch, check.branch)]
 
     def checks_for(self, reference: Reference) -> list[Check]:
         """The same for a branch as it is, together with what it expects."""

@@ -11,11 +11,10 @@ from uuid import UUID, uuid4
 
 from penstock.errors import CommitConflict, CommitNotFound, InvalidRequest
 from penstock.kernel.chain import Chain, Draft
-from penstock.kernel.conflict import compare, content_of
-from penstock.kernel.edit import Edit, EditContext
+from penstock.kernel.edit import Edit, EditContext, LandingNotice, compare
 from penstock.kernel.format import Format, Formats, PrepareAgain, Refused
 from penstock.kernel.history import History
-from penstock.kernel.post_commit import LandingNotice
+from penstock.kernel.objects import content_of
 from penstock.kernel.request import Request, RequestTerms
 from penstock.kernel.state import Overlay, state_of
 from penstock.model.commits import CommitMeta

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -18,10 +18,9 @@ import msgspec
 
 from penstock.errors import Damaged, InvalidContent
 from penstock.kernel.chain import Draft
-from penstock.kernel.conflict import content_of
 from penstock.kernel.format import DRY_RUN, Applied, Format, Formats, Refused, Table, Transacting
 from penstock.kernel.ledger import Ledger, TableChange, last_content, ledger_entry
-from penstock.kernel.objects import Objects, Pending, check_object, split_value
+from penstock.kernel.objects import Objects, Pending, check_object, content_of, split_value
 from penstock.kernel.state import Overlay, View, prefix_end
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict, ConflictKind
@@ -296,3 +295,65 @@ class Edit:
     @property
     def has_changes(self) -> bool:
         return bool(self._changes)
+
+
+# Conflicts: comparing what a writer saw at a key with what is there now.
+
+
+def describe(content: AnyContent | None) -> str:
+    """A content in a few words: its type, always first, where it is, and the beginning of its id."""
+    if content is None:
+        return ""
+    place = getattr(content, "metadata_location", "") or getattr(content, "location", "")
+    identity = f" [{str(content.id)[:8]}]" if content.id else ""
+    return f"{content.type}{' ' + place if place else ''}{identity}"
+
+
+def compare(key: Key, expected: AnyContent | None, content: AnyContent | None) -> Conflict:
+    """The conflict between two different contents of a key."""
+    if expected is None:
+        kind = ConflictKind.KEY_EXISTS
+    elif content is None:
+        kind = ConflictKind.KEY_DOES_NOT_EXIST
+    elif expected.type != content.type:
+        kind = ConflictKind.PAYLOAD_DIFFERS
+    elif expected.id != content.id:
+        kind = ConflictKind.CONTENT_ID_DIFFERS
+    else:
+        kind = ConflictKind.VALUE_DIFFERS
+    return Conflict(kind, key, describe(expected), describe(content))
+
+
+# Landing: what formats are told once what a request did to their tables is visible.
+
+
+class LandingNotice:
+    """The managed tables that a request's commits change, each as the last of them leaves it."""
+
+    def __init__(self, formats: Formats, branch: str) -> None:
+        self._branch, self._is_default = branch, formats.is_default(branch)
+        self._tables: dict[Key, tuple[TableChange, int]] = {}
+        self._commits = 0
+
+    def add(self, tables: Mapping[Key, TableChange]) -> None:
+        """What the next commit changes."""
+        self._tables.update((key, (change, self._commits)) for key, change in tables.items())
+        self._commits += 1
+
+    def tell(self, commits: Sequence[ObjectId]) -> None:
+        """Have formats publish what has landed as these commits.
+
+        One that fails keeps no other from being told; the first failure is raised in the end.
+        """
+        failed: Exception | None = None
+        for key, (change, number) in self._tables.items():
+            managing, after = change.managing, change.after
+            content = after if after is not None and managing.manages(after) else None
+            try:
+                managing.after_commit(
+                    key, content, commits[number], branch=self._branch, is_default=self._is_default
+                )
+            except Exception as problem:  # noqa: BLE001 - raised below, once the others were told
+                failed = failed or problem
+        if failed is not None:
+            raise failed

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from penstock.errors import InvalidContent, InvalidRequest, PenstockError
 from penstock.kernel.objects import Objects
-from penstock.model.content import AnyContent, Unknown
+from penstock.model.content import AnyContent, ManagedTable, Unknown
 from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.keys import Key
 from penstock.model.merges import ChangeSummary, MergeMode
@@ -300,6 +300,8 @@ class Format:
 
     name: str
     """As ``Change.format`` names it."""
+    content_type: type[ManagedTable]
+    """What its tables are stored as. A format whose tables have no such type says what it ``manages``."""
     has_paths: bool = False
     """Whether a merge can treat paths inside its tables differently."""
     takes_any_base: bool = False
@@ -318,8 +320,8 @@ class Format:
     """Looks up from where on the history of a table exists. A kernel sets it."""
 
     def manages(self, content: AnyContent) -> bool:
-        """Whether a content is a table of this format."""
-        raise NotImplementedError
+        """Whether a content is a table of this format, and not one that the lake only points at."""
+        return isinstance(content, self.content_type) and content.state != b""
 
     def prepare(self, table: Table, change: Change) -> Any:  # noqa: ARG002
         """Check a change before it queues; what is returned is handed to ``apply``.

@@ -10,7 +10,7 @@ from typing import Final
 from penstock.errors import CommitNotFound, Damaged, HistoryExpired
 from penstock.kernel import skips
 from penstock.kernel.objects import Objects
-from penstock.kernel.pace import step
+from penstock.kernel.time_limits import step
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import CommitObject
 

@@ -13,8 +13,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.kernel.conflict import compare
-from penstock.kernel.edit import Edit
+from penstock.kernel.edit import Edit, compare
 from penstock.kernel.format import READ_AND_CHANGED, Formats, Refused
 from penstock.kernel.history import History
 from penstock.kernel.reads import ReadEntry, Reads

@@ -30,8 +30,6 @@ from penstock.kernel.batch import Outcome, is_called_off, outcome_of
 from penstock.kernel.chain import Chain
 from penstock.kernel.checks import Checks, submit_checked
 from penstock.kernel.commit import CommitRequest
-from penstock.kernel.conflict import content_of
-from penstock.kernel.deadline import time_limit
 from penstock.kernel.description import (
     Description,
     change_description,
@@ -41,6 +39,7 @@ from penstock.kernel.description import (
     with_new_grace,
     with_room,
 )
+from penstock.kernel.edit import LandingNotice
 from penstock.kernel.expired import expired_commits
 from penstock.kernel.format import Format, Formats, PrepareAgain
 from penstock.kernel.grace import GRACE_MIN_S, Grace, Graces, new_grace
@@ -49,22 +48,27 @@ from penstock.kernel.known_tables import KnownTables
 from penstock.kernel.ledger import find_table
 from penstock.kernel.merge import MergeRequest
 from penstock.kernel.moves import changed_tables, check_move
-from penstock.kernel.objects import Objects
-from penstock.kernel.post_commit import LandingNotice
+from penstock.kernel.objects import Objects, content_of
 from penstock.kernel.queue import BranchQueue
 from penstock.kernel.rebase import BranchRebase
 from penstock.kernel.references import References
 from penstock.kernel.reflog import RefLog, find_earlier_request
-from penstock.kernel.request import GeneratedKey, Request, RequestTerms, Unchecked, request_key
-from penstock.kernel.request_metrics import measure_request
+from penstock.kernel.request import (
+    GeneratedKey,
+    Request,
+    RequestTerms,
+    Unchecked,
+    measure_request,
+    request_key,
+)
 from penstock.kernel.restore import RestoreRequest, RestoreScope
-from penstock.kernel.retry import Tries
 from penstock.kernel.revert import RevertRequest
 from penstock.kernel.rows import decode_reference_row, require_writable
 from penstock.kernel.settings import Settings
 from penstock.kernel.state import Difference, Overlay, diff_commits, differing, state_of
 from penstock.kernel.table_horizons import TableHorizons, find_horizon
 from penstock.kernel.three_way import MergeOptions, ThreeWayTerms
+from penstock.kernel.time_limits import Tries, time_limit
 from penstock.kernel.transplant import TransplantRequest
 from penstock.kernel.tree import Differing
 from penstock.metrics.meter import SILENT, Meter

@@ -24,7 +24,6 @@ from penstock.errors import (
     PenstockError,
     Unavailable,
 )
-from penstock.kernel.conflict import content_of
 from penstock.kernel.grace import GRACE_MIN_S
 from penstock.kernel.leases import Lease, Leases
 from penstock.kernel.ledger import (
@@ -37,6 +36,7 @@ from penstock.kernel.ledger import (
     last_content,
     ledger_entry,
 )
+from penstock.kernel.objects import content_of
 from penstock.kernel.state import prefix_end
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId, digest

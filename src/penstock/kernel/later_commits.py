@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Formats, LaterCommit, Since
 from penstock.kernel.history import History
+from penstock.kernel.objects import content_of
 from penstock.kernel.request import NextBatch
 from penstock.kernel.state import Difference, state_of
 from penstock.kernel.three_way import Intents, changes_between, gather_intents, intents_of_format

@@ -9,12 +9,11 @@ from uuid import UUID
 
 from penstock.errors import MergeConflict
 from penstock.kernel.chain import Chain, Draft
-from penstock.kernel.conflict import content_of
-from penstock.kernel.edit import Edit, EditContext
+from penstock.kernel.edit import Edit, EditContext, LandingNotice
 from penstock.kernel.format import Formats, PrepareAgain
 from penstock.kernel.history import History
 from penstock.kernel.isolation import check_reads
-from penstock.kernel.post_commit import LandingNotice
+from penstock.kernel.objects import content_of
 from penstock.kernel.request import NextBatch
 from penstock.kernel.state import Difference, state_of
 from penstock.kernel.three_way import (

@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.errors import InvalidRequest
-from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Formats
 from penstock.kernel.ledger import TableChange
-from penstock.kernel.objects import Objects
+from penstock.kernel.objects import Objects, content_of
 from penstock.kernel.state import differing, prefix_end
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key

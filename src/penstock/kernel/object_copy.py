@@ -13,8 +13,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from penstock.kernel.objects import check_bytes
-from penstock.kernel.retry import retry_reads
 from penstock.kernel.settings import Settings
+from penstock.kernel.time_limits import retry_reads
 from penstock.model.encoding import ObjectId
 from penstock.stores.port import Store, Stored
 

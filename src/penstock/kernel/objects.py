@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from penstock.errors import Damaged
+from penstock.model.content import AnyContent, decode_content
 from penstock.model.encoding import NO_COMMIT, ObjectId, encode, object_id
 from penstock.model.objects import (
     BEGINNING,
@@ -252,3 +253,8 @@ def split_blobs(data: bytes) -> tuple[Large, dict[ObjectId, bytes]]:
 def parts_of(values: Iterable[Value | None]) -> list[ObjectId]:
     """The blobs that some values are made of."""
     return [part for value in values if isinstance(value, Large) for part in value.parts]
+
+
+def content_of(objects: Objects, value: Value | None) -> AnyContent | None:
+    """The content behind a value."""
+    return None if value is None else decode_content(objects.read(value))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.kernel.objects import parts_of
-from penstock.kernel.pace import step
+from penstock.kernel.time_limits import step
 from penstock.model.content import AnyContent, Content, content_types, decode_content, type_bytes
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import (

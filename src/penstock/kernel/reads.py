@@ -15,8 +15,7 @@ import msgspec
 
 from penstock.errors import Damaged, InvalidRequest
 from penstock.kernel.chain import Chain, Draft
-from penstock.kernel.conflict import content_of
-from penstock.kernel.objects import Objects, split_value
+from penstock.kernel.objects import Objects, content_of, split_value
 from penstock.kernel.request import Request, RequestTerms
 from penstock.kernel.state import View, prefix_end
 from penstock.model.commits import CommitMeta

@@ -19,9 +19,9 @@ from penstock.kernel.format import DRY_RUN, PrepareAgain
 from penstock.kernel.moves import check_move
 from penstock.kernel.records import Keep
 from penstock.kernel.references import Move
-from penstock.kernel.retry import Tries
 from penstock.kernel.state import differing
 from penstock.kernel.three_way import MergeOptions, ThreeWayTerms
+from penstock.kernel.time_limits import Tries
 from penstock.kernel.transplant import TransplantRequest
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId

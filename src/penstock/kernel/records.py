@@ -20,9 +20,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from penstock.errors import Damaged, OutcomeUnknown, TryAgainError, Unavailable
-from penstock.kernel.pace import paced
-from penstock.kernel.retry import Tries, reason_of
 from penstock.kernel.settings import Settings
+from penstock.kernel.time_limits import Tries, paced, reason_of
 from penstock.model.encoding import ObjectId
 from penstock.model.references import Kind
 from penstock.stores.port import Row, Store

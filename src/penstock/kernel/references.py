@@ -26,19 +26,17 @@ from penstock.kernel.format import PrepareAgain
 from penstock.kernel.grace import Graces
 from penstock.kernel.history import History
 from penstock.kernel.objects import Objects
-from penstock.kernel.pace import step
 from penstock.kernel.records import PAGE, Keep, Subject, Swap, rows_of_kind, swap_row
 from penstock.kernel.reflog import RefLog, find_earlier_request, receipt, receipt_id
-from penstock.kernel.request import request_key
-from penstock.kernel.request_metrics import measure_request
-from penstock.kernel.retry import reason_of
+from penstock.kernel.request import measure_request, request_key
 from penstock.kernel.rows import branch_or_tag_in, decode_reference_row, not_found_error, reference_in, row_of
 from penstock.kernel.settings import DAY_US, Settings
+from penstock.kernel.time_limits import reason_of, step
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock
+from penstock.model.commits import given_key
 from penstock.model.encoding import NO_COMMIT, ObjectId, digest
 from penstock.model.expectations import has_expectations
-from penstock.model.idempotency import given_key
 from penstock.model.names import check_name
 from penstock.model.objects import CommitObject, Landed, LogEntry
 from penstock.model.references import Event, Kind, Reference

@@ -13,10 +13,10 @@ from penstock.errors import Damaged, IdempotencyKeyReused
 from penstock.kernel import skips
 from penstock.kernel.description import require_unmoved
 from penstock.kernel.objects import Objects, check_object
-from penstock.kernel.pace import step
 from penstock.kernel.request import GeneratedKey
+from penstock.kernel.time_limits import step
+from penstock.model.commits import given_key
 from penstock.model.encoding import NO_COMMIT, ObjectId, digest, encode, object_id
-from penstock.model.idempotency import given_key
 from penstock.model.objects import Landed, LogEntry, Receipt
 from penstock.model.references import Event, Reference
 from penstock.stores.port import Store

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from penstock.errors import ReferenceChanged
+from penstock.errors import PenstockError, ReferenceChanged
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.format import PrepareAgain
+from penstock.metrics.meter import SILENT, Meter
+from penstock.metrics.table import REQUEST_SECONDS, REQUESTS
+from penstock.model.commits import check_key
 from penstock.model.encoding import ObjectId
 from penstock.model.expectations import has_expectations
-from penstock.model.idempotency import check_key
 from penstock.model.references import Event, Reference
+from penstock.model.transactions import PREFIX, is_transaction
 
 MADE_KEY_CHARS = 75
 """So long is a key that Penstock makes, at most."""
@@ -106,7 +111,7 @@ class Request(ABC):
         """As ``apply``; where checks looked at that before, it is just what they agreed to."""
         checked = self.checked
         if checked is None:
-            if has_expectations(reference):
+            if reference.note and has_expectations(reference):
                 raise Unchecked
             return self.apply(chain, reference)
         if chain.has_drafts or not checked.is_of(reference):
@@ -176,3 +181,35 @@ class NextBatch(Exception):
 def request_key(key: str | None) -> str:
     """The caller's idempotency key; nothing if there is none, then it gets one at its first turn."""
     return "" if key is None else check_key(key)
+
+
+# What the kernel tells a meter about a request: what it was, what came of it, how long it took.
+
+
+TRANSACTIONS: Final = PREFIX + "*"
+"""What the branches of all transactions are counted as: each lives for a short while only."""
+
+
+@contextmanager
+def measure_request(meter: Meter, branch: str, kind: str) -> Iterator[None]:
+    """Count and time the request that is made within."""
+    if meter is SILENT:
+        yield
+        return
+    start, outcome = time.perf_counter(), "ok"
+    try:
+        yield
+    except PenstockError as refused:
+        outcome = refused.code
+        raise
+    except BaseException:
+        outcome = "error"
+        raise
+    finally:
+        meter.count(REQUESTS, branch=label_of(branch), kind=kind, outcome=outcome)
+        meter.observe(REQUEST_SECONDS, time.perf_counter() - start, kind=kind)
+
+
+def label_of(branch: str) -> str:
+    """What a branch is called in metrics."""
+    return TRANSACTIONS if is_transaction(branch) else branch

@@ -12,13 +12,11 @@ from typing import NamedTuple
 
 from penstock.errors import InvalidRequest, KeyNotFound, MergeConflict
 from penstock.kernel.chain import Chain, Draft
-from penstock.kernel.conflict import content_of
-from penstock.kernel.edit import Edit
+from penstock.kernel.edit import Edit, LandingNotice
 from penstock.kernel.format import Applied, Format, Formats, PrepareAgain, Refused
 from penstock.kernel.history import History
 from penstock.kernel.ledger import find_table
-from penstock.kernel.objects import Objects
-from penstock.kernel.post_commit import LandingNotice
+from penstock.kernel.objects import Objects, content_of
 from penstock.kernel.request import NextBatch
 from penstock.kernel.state import Difference, View, diff_commits, prefix_end, state_of
 from penstock.kernel.three_way import KeySides, MergeOptions, ThreeWayApply, ThreeWayRequest, ThreeWayTerms

@@ -9,12 +9,10 @@ import msgspec
 
 from penstock.errors import InvalidRequest, MergeConflict
 from penstock.kernel.chain import Chain, Draft
-from penstock.kernel.conflict import compare
-from penstock.kernel.edit import Edit
+from penstock.kernel.edit import Edit, LandingNotice, compare
 from penstock.kernel.format import Format, Formats, PrepareAgain, Refused
 from penstock.kernel.history import History
 from penstock.kernel.later_commits import LaterCommits
-from penstock.kernel.post_commit import LandingNotice
 from penstock.kernel.state import Difference, state_of
 from penstock.kernel.three_way import KeySides, MergeOptions, ThreeWayApply, ThreeWayRequest, ThreeWayTerms
 from penstock.model.commits import CommitMeta

@@ -33,13 +33,14 @@ def reference_in(row: Row | None) -> Reference | None:
 
 def require_writable(reference: Reference, now_us: int) -> None:
     """``InvalidRequest`` if a reference takes no commits, ``TransactionOver`` if it takes no more."""
+    if reference.kind is Kind.BRANCH:
+        return
     transaction = transaction_of(reference)
     if transaction is None:
-        if reference.kind is not Kind.BRANCH:
-            raise InvalidRequest(
-                f"'{reference.name}' is a {reference.kind}; only branches take commits", name=reference.name
-            )
-    elif transaction.state is not TransactionState.OPEN or transaction.is_expired(now_us):
+        raise InvalidRequest(
+            f"'{reference.name}' is a {reference.kind}; only branches take commits", name=reference.name
+        )
+    if transaction.state is not TransactionState.OPEN or transaction.is_expired(now_us):
         raise transaction_over_error(reference)
 
 

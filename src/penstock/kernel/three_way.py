@@ -18,8 +18,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.kernel.conflict import compare, content_of
-from penstock.kernel.edit import Edit, EditContext
+from penstock.kernel.edit import Edit, EditContext, LandingNotice, compare
 from penstock.kernel.format import (
     DRY_RUN,
     Applied,
@@ -32,8 +31,7 @@ from penstock.kernel.format import (
 )
 from penstock.kernel.history import History
 from penstock.kernel.ledger import find_table, ledger_key
-from penstock.kernel.objects import Objects
-from penstock.kernel.post_commit import LandingNotice
+from penstock.kernel.objects import Objects, content_of
 from penstock.kernel.reads import Reads
 from penstock.kernel.request import Request, RequestTerms
 from penstock.kernel.state import Difference, View, diff_commits, prefix_end, state_of

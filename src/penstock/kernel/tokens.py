@@ -20,8 +20,8 @@ from penstock.kernel.description import (
     require_unmoved,
 )
 from penstock.kernel.records import Keep, RecordType, RemoveRow, ReplaceRow, Subject, rows_of_kind
-from penstock.kernel.retry import reason_of
 from penstock.kernel.settings import Settings
+from penstock.kernel.time_limits import reason_of
 from penstock.model.references import Kind
 from penstock.model.tokens import FIRST_ROLES, Token, decode_token, encode_token
 from penstock.stores.port import Row, Store

@@ -11,14 +11,12 @@ import msgspec
 
 from penstock.errors import CommitNotFound, InvalidRequest, MergeConflict
 from penstock.kernel.chain import Chain, Draft
-from penstock.kernel.conflict import content_of
-from penstock.kernel.edit import Edit
+from penstock.kernel.edit import Edit, LandingNotice
 from penstock.kernel.format import Formats, PrepareAgain, Since
 from penstock.kernel.history import History
 from penstock.kernel.later_commits import LaterCommits
 from penstock.kernel.merge import merge_plainly, plan_merge
-from penstock.kernel.objects import Objects
-from penstock.kernel.post_commit import LandingNotice
+from penstock.kernel.objects import Objects, content_of
 from penstock.kernel.state import Difference, Overlay, View, differing, state_of
 from penstock.kernel.three_way import (
     Intents,

@@ -18,7 +18,7 @@ from zlib import crc32
 
 from penstock.errors import Damaged
 from penstock.kernel.objects import Objects, Pending
-from penstock.kernel.pace import step
+from penstock.kernel.time_limits import step
 from penstock.model.encoding import ObjectId, encode
 from penstock.model.objects import EMPTY_ROOT, Leaf, Node, Value
 

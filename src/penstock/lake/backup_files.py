@@ -43,8 +43,8 @@ from penstock.kernel.backup_data import (
 )
 from penstock.kernel.backup_points import BackupPoint, PointStore, description_of, read_points
 from penstock.kernel.copy import CopyProgress, silent
-from penstock.kernel.retry import Tries
 from penstock.kernel.settings import Settings
+from penstock.kernel.time_limits import Tries
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.lake.missing_files import missing_files

@@ -7,15 +7,19 @@ them has a list of calls. A class that leaves out something where a default coul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import Enum, auto
 from inspect import get_annotations
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 
-from penstock.model.encoding import ObjectId
+from penstock.errors import InvalidRequest
+from penstock.model.clock import microseconds
+from penstock.model.commits import CommitMeta
+from penstock.model.encoding import ObjectId, encode, object_id
 
 if TYPE_CHECKING:
     from penstock.errors import PenstockError
@@ -245,3 +249,71 @@ class ReadAt(Call[R], frozen=True, kw_only=True):
     """A revision; the default branch's head if nothing is given."""
     via: str | None = None
     """The reference that led to the commit, where ``at`` is only its id: who may read that may read this."""
+
+
+# What the handlers of calls share: what a commit says of itself, how a list is limited, what is refused.
+
+
+T = TypeVar("T")
+
+
+def commit_meta(said: Said, who: str, message: str) -> CommitMeta:
+    """What a commit says of itself: ``message``, unless its writer gave one."""
+    return CommitMeta(
+        message=message if said.message is None else said.message,
+        authors=said.authors if said.authors is not None else ((who,) if who else ()),
+        author_time_us=said.author_time_us if said.author_time is None else microseconds(said.author_time),
+        signed_off_by=said.signed_off_by,
+        properties=said.properties,
+        committer=who,
+        is_dated=said.author_time is not None,
+    )
+
+
+def first(items: Iterable[T], limit: int | None) -> Iterator[T]:
+    if limit is not None and limit < 0:
+        raise InvalidRequest(f"limit must be 0 or greater, got {limit}")
+    return islice(items, limit)
+
+
+def in_transaction_error(name: str) -> InvalidRequest:
+    """The error for taking over what is in a transaction."""
+    return InvalidRequest(
+        f"'{name}' is the branch of a transaction, and cannot be read from before the transaction is "
+        "committed",
+        name=name,
+    )
+
+
+# A request as it was asked: what tells a repetition from another request under the same idempotency key.
+
+
+AFTER_DOUBT: Final = "after_doubt"
+"""In an error's ``details``: it is of a later try, and nobody heard what came of the one before."""
+
+
+class _FirstSaid(msgspec.Struct, frozen=True, kw_only=True):
+    """A description with the fields that it had in the first release, so that a request keeps its hash."""
+
+    message: str | None
+    authors: None = None
+    signed_off_by: tuple[()] = ()
+    author_time_us: int = 0
+    properties: dict[str, tuple[str, ...]]
+
+
+def request_digest(call: Write[Any]) -> bytes:
+    """A hash of a request as its writer put it, with the names that it had, wherever they lead by now.
+
+    Neither who sends it matters, nor which branch it is for: each has keys of its own.
+    """
+    if call.asked is not None:
+        return call.asked
+    try:
+        replaced = call.unhashed_values()
+        if isinstance(said := getattr(call, "said", None), Said):
+            replaced["said"] = _FirstSaid(message=said.message, properties=said.properties)
+        plain = msgspec.structs.replace(call, **replaced)
+        return object_id(encode((type(call).__name__, plain)))
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as problem:
+        raise InvalidRequest(f"invalid request: {problem}") from None

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.errors import CommitConflict, EraseRefused, NotManaged
-from penstock.kernel.conflict import content_of
 from penstock.kernel.ledger import find_table, holder
+from penstock.kernel.objects import content_of
 from penstock.kernel.table_horizons import GONE
 from penstock.lake.answers import SweptTable
 from penstock.lake.erase import Leftovers, Settled, TableHolder, leftovers_of

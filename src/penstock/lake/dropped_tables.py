@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.kernel.conflict import content_of
 from penstock.kernel.ledger import LEDGER, ledger_entry
+from penstock.kernel.objects import content_of
 from penstock.kernel.state import prefix_end
 from penstock.model.content import AnyContent, ManagedTable, decode_content
 from penstock.model.encoding import NO_COMMIT, ObjectId

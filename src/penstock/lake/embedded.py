@@ -28,7 +28,6 @@ from penstock.formats.registry import not_installed
 from penstock.kernel import tokens
 from penstock.kernel.batch import Outcome
 from penstock.kernel.checks import assign_checked
-from penstock.kernel.conflict import content_of
 from penstock.kernel.description import (
     Description,
     change_description,
@@ -41,6 +40,7 @@ from penstock.kernel.fsck import Checked, Damage, fsck
 from penstock.kernel.history import Walk
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.ledger import LEDGER
+from penstock.kernel.objects import content_of
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.request import request_key
 from penstock.kernel.state import Overlay, prefix_end
@@ -60,13 +60,12 @@ from penstock.lake.answers import (
 from penstock.lake.audits import calls as audit_calls
 from penstock.lake.audits.embedded import ExpectationAnswers
 from penstock.lake.audits.engine import LakeEngine
+from penstock.lake.call import commit_meta, first, in_transaction_error, request_digest
 from penstock.lake.erase import erase
-from penstock.lake.handler_parts import commit_meta, first, in_transaction_error
 from penstock.lake.log import Filter, LogPages, changes_of, differences, matching, not_in_log_error, ranges
 from penstock.lake.moved_locations import answer_outside, call_inside, note_in_error
 from penstock.lake.outcomes import as_left
 from penstock.lake.plugins import is_foreign, make_plugins, other_plugin_types, plugin_types
-from penstock.lake.request_digest import request_digest
 from penstock.lake.restore import restore_message, restore_scope
 from penstock.lake.resync import TableResync
 from penstock.lake.resync_calls import Resync, Resynced, describe_ahead
@@ -74,10 +73,9 @@ from penstock.lake.table_sweep import sweep_tables
 from penstock.lake.transactions import calls as transaction_calls
 from penstock.lake.transactions.embedded import TransactionAnswers
 from penstock.model.clock import utc
-from penstock.model.commits import Commit
+from penstock.model.commits import Commit, owned_key
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
-from penstock.model.idempotency import owned_key
 from penstock.model.keys import RESERVED, Key
 from penstock.model.merges import KeyMerge, MergeResult
 from penstock.model.names import parse_revision
@@ -167,7 +165,7 @@ class Embedded:
         }
 
     def do(self, call: calls.Call[R], progress: Progress = silent) -> R:
-        if not self.moved:
+        if not self.moved.all:
             return self._do(call, progress)
         try:
             return answer_outside(self._do(call_inside(call, self.moved), progress), self.moved)

@@ -46,11 +46,10 @@ from penstock.errors import (
     ReferenceNotFound,
     RequestError,
 )
-from penstock.kernel.conflict import content_of
 from penstock.kernel.description import RegisteredBackup, read_description
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.ledger import find_table, ledger_entry
-from penstock.kernel.objects import check_object
+from penstock.kernel.objects import check_object, content_of
 from penstock.kernel.reachable import Progress, Reach, silent
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.sweep import heads_of_backup, sweep

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from penstock.errors import ConflictError, InvalidRequest, PenstockError, RequestError, TransactionOver
-from penstock.lake.request_digest import AFTER_DOUBT
+from penstock.lake.call import AFTER_DOUBT
 from penstock.model.transactions import TransactionState
 
 if TYPE_CHECKING:

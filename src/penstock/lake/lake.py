@@ -541,6 +541,8 @@ class Lake:
             **commit_fields(properties, **options),
         )
         unchanged = [Read(key=operation.key) for operation in operations if isinstance(operation, Unchanged)]
+        if not unchanged:
+            return self.do(call)
         if if_head is None:
             note_reads(self, branch, None, *unchanged)
             return self.do(call)

@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 from penstock.errors import InvalidRequest, TimedOut
-from penstock.kernel.conflict import content_of
 from penstock.kernel.history import Walk
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.objects import content_of
 from penstock.kernel.state import diff_commits, prefix_end
 from penstock.lake.answers import Difference
 from penstock.model.commits import Commit

@@ -29,12 +29,9 @@ class OnDemand(Format):
         repeats_states: bool = False,
         may_lose_files: bool = False,
     ) -> None:
-        self.name, self._content, self._load = name, content, real
+        self.name, self.content_type, self._load = name, content, real
         self.takes_any_base, self.repeats_states = takes_any_base, repeats_states
         self.may_lose_files = may_lose_files
-
-    def manages(self, content: AnyContent) -> bool:
-        return isinstance(content, self._content) and content.state != b""
 
     def _load_format(self) -> Format:
         real = self._load()

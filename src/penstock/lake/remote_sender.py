@@ -23,13 +23,12 @@ from penstock.errors import (
 )
 from penstock.kernel.reachable import Progress
 from penstock.lake.answers import Landing
-from penstock.lake.call import Ask, Call, Retry, Write, retry_of
+from penstock.lake.call import AFTER_DOUBT, Ask, Call, Retry, Write, request_digest, retry_of
 from penstock.lake.read_calls import GetOutcome
 from penstock.lake.remote_connection import Connection, LostAnswer, NotSent, Reply
 from penstock.lake.remote_outcome import holds_for_every_try, recover, unknown_outcome_error
 from penstock.lake.remote_reply import DoneVerdict, RefusedVerdict, Unsettled, judge
 from penstock.lake.remote_request import encode_request
-from penstock.lake.request_digest import AFTER_DOUBT, request_digest
 from penstock.wire.requests import WireRequest
 
 if TYPE_CHECKING:

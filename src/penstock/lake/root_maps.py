@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.kernel.conflict import content_of
 from penstock.kernel.description import (
     ROW_NAME,
     Description,
@@ -24,6 +23,7 @@ from penstock.kernel.description import (
 )
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.ledger import holder, is_entangled
+from penstock.kernel.objects import content_of
 from penstock.kernel.settings import Settings
 from penstock.lake.copy import Place, open_lake_at
 from penstock.lake.missing_files import missing_files

@@ -22,9 +22,8 @@ from penstock.errors import (
     Unauthenticated,
     UnsupportedMediaType,
 )
-from penstock.kernel.deadline import due
-from penstock.kernel.pace import paced
 from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.time_limits import due, paced
 from penstock.lake.catalogue import Catalogue
 from penstock.processes.pool import ProcessPool, never
 from penstock.server.access import AccessGate, Caller, Guarded, UnmarkedKeys

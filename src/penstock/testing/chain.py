@@ -8,8 +8,8 @@ from contextlib import suppress
 import msgspec
 
 from penstock.errors import PenstockError
-from penstock.kernel.conflict import content_of
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.objects import content_of
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import RESERVED, Key

@@ -6,8 +6,8 @@ import time
 from collections.abc import Collection, Mapping
 from uuid import uuid4
 
-from penstock.kernel.conflict import content_of
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.objects import content_of
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId

@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Applied, Format, PrepareAgain, Refused, Table, blob
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.objects import content_of
 from penstock.model.content import AnyContent, Unknown
 from penstock.model.decoders import msgpack_decoder
 from penstock.model.encoding import ObjectId, encode

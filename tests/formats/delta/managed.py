@@ -30,9 +30,9 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.batch import Outcome
-from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Table
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.objects import content_of
 from penstock.kernel.settings import Settings
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import NO_COMMIT, ObjectId

@@ -14,8 +14,8 @@ from penstock.errors import MergeConflict
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import FilesState, Layout, state_of
 from penstock.formats.files.read_check import TOLD_MAX, check_seen
-from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Refused
+from penstock.kernel.objects import content_of
 from penstock.kernel.transactions import Transactions
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict

@@ -39,7 +39,7 @@ from penstock.formats.delta.lake.calls import (
 )
 from penstock.lake import calls
 from penstock.lake.answers import Ratified
-from penstock.lake.handler_parts import first
+from penstock.lake.call import first
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 from penstock.model.tokens import Role

@@ -56,6 +56,7 @@ class DeltaFormat(Format):
     """Managed Delta tables. Those that other programs own are contents like any other."""
 
     name = NAME
+    content_type = DeltaTable
     repeats_states = True
     """So that a revert of the newest commit costs what that changed, as any other does."""
     may_lose_files = True
@@ -74,9 +75,6 @@ class DeltaFormat(Format):
         self.commits = commits or Commits(places)
         self._owner, self._clock, self._publisher = owner, clock, publisher
         self._unpublished_max, self._log_check = unpublished_max, log_check
-
-    def manages(self, content: AnyContent) -> bool:
-        return isinstance(content, DeltaTable) and content.state != b""
 
     # -- before the queue ------------------------------------------------------------------------------
 

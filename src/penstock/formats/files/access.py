@@ -27,7 +27,7 @@ from penstock.formats.files.lake.calls import (
 )
 from penstock.formats.files.lake.sweep_calls import SweepFiles
 from penstock.lake import calls
-from penstock.lake.handler_parts import first
+from penstock.lake.call import first
 from penstock.model.keys import Key
 from penstock.model.tokens import Role
 from penstock.server.access import write_rules

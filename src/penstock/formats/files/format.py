@@ -84,6 +84,7 @@ class FilesFormat(Format):
     """Tables of files that the lake keeps."""
 
     name = NAME
+    content_type = FilesTable
     has_paths = True
     repeats_states = True
     merges_objects_only = True
@@ -91,9 +92,6 @@ class FilesFormat(Format):
     def __init__(self, pool: Callable[[], Place] | None = None) -> None:
         """``pool`` opens the folder that all files lie in; without it, files are not looked for."""
         self._pool = pool
-
-    def manages(self, content: AnyContent) -> bool:
-        return is_managed(content)
 
     def prepare(self, table: Table, change: Change) -> Any:
         write_intent = decode_asked(change.intent)

@@ -39,14 +39,12 @@ class LanceFormat(Format):
     """Lance tables whose versions the lake decides."""
 
     name = NAME
+    content_type = LanceTable
     takes_any_base = True
 
     def __init__(self, places: Places, manifests: Manifests, clock: Clock, promoter: CommitListener) -> None:
         self._places, self._manifests, self._clock, self._promoter = places, manifests, clock, promoter
         self._checking = ManifestCheck(places, manifests)
-
-    def manages(self, content: AnyContent) -> bool:
-        return is_managed(content)
 
     def prepare(self, table: Table, change: Change) -> Any:
         steps, first = decode_steps(change.intent).steps, 0

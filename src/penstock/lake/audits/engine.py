@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import InvalidRequest, RequestError
 from penstock.kernel.checks import Proposal
-from penstock.kernel.deadline import time_limit
+from penstock.kernel.time_limits import time_limit
 from penstock.lake.audits.installed import require_sql
 from penstock.lake.audits.rows import rows_proposed
 from penstock.model.expectations import Expectation

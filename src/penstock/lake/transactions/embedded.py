@@ -13,11 +13,10 @@ from uuid import uuid4
 import msgspec
 
 from penstock.errors import HistoryExpired, InvalidRequest, PenstockError, ReferenceNotFound
-from penstock.kernel.conflict import content_of
+from penstock.kernel.objects import content_of
 from penstock.kernel.state import prefix_end
 from penstock.kernel.transactions import TransactionRecord, Transactions
-from penstock.lake.call import Call, Said
-from penstock.lake.handler_parts import commit_meta, first
+from penstock.lake.call import Call, Said, commit_meta, first
 from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded
 from penstock.lake.transactions.calls import (
     AbortTransaction,

@@ -26,7 +26,7 @@ from penstock.errors import (
 )
 from penstock.formats.registry import load
 from penstock.kernel.checks import NO_REASON, run_check, veto_reason
-from penstock.kernel.retry import reason_of
+from penstock.kernel.time_limits import reason_of
 from penstock.lake.call import describe_commit as commit_said
 from penstock.lake.options import BranchCommitOptions
 from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded

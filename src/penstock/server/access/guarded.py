@@ -10,8 +10,8 @@ import msgspec
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake import calls, resync_calls
 from penstock.lake.audits import calls as audit_calls
+from penstock.lake.call import request_digest
 from penstock.lake.catalogue import Catalogue
-from penstock.lake.request_digest import request_digest
 from penstock.lake.transactions import calls as transaction_calls
 from penstock.model.keys import Key
 from penstock.model.tokens import Role

@@ -1,7 +1,7 @@
 """Idempotency keys of tokens: each has its own, so that none meets, takes or asks for another's.
 
 Whose a key is, the token's name says: a token that replaces another one of the same name finds the keys of
-that one. A key is stored with a mark of the name (``model.idempotency``). Without a mark are the keys of
+that one. A key is stored with a mark of the name (``model.commits``). Without a mark are the keys of
 
 - jobs and transactions, whose ids are keys: a row of theirs tells who may use them;
 - requests that came without one: Penstock makes it, random and good for that request only;
@@ -32,8 +32,8 @@ from penstock.lake.calls import (
 )
 from penstock.lake.catalogue import Catalogue
 from penstock.model.clock import Clock, now_us, utc
+from penstock.model.commits import owned_key
 from penstock.model.encoding import NO_COMMIT, ObjectId
-from penstock.model.idempotency import owned_key
 from penstock.model.references import Kind
 from penstock.server.access.caller import Caller
 

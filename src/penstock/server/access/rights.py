@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.errors import CommitNotFound, TimedOut, TransactionNotFound, TransactionOver
-from penstock.kernel.pace import step
 from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.time_limits import step
 from penstock.lake.calls import PAGE_MAX, Call, GetAbout, Resolve
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.transactions.answers import TransactionInfo

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any, Final, TypeAlias, TypeVar
 
 from penstock.errors import InvalidRequest
-from penstock.kernel.pace import step
+from penstock.kernel.time_limits import step
 from penstock.model.keys import Key
 from penstock.server.limits import Limits
 from penstock.server.nessie.cel import filter_for

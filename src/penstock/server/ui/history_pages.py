@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import HistoryExpired, InvalidRequest, TimedOut
-from penstock.kernel.pace import limit_reads
+from penstock.kernel.time_limits import limit_reads
 from penstock.lake.answers import Difference
 from penstock.lake.calls import GetChanges, GetCommit, GetReferenceLog, ListCommits
 from penstock.lake.plugins import find_plugin

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from penstock.errors import Denied, PenstockError
-from penstock.kernel.pace import limit_reads
 from penstock.kernel.reachable import Progress, silent
+from penstock.kernel.time_limits import limit_reads
 from penstock.lake.answers import About
 from penstock.lake.call import Retry, retry_of
 from penstock.lake.calls import Call, GetAbout, ListReferences, Resolve

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import Damaged, KeyNotFound, NotManaged
 from penstock.formats.plugin import Flaws, FormatPlugin, Rows, WorkerTable
 from penstock.kernel.objects import Objects
-from penstock.lake.call import Call
-from penstock.lake.handler_parts import commit_meta
-from penstock.lake.request_digest import request_digest
+from penstock.lake.call import Call, commit_meta, request_digest
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key

@@ -53,9 +53,7 @@ from penstock.kernel.number_ranges import RangeRequest, find_ranges, reserve_num
 from penstock.kernel.reachable import Progress
 from penstock.kernel.table_horizons import find_horizon
 from penstock.lake.answers import Ratified, RatifiedTable
-from penstock.lake.call import Call, Said
-from penstock.lake.handler_parts import commit_meta, first
-from penstock.lake.request_digest import request_digest
+from penstock.lake.call import Call, Said, commit_meta, first, request_digest
 from penstock.lake.table_places import check_apart, check_new_place
 from penstock.lake.table_writer import EXISTS
 from penstock.model.commits import Commit

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.formats.delta.ownership.tables import Tables
-from penstock.kernel.conflict import content_of
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.objects import content_of
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.retained_history import Neighbours, RetainedHistory
 from penstock.model.encoding import ObjectId

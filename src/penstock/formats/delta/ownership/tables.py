@@ -10,10 +10,10 @@ from penstock.errors import Damaged, KeyNotFound, NotManaged
 from penstock.formats.delta.branch_log.line import Line, declared_of, line_of
 from penstock.formats.delta.protocol.actions import Metadata, Protocol, parse_action
 from penstock.kernel.batch import Outcome
-from penstock.kernel.conflict import content_of
 from penstock.kernel.format import Table
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.ledger import LEDGER, find_table, holder, last_content, ledger_entry
+from penstock.kernel.objects import content_of
 from penstock.kernel.state import prefix_end
 from penstock.lake.plugins import describe_usage
 from penstock.model.commits import CommitMeta

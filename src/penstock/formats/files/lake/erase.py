@@ -18,8 +18,8 @@ from penstock.formats.files.intents import NAME, Mark, encode_mark
 from penstock.formats.files.lake.pool import pool_of
 from penstock.formats.files.lake.sweep import FilesSweep
 from penstock.formats.files.lake.sweep_calls import SweepFiles
-from penstock.kernel.conflict import content_of
 from penstock.kernel.description import read_description
+from penstock.kernel.objects import content_of
 from penstock.kernel.table_horizons import TableHorizons, state_hash
 from penstock.lake.answers import SweptTable
 from penstock.lake.erase import Leftovers, Settled, TableHolder, dated_states_of, states_of

@@ -34,10 +34,8 @@ from penstock.kernel import tree
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.state import prefix_end
 from penstock.kernel.table_horizons import find_horizon
-from penstock.lake.call import Call
+from penstock.lake.call import Call, commit_meta, first, in_transaction_error, request_digest
 from penstock.lake.embedded import Embedded
-from penstock.lake.handler_parts import commit_meta, first, in_transaction_error
-from penstock.lake.request_digest import request_digest
 from penstock.model.decoders import msgpack_decoder
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key

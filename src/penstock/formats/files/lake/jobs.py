@@ -36,9 +36,7 @@ from penstock.kernel.attempts import Attempts
 from penstock.kernel.batch import Outcome
 from penstock.kernel.rows import branch_or_tag_in
 from penstock.kernel.three_way import MergeOptions
-from penstock.lake.call import Call
-from penstock.lake.handler_parts import first
-from penstock.lake.request_digest import request_digest
+from penstock.lake.call import Call, first, request_digest
 from penstock.model.commits import Commit, CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.jobs import (

@@ -42,9 +42,8 @@ from penstock.formats.files.lake.calls import (
     hash_of_files,
 )
 from penstock.formats.files.lake.pool import names_for, pool_of
-from penstock.lake.call import Said
+from penstock.lake.call import AFTER_DOUBT, Said
 from penstock.lake.job_files import JobStart, is_refusal, remove_files
-from penstock.lake.request_digest import AFTER_DOUBT
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake

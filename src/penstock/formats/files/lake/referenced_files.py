@@ -14,8 +14,8 @@ from typing import Final
 from penstock.errors import Damaged
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import decode_file, is_managed, state_of
-from penstock.kernel.conflict import content_of
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.objects import content_of
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.retained_history import RetainedHistory
 from penstock.model.encoding import ObjectId

@@ -52,7 +52,7 @@ from penstock.formats.lance.state import (
     is_managed,
     state_of,
 )
-from penstock.kernel.conflict import content_of
+from penstock.kernel.objects import content_of
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables

@@ -48,9 +48,7 @@ from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import MANIFEST, STAGING, own_branch_name
 from penstock.formats.lance.state import Version, is_managed
 from penstock.kernel.batch import Outcome
-from penstock.lake.call import Call
-from penstock.lake.handler_parts import commit_meta, first
-from penstock.lake.request_digest import request_digest
+from penstock.lake.call import Call, commit_meta, first, request_digest
 from penstock.model.clock import utc
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId

@@ -26,12 +26,12 @@ from penstock.formats.lance.state import NAME, is_managed, state_of
 from penstock.formats.lance.table_changes import step_names
 from penstock.formats.lance.tasks import PromoteTask
 from penstock.formats.sync import out_of_sync
-from penstock.kernel.conflict import content_of
 from penstock.kernel.description import require_unmoved
 from penstock.kernel.format import Applied, PrepareAgain, Since, Table
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.leases import Leases
 from penstock.kernel.ledger import LEDGER, find_table, holder, last_content
+from penstock.kernel.objects import content_of
 from penstock.kernel.state import prefix_end
 from penstock.lake.log import differences
 from penstock.model.clock import Clock

@@ -30,9 +30,9 @@ from penstock.formats.lance.state import (
     version_of,
 )
 from penstock.formats.lance.wire import Malformed
-from penstock.kernel.conflict import content_of
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.ledger import LEDGER, find_table, ledger_entry
+from penstock.kernel.objects import content_of
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.state import prefix_end
 from penstock.lake.retained_history import Neighbours, RetainedHistory

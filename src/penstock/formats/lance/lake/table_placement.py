@@ -159,6 +159,6 @@ class TablePlacement:
 
 
 def _look(lake: Embedded, commit: ObjectId, stored: bytes) -> AnyContent | None:
-    from penstock.kernel.conflict import content_of
+    from penstock.kernel.objects import content_of
 
     return content_of(lake.kernel.objects, lake.kernel.state(commit).get(stored))
