@@ -18,7 +18,7 @@ from penstock.errors import KeyNotFound, Throttled, TimedOut, Unavailable, Worke
 from penstock.processes import pool as pool_module
 from penstock.processes.limits import ProcessLimits
 from penstock.processes.pool import ProcessPool
-from penstock.processes.process import FunctionFailed
+from penstock.processes.process import FunctionFailed, Process
 from tests.processes.ends import Ending
 
 HERE = "tests.processes.functions"
@@ -198,6 +198,28 @@ def test_one_caller_does_not_keep_all_processes_from_others() -> None:
         assert pool.run(f"{HERE}:tell_pid", caller="greedy").body
     finally:
         pool.close()
+
+
+def test_who_waits_has_another_process_before_one_that_was_killed_has_gone(
+    pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that held much memory may take long to end: its place is not kept for it."""
+    may_end = threading.Event()
+    end = Process.end
+
+    def end_late(process: Process) -> None:
+        assert may_end.wait(60)
+        end(process)
+
+    work = Begun(pool)
+    monkeypatch.setattr(Process, "end", end_late)
+    work.is_cancelled.set()
+    work.goes_on.set()
+    try:
+        assert pid_of(pool) != work.pid
+    finally:
+        may_end.set()
+    assert isinstance(work.end(), TimedOut)
 
 
 def test_one_caller_leaves_half_of_the_line_to_others() -> None:

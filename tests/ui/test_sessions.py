@@ -173,6 +173,14 @@ def test_only_forms_of_the_page_change_something(secrets: Site) -> None:
         assert secrets.post("merge", form, token, **headers).status == 403, headers
         assert secrets.post("login", {"token": token}, **headers).status == 403, headers
         assert secrets.post("logout", {}, token, **headers).status == 403, headers
+        for path in (
+            "merge",
+            "revert",
+            "restore",
+            "abort-transaction",
+            "abort-job",
+        ):  # whatever the form says
+            assert secrets.post(path, {}, token, **headers).status == 403, (path, headers)
         assert secrets.lake.branch().head == before
     assert secrets.post("merge", form, token).status == 303
     assert secrets.lake.branch().head != form["if_head"]

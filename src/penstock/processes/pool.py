@@ -188,7 +188,7 @@ class ProcessPool:
                     if is_cancelled():
                         raise TimedOut("the client no longer waits for the response")
                     if monotonic() > deadline_s:
-                        raise TimedOut("no row worker was free in time; nothing was changed")
+                        raise TimedOut(self._describe_wait(place))
                     if self._failed_starts > failed_starts and self._problem is not None and not self._all:
                         raise self._problem
                     self._changed.wait(LOOK_EVERY_S)
@@ -199,6 +199,12 @@ class ProcessPool:
             self._line.begin(caller)
             self._changed.notify_all()
             return self._idle.pop()
+
+    def _describe_wait(self, place: object) -> str:
+        """What somebody waited for in vain; the lock is held."""
+        if self._starting and self._line.is_next(place):
+            return "a row worker is being started, and was not ready in time; nothing was changed, try again"
+        return "no row worker was free in time; nothing was changed"
 
     def _require_room(self, caller: str) -> None:
         """``Throttled`` if too many wait, or more of one caller than there is room left for others."""
@@ -238,13 +244,14 @@ class ProcessPool:
     def _replace(self, process: Process, caller: str, why: str = "") -> None:
         if why:
             self._say(f"row worker {process.pid} {why}; another one is started")
-        process.end()
+        process.kill()
         with self._changed:
             self._line.end(caller)
             self._all.discard(process)
             if not self._is_closed:
                 self._grow(is_replaced=True)
             self._changed.notify_all()
+        process.end()  # which may take a while, and nobody who waits for the other one has to wait for it
 
     def _has_kept_much(self, process: Process) -> bool:
         return process.used_bytes - process.idle_bytes > self.limits.memory_max_bytes // KEPT_SHARE

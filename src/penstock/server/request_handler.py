@@ -121,6 +121,8 @@ class RequestHandler:
                 behind = self._catalogue if caller.is_admin else self._discreet
                 catalogue = Guarded(behind, caller, request.deadline_s, self._unmarked)
                 who = caller.name
+            if route.check_headers is not None:
+                route.check_headers(request.headers)
             ask = Ask(
                 catalogue=catalogue,
                 path=path,

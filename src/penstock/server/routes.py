@@ -108,6 +108,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     is_write: bool = False
     """Whether a request that takes too long may still be applied."""
     body_required: bool = True
+    check_headers: Callable[[Mapping[str, str]], None] | None = None
+    """Raises if a request may not be answered whatever it says: asked before its query and body are read."""
     is_public: bool = False
     """Answered to anybody."""
     is_vital: bool = False

@@ -86,17 +86,14 @@ def _page(
 def _action(path: str, act: Callable[[Visit], HttpAnswer], form: Any) -> Route:
     """What a button does."""
 
-    def handle(ask: Ask) -> HttpAnswer:
-        require_own_form(ask.headers)
-        return act(Visit(ask))
-
     return Route(
         method="POST",
         path=path,
-        handle=handle,
+        handle=lambda ask: act(Visit(ask)),
         summary=(act.__doc__ or "").strip(),
         body=form,
         media_types=(forms.MEDIA_TYPE,),
+        check_headers=require_own_form,
         is_write=True,
     )
 
@@ -110,6 +107,7 @@ def _public(method: str, path: str, handle: Callable[[Ask], HttpAnswer], form: A
         body=form,
         body_required=False,
         media_types=(forms.MEDIA_TYPE,),
+        check_headers=require_own_form if method == "POST" else None,
         is_public=True,
     )
 
