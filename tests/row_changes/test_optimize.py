@@ -15,7 +15,8 @@ import pytest
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake import file_upkeep
-from penstock.formats.delta.lake.file_upkeep import curve_positions, target_size
+from penstock.formats.delta.lake.bin_rewrites import curve_positions
+from penstock.formats.delta.lake.file_upkeep import target_size
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.rows.stats import INDEXED
 from penstock.lake.lake import Lake

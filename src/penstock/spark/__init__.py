@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.spark.row_diff import diff_rows
     from penstock.spark.sessions import configure, session
     from penstock.spark.streams import sink, stream
+    from penstock.spark.upkeep import optimize
     from penstock.spark.writer import write
 
 _HOME: Final = {
@@ -34,6 +35,7 @@ _HOME: Final = {
     "delete": "row_changes",
     "diff_rows": "row_diff",
     "merge": "merge_builder",
+    "optimize": "upkeep",
     "read": "reader",
     "session": "sessions",
     "sink": "streams",
@@ -52,6 +54,7 @@ __all__ = [
     "delete",
     "diff_rows",
     "merge",
+    "optimize",
     "read",
     "session",
     "sink",

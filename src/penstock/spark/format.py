@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from penstock.formats.rows.row_difference import StoredRows
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
+    from penstock.lake.upkeep import OptimizedTable
     from penstock.spark.requests import (
         ChangeRequest,
+        OptimizeRequest,
         RowMerge,
         Values,
         WriteResult,
@@ -111,6 +113,17 @@ class SparkFormat:
 
     def merge(self, change: ChangeRequest, plan: RowMerge) -> WriteResult | None:  # noqa: ARG002
         raise self._cannot(change.key, "merge rows into")
+
+    def optimize(self, change: ChangeRequest, request: OptimizeRequest) -> OptimizedTable:
+        """Rewrite files with the same rows. Where Spark has no part in it, this process does it."""
+        return change.table.optimize(
+            target_file_bytes=request.target_file_bytes,
+            where=request.where,
+            zorder_by=request.zorder_by,
+            message=change.message,
+            author=change.author,
+            progress=request.progress,
+        )
 
     def describe(self, spark: SparkSession, table: Table, version: int | None) -> TableDescription:
         """A table as SQL sees it. It counts as no read."""

@@ -12,9 +12,11 @@ from penstock.model.clock import microseconds
 
 
 def _optimize(call: ProcedureCall) -> CallResult:
-    if not call.is_in_driver:  # a server rewrites no rows for others
+    if call.optimize is None:  # a server rewrites no rows for others
         raise needs_python("files of a table cannot be rewritten")
-    optimized = call.lake.table(call.text("table"), call.branch).optimize(
+    optimized = call.optimize(
+        call.text("table"),
+        branch=call.branch,
         target_file_bytes=call.number("target_file_bytes"),
         where=call.optional("where"),
         zorder_by=call.texts("zorder_by"),

@@ -15,6 +15,7 @@ from penstock.model.keys import Key
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
+    from penstock.lake.upkeep import OptimizedTable
 
 TEXT: Final = "string"
 CALL: Final = "call"
@@ -48,9 +49,11 @@ class ProcedureCall(NamedTuple):
     lake: Lake
     session: CatalogRequest
     is_in_driver: bool
-    """Whether this is the session's own process: it renews the lease of its transaction, and may rewrite
-    files for as long as that takes."""
+    """Whether this is the session's own process: it renews the lease of its transaction."""
     progress: Progress = silent
+    optimize: Callable[..., OptimizedTable] | None = None
+    """Rewrites files of a table, with the arguments of ``Table.optimize``, a key and a branch; ``None`` where
+    no files are rewritten."""
 
     def text(self, name: str) -> str:
         value = self.session.arguments.get(name)

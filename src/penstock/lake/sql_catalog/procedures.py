@@ -6,6 +6,7 @@ Each is called as ``CALL lake.system.<name>(…)``, with named arguments, and ha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
@@ -39,6 +40,7 @@ from penstock.model.transactions import PREFIX, Isolation, Policy, TransactionSt
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
     from penstock.lake.transactions.transaction import Transaction
+    from penstock.lake.upkeep import OptimizedTable
     from penstock.lake.views import Branch, Tag
     from penstock.model.merges import MergeResult
 
@@ -66,16 +68,24 @@ def describe_procedure(name: str) -> dict[str, Any]:
 
 
 def call_procedure(
-    lake: Lake, request: CatalogRequest, *, is_in_driver: bool, progress: Progress = silent
+    lake: Lake,
+    request: CatalogRequest,
+    *,
+    is_in_driver: bool,
+    progress: Progress = silent,
+    optimize: Callable[..., OptimizedTable] | None = None,
 ) -> dict[str, Any]:
-    """Carry out a procedure. ``InvalidRequest`` where a transaction is open that cannot hold it."""
+    """Carry out a procedure. ``InvalidRequest`` where a transaction is open that cannot hold it.
+
+    ``optimize`` rewrites files of a table, where that is possible.
+    """
     procedure = _find(request.procedure)
     if procedure.is_outside and request.transaction:
         raise InvalidRequest(
             f"'{request.procedure}' takes effect immediately, but a transaction is open in this session: "
             "COMMIT or ROLLBACK first"
         )
-    result = procedure.run(ProcedureCall(lake, request, is_in_driver, progress))
+    result = procedure.run(ProcedureCall(lake, request, is_in_driver, progress, optimize))
     return {name: value for name, value in result._asdict().items() if value is not None}
 
 

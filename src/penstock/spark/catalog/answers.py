@@ -7,6 +7,7 @@ Questions about names are answered by the lake alone. Tables are described, read
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.lake.sql_catalog.procedure import CALL, MAINTAIN
@@ -15,6 +16,7 @@ from penstock.lake.sql_catalog.requests import CatalogRequest
 from penstock.lake.sql_catalog.steps import BY_NAME, CREATIONS
 from penstock.model.decoders import json_decoder
 from penstock.spark.catalog import changes, tables
+from penstock.spark.upkeep import optimize
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +48,8 @@ def answer_question(spark: SparkSession, lake: Lake, step: str, asked: str, part
     if step in CREATIONS:
         lake.begin_write()  # which makes the lake, if there is none yet
     if step in (CALL, MAINTAIN):
-        return call_procedure(lake, request, is_in_driver=True)
+        by_spark = partial(optimize, spark, lake=lake)
+        return call_procedure(lake, request, is_in_driver=True, optimize=by_spark)
     if step in BY_NAME:
         return BY_NAME[step](lake, request)
     if step in BY_SPARK:

@@ -1,4 +1,4 @@
-"""Rewriting files of a Delta table with the same rows, without Spark: fewer files, in an order, or complete.
+"""Rewriting files of a Delta table with the same rows: fewer files, in an order, or complete.
 
 Small files of a partition are put together up to a target size, deleted rows are left out, and rows may be
 sorted along a Z-order curve of some columns. Every commit says that no row changed (``dataChange`` false): it
@@ -6,13 +6,15 @@ is no conflict for appends, and streams and the change data feed pass over it. A
 changed meanwhile is taken again as it has become.
 
 The work is cut into commits, so that a run that dies has done what it committed, and the next goes on.
+Which files are rewritten, and what is committed, is decided here for every engine. How rows are read and
+written is the engine's part: Arrow in this process (``bin_rewrites``), or Spark.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from functools import partial, reduce
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -20,7 +22,6 @@ import msgspec
 from penstock.errors import InvalidRequest, TableConflict
 from penstock.formats.delta.lake.rewrite import removals
 from penstock.formats.delta.lake.table_job import DeltaJob
-from penstock.formats.delta.lake.written_files import names_of
 from penstock.formats.delta.log.scan import batches_of
 from penstock.formats.delta.protocol.actions import Action, Add
 from penstock.formats.delta.protocol.clustering import find_columns, lacking_statistics
@@ -28,10 +29,8 @@ from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.partition_conditions import check_condition
 from penstock.formats.delta.rows.pruning import read_stats
 from penstock.formats.delta.rows.stats import Statistics, indexed_leaves
-from penstock.formats.delta.rows.writing import TARGET_FILE_BYTES, RowFiles, check_features
-from penstock.formats.rows.arrow_types import pa, pc
+from penstock.formats.delta.rows.writing import TARGET_FILE_BYTES, check_features
 from penstock.lake.call import Said
-from penstock.lake.job_files import remove_files
 from penstock.lake.upkeep import AnalyzedTable, OptimizedTable, OptimizeProgress
 
 if TYPE_CHECKING:
@@ -40,12 +39,7 @@ if TYPE_CHECKING:
 TARGET_SIZE: Final = "delta.targetFileSize"
 SMALL: Final = 0.75
 """A file below this share of the target size is put together with others."""
-COMMIT_BYTES: Final = 1024 * 1024 * 1024
-"""After about how many bytes of files that are rewritten these are committed."""
-SORTED_MAX_BYTES: Final = 256 * 1024 * 1024
-"""How many bytes of files are sorted at once, in memory."""
 TRIES_MAX: Final = 5
-CURVE_BITS: Final = 62
 ANALYZED_MAX: Final = 1000
 """Of how many files statistics are completed by one commit."""
 PROVIDER: Final = "liquid"
@@ -66,7 +60,7 @@ class OptimizeOrder(NamedTuple):
     """Sort rows along a curve of these columns; those that the table is clustered by, if it is."""
 
 
-class _Bin(NamedTuple):
+class FileBin(NamedTuple):
     """Files of one partition that become others together."""
 
     files: tuple[Add, ...]
@@ -76,29 +70,62 @@ class _Bin(NamedTuple):
         return sum(file.size for file in self.files)
 
 
+class FileLayout(NamedTuple):
+    """What files are to become."""
+
+    target_bytes: int
+    sorted_by: tuple[tuple[str, ...], ...] = ()
+    """The columns of the curve that rows are sorted along, as paths of names; none if they stay in order."""
+
+    def count_files(self, each: FileBin) -> int:
+        """How many files a bin becomes."""
+        return max(1, -(-each.size // self.target_bytes)) if self.sorted_by else 1
+
+
+class RewriteEngine(NamedTuple):
+    """What rewrites files, and how much of it at once."""
+
+    rewrite: Callable[[DeltaJob, Sequence[FileBin], FileLayout], list[Add]]
+    """Writes the rows of bins to new files, without those that are deleted. If it fails, no file is left, as
+    far as possible."""
+    commit_bytes: int
+    """After about how many bytes of files that are rewritten these are committed."""
+    sorted_max_bytes: int
+    """How many bytes of files are sorted together."""
+
+
 def optimize_files(
-    table: Table, order: OptimizeOrder, said: Said, progress: OptimizeProgress
+    table: Table, order: OptimizeOrder, said: Said, progress: OptimizeProgress, engine: RewriteEngine
 ) -> OptimizedTable:
     """Rewrite files of a table. See ``Table.optimize``."""
     table.lake.begin_write(makes_lake=False)
-    return _Optimization(table, order, said, progress).run()
+    return _Optimization(table, order, said, progress, engine).run()
 
 
 class _Optimization:
     """A run over the files of a table."""
 
-    def __init__(self, table: Table, order: OptimizeOrder, said: Said, progress: OptimizeProgress) -> None:
-        self._table, self._order, self._said, self._progress = table, order, said, progress
+    def __init__(
+        self,
+        table: Table,
+        order: OptimizeOrder,
+        said: Said,
+        progress: OptimizeProgress,
+        engine: RewriteEngine,
+    ) -> None:
+        self._order, self._said, self._progress, self._engine = order, said, progress, engine
         self._open = partial(DeltaJob, table.lake, table.key, table.require_branch())
         self._job = self._open()
         check_features(self._job.metadata)
         if order.where is not None:
             check_condition(order.where, self._job.metadata.schema_string, self._job.partition_columns)
         self._clustering = () if order.zorder_by else self._job.clustering
-        self._sorted_by = self._find_sorted_by()
-        self._target_bytes = order.target_file_bytes or target_size(self._job.metadata.configuration)
-        if self._target_bytes <= 0:
-            raise InvalidRequest(f"the target size of files must be 1 or more bytes: {self._target_bytes}")
+        target_bytes = order.target_file_bytes
+        if target_bytes is None:
+            target_bytes = target_size(self._job.metadata.configuration)
+        if target_bytes <= 0:
+            raise InvalidRequest(f"the target size of files must be 1 or more bytes: {target_bytes}")
+        self._layout = FileLayout(target_bytes, self._find_sorted_by())
         self._result = OptimizedTable(key=table.key)
         self._passed: set[str] = set()
         """Files that this run wrote, or gave up."""
@@ -107,7 +134,7 @@ class _Optimization:
         bins = self._bins()
         all_bytes, done_bytes, conflicts = sum(each.size for each in bins), 0, 0
         while bins:
-            batch = _first_bins(bins)
+            batch = _first_bins(bins, self._engine.commit_bytes)
             if self._rewrite(batch):
                 done_bytes, conflicts = done_bytes + sum(each.size for each in batch), 0
             else:
@@ -122,19 +149,20 @@ class _Optimization:
             bins = self._bins()
         return self._result
 
-    def _bins(self) -> list[_Bin]:
+    def _bins(self) -> list[FileBin]:
         """The files that are worth rewriting, in groups that become one file each or are sorted together."""
         groups: dict[tuple[tuple[str, str | None], ...], list[Add]] = {}
         for file in self._job.snapshot.outside_read_set.files(self._order.where):
             groups.setdefault(tuple(sorted(file.partition.items())), []).append(file)
-        limit = SORTED_MAX_BYTES if self._sorted_by else self._target_bytes
-        bins: list[_Bin] = []
+        layout = self._layout
+        limit = self._engine.sorted_max_bytes if layout.sorted_by else layout.target_bytes
+        bins: list[FileBin] = []
         for files in groups.values():
             chosen = sorted(filter(self._is_chosen, files), key=lambda file: (file.size, file.path))
             bins += (
-                _Bin(tuple(group))
+                FileBin(tuple(group))
                 for group in _pack(chosen, limit)
-                if len(group) > 1 or group[0].deletion_vector is not None or self._sorted_by
+                if len(group) > 1 or group[0].deletion_vector is not None or layout.sorted_by
             )
         return bins
 
@@ -143,76 +171,35 @@ class _Optimization:
             return False
         if file.deletion_vector is not None or self._order.zorder_by:
             return True
-        if self._sorted_by:  # by the table's own columns: what is clustered stays
+        if self._layout.sorted_by:  # by the table's own columns: what is clustered stays
             return file.clustering_provider is None
-        return file.size < SMALL * self._target_bytes
+        return file.size < SMALL * self._layout.target_bytes
 
-    def _rewrite(self, bins: Sequence[_Bin]) -> bool:
+    def _rewrite(self, bins: Sequence[FileBin]) -> bool:
         """Rewrite files and commit that; false if others changed one of them first."""
-        job = self._job
-        actions: list[Action] = []
-        try:
-            for each in bins:
-                actions += [
-                    msgspec.structs.replace(removal, data_change=False) for removal in removals(each.files)
-                ]
-                for action in self._write(each.files):
-                    actions.append(action)
-        except BaseException:
-            remove_files(job.place, names_of(actions))
-            raise
+        job, replace = self._job, msgspec.structs.replace
+        provider = PROVIDER if self._clustering else None
+        added = [
+            replace(file, data_change=False, clustering_provider=provider)
+            for file in self._engine.rewrite(job, bins, self._layout)
+        ]
+        removed = removals(file for each in bins for file in each.files)
+        actions: list[Action] = [*(replace(removal, data_change=False) for removal in removed), *added]
         try:
             ratified = job.commit(
                 actions, operation="OPTIMIZE", parameters=self._parameters(), said=self._said
             )
         except TableConflict:
             return False
-        added = [action for action in actions if isinstance(action, Add)]
         self._count(
-            files_removed=sum(len(each.files) for each in bins),
+            files_removed=len(removed),
             files_added=len(added),
             bytes_removed=sum(each.size for each in bins),
             bytes_added=sum(file.size for file in added),
         )
-        self._result = msgspec.structs.replace(self._result, version=ratified.tables[0].version)
+        self._result = replace(self._result, version=ratified.tables[0].version)
         self._passed.update(file.key.path for file in added)
         return True
-
-    def _write(self, files: Sequence[Add]) -> Iterator[Action]:
-        """Write the rows of files anew: as one file, or sorted and cut into files of the target size."""
-        job = self._job
-        snapshot, row_ids = job.snapshot.log_snapshot, job.final_row_ids(files)
-        rows = batches_of(snapshot, job.place, files, final_row_ids=row_ids)
-        provider = PROVIDER if self._clustering else None
-        for batches in self._sort(rows, sum(file.size for file in files)) if self._sorted_by else [rows]:
-            # What was packed to the target size may come out a little larger, and is still one file.
-            output = RowFiles(
-                job.place,
-                job.metadata,
-                prefix=job.data_folder,
-                clustering=job.clustering,
-                with_row_ids=True,
-                target_file_bytes=2 * self._target_bytes,
-            )
-            with output:
-                for batch in batches:
-                    output.write(batch, are_checked=True)
-                written = output.finish()
-            for action in written:
-                assert isinstance(action, Add)
-                yield msgspec.structs.replace(action, data_change=False, clustering_provider=provider)
-
-    def _sort(self, rows: Any, size: int) -> Iterator[Any]:
-        """The rows along the curve, in parts that become a file each."""
-        table = rows.read_all().combine_chunks()
-        if not table.num_rows:
-            return
-        columns = [_column_values(table, path) for path in self._sorted_by]
-        table = table.take(pc.sort_indices(curve_positions(columns))).combine_chunks()
-        parts = max(1, -(-size // self._target_bytes))
-        rows_each = -(-table.num_rows // parts)
-        for start in range(0, table.num_rows, rows_each):
-            yield table.slice(start, rows_each).to_batches(max_chunksize=65_536)
 
     def _find_sorted_by(self) -> tuple[tuple[str, ...], ...]:
         """The columns of the curve, as paths of names."""
@@ -228,7 +215,7 @@ class _Optimization:
         return tuple(_logical_path(schema, path) for path in self._clustering)
 
     def _parameters(self) -> dict[str, str]:
-        columns = [".".join(path) for path in self._sorted_by]
+        columns = [".".join(path) for path in self._layout.sorted_by]
         return {
             "predicate": f"[{msgspec.json.encode(self._order.where).decode()}]"
             if self._order.where
@@ -294,41 +281,6 @@ def target_size(properties: dict[str, str]) -> int:
     return int(match[1]) * _UNITS[match[2].lower()[:1]]
 
 
-def curve_positions(columns: Sequence[Any]) -> Any:
-    """Where rows lie on a Z-order curve of some columns: rows that are near each other there are near in each
-    of them. Values are taken by their rank, so that it does not matter how they are spread."""
-    if len(columns) == 1:
-        return _ranks(columns[0])
-    bits = min(16, CURVE_BITS // len(columns))
-    scaled = []
-    for column in columns:
-        ranks = _ranks(column)
-        largest = max(1, pc.max(ranks).as_py())
-        # As far as there are more ranks than places on the curve, neighbours share one.
-        step = max(1, -(-(largest + 1) // (1 << bits)))
-        scaled.append(pc.divide(ranks, step))
-    parts = [
-        pc.shift_left(pc.bit_wise_and(pc.shift_right(ranks, bit), 1), bit * len(scaled) + at)
-        for at, ranks in enumerate(scaled)
-        for bit in range(bits)
-    ]
-    return reduce(pc.bit_wise_or, parts)
-
-
-def _ranks(column: Any) -> Any:
-    """The place of each value among all of them; nulls come first."""
-    values = pc.unique(column).drop_null()
-    ordered = values.take(pc.sort_indices(values))
-    return pc.add(pc.fill_null(pc.index_in(column, value_set=ordered).cast(pa.int64()), -1), 1)
-
-
-def _column_values(table: Any, path: Sequence[str]) -> Any:
-    column = table.column(path[0])
-    for step in path[1:]:
-        column = pc.struct_field(column, step)
-    return pa.concat_arrays(column.chunks)
-
-
 def _logical_path(schema: Any, stored: Sequence[str]) -> tuple[str, ...]:
     """The names of a column that files call otherwise."""
     names: list[str] = []
@@ -354,12 +306,12 @@ def _pack(files: Sequence[Add], limit: int) -> Iterator[list[Add]]:
         yield group
 
 
-def _first_bins(bins: Sequence[_Bin]) -> Sequence[_Bin]:
+def _first_bins(bins: Sequence[FileBin], commit_bytes: int) -> Sequence[FileBin]:
     """The bins of one commit."""
     size = 0
     for number, each in enumerate(bins):
         size += each.size
-        if size >= COMMIT_BYTES:
+        if size >= commit_bytes:
             return bins[: number + 1]
     return bins
 

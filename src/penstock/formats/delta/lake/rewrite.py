@@ -6,10 +6,11 @@ What such a change rests on is told here, whichever engine makes it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from penstock.errors import InvalidRequest
+from penstock.errors import InvalidRequest, TableConflict
+from penstock.formats.delta.branch_log.proposal import MAINTENANCE
 from penstock.formats.delta.branch_log.replaced_files import removal
 from penstock.formats.delta.lake import table as delta
 from penstock.formats.delta.lake.calls import Looked, Part
@@ -23,6 +24,10 @@ from penstock.lake.call import Said
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.table_job import DeltaJob
 
+Job = TypeVar("Job", bound="DeltaJob")
+
+TRIES_MAX: Final = 50
+"""How often a change is planned because only maintenance or appends came first. Each time others got on."""
 READ_FILES_MAX_BYTES: Final = 16 * 1024
 """Names of files beyond this size are not told one by one: the partitions are, that they are in."""
 
@@ -58,6 +63,40 @@ class Rewrite(NamedTuple):
 def done_before(table: DeltaJob, idempotency_key: str | None) -> Ratified | None:
     """What a change under an idempotency key came to, if it was done: another try has other files."""
     return delta.done_before(table.lake, [table.key], table.branch, idempotency_key)
+
+
+def commit_planned(
+    table: Job, plan: Callable[[Job], Rewrite | None], said: Said, idempotency_key: str | None
+) -> Ratified | None:
+    """Plan a change of a table and commit it; ``None`` if there is nothing to do.
+
+    A change that came too late only because files got others with the same rows, or because of appends, is
+    planned anew: it means the same. ``TableConflict`` if others changed what it rests on.
+    """
+    for left in reversed(range(TRIES_MAX)):
+        planned = plan(table)
+        if planned is None:
+            return None
+        try:
+            return planned.commit(said, idempotency_key)
+        except TableConflict:
+            fresh = table.again()
+            if not left or not _only_maintained(table, fresh):
+                raise
+            table = fresh
+    raise AssertionError("the last try returns or raises")
+
+
+def _only_maintained(before: DeltaJob, after: DeltaJob) -> bool:
+    """Whether nothing happened to a table between two versions but that files got others with the same
+    rows, and appends."""
+    count = after.version - before.version
+    if before.id != after.id or count <= 0:
+        return False
+    since = after.snapshot.outside_read_set.history(count)
+    return len(since) == count and all(
+        past.operation.upper() in MAINTENANCE or past.info.get("isBlindAppend") is True for past in since
+    )
 
 
 def check_changeable(table: DeltaJob) -> None:

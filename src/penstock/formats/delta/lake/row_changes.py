@@ -11,14 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.errors import InvalidRequest, TableConflict
-from penstock.formats.delta.branch_log.proposal import MAINTENANCE
+import msgspec
+
+from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.lake.file_changes import ChangedFiles, RowOutcomes, no_rows, row_count
 from penstock.formats.delta.lake.identities import ReservedNumbers
 from penstock.formats.delta.lake.rewrite import (
     Rewrite,
     check_changeable,
+    commit_planned,
     done_before,
     read_set_of,
     region,
@@ -28,7 +30,6 @@ from penstock.formats.delta.lake.row_assignments import RowAssignment, parse_ass
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.log.scan import FILE_NUMBER, numbered_batches
 from penstock.formats.delta.protocol.actions import Add, Metadata
-from penstock.formats.delta.protocol.identities import identities_of
 from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.outcomes import partition_value
 from penstock.formats.delta.protocol.predicate_sql import write_predicate
@@ -45,11 +46,6 @@ if TYPE_CHECKING:
     from penstock.lake.table import Table
 
 EVERYTHING = "true"
-TRIES_MAX = 5
-"""How often a change is made because a compaction rewrote its files first."""
-NUMBERED_TRIES_MAX = 50
-"""The same for a table with identity columns: there an append is in the way of every change that gives away
-numbers, whatever its rows, since both say in the metadata how far numbers are given away."""
 
 
 def delete_rows(table: Table, where: str | None, said: Said, idempotency_key: str | None) -> ChangedRows:
@@ -96,43 +92,24 @@ def change_rows(table: Table, plan: Any, said: Said, idempotency_key: str | None
             inserted=None,
             is_repeated=True,
         )
-    tries = 0
-    while True:
-        planned: PlannedChange | None = plan(job)
+    counts = ChangedRows(key=table.key)
+
+    def plan_once(current: DeltaJob) -> Rewrite | None:
+        nonlocal counts
+        planned: PlannedChange | None = plan(current)
         if planned is None:
-            return ChangedRows(key=table.key)
-        try:
-            landed = planned.rewrite.commit(said, idempotency_key)
-        except TableConflict:
-            tries += 1
-            fresh = job.again()
-            tries_max = NUMBERED_TRIES_MAX if identities_of(job.metadata) else TRIES_MAX
-            if tries >= tries_max or not _only_maintained(table, job, fresh):
-                raise
-            job = fresh
-            continue
-        (ratified,) = landed.tables
-        return ChangedRows(
-            key=table.key,
-            commit=landed.commit,
-            version=ratified.version,
-            deleted=planned.deleted,
-            updated=planned.updated,
-            inserted=planned.inserted,
-            is_repeated=ratified.repeated,
+            return None
+        counts = msgspec.structs.replace(
+            counts, deleted=planned.deleted, updated=planned.updated, inserted=planned.inserted
         )
+        return planned.rewrite
 
-
-def _only_maintained(table: Table, before: DeltaJob, after: DeltaJob) -> bool:
-    """Whether nothing happened to a table between two versions but that files got others with the same
-    rows, and appends: what was planned can be planned anew, and means the same."""
-    count = after.version - before.version
-    if before.id != after.id or count <= 0:
-        return False
-    versions = table.outside_read_set.snapshot().history(count + 1)
-    since = [past for past in versions if before.version < past.version <= after.version]
-    return len(since) == count and all(
-        past.operation.upper() in MAINTENANCE or past.info.get("isBlindAppend") is True for past in since
+    landed = commit_planned(job, plan_once, said, idempotency_key)
+    if landed is None:
+        return ChangedRows(key=table.key)
+    (ratified,) = landed.tables
+    return msgspec.structs.replace(
+        counts, commit=landed.commit, version=ratified.version, is_repeated=ratified.repeated
     )
 
 

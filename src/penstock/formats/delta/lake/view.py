@@ -128,7 +128,9 @@ class DeltaView(RowStatements):
         progress: OptimizeProgress,
     ) -> OptimizedTable:
         order = _load("file_upkeep:OptimizeOrder")(target_file_bytes, where, tuple(zorder_by))
-        optimized: OptimizedTable = _load("file_upkeep:optimize_files")(self._table, order, said, progress)
+        optimized: OptimizedTable = _load("file_upkeep:optimize_files")(
+            self._table, order, said, progress, _load("bin_rewrites:ARROW")
+        )
         return optimized
 
     def analyze(self, said: Said) -> AnalyzedTable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.formats.delta.lake import rewrite
+from penstock.formats.delta.lake import file_upkeep, rewrite
 from penstock.formats.delta.lake.rewrite import Rewrite
 from penstock.formats.delta.lake.rows import DeltaTableRows
 from penstock.formats.delta.lake.sql_format import DeltaSql, readable_condition
@@ -16,7 +16,7 @@ from penstock.formats.delta.protocol.row_ids import (
 )
 from penstock.formats.delta.spark.change_feed import read_changes
 from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.rewrites import merges, plans
+from penstock.formats.delta.spark.rewrites import compaction, merges, plans
 from penstock.formats.delta.spark.scan import scans
 from penstock.formats.delta.spark.writes import orders
 from penstock.formats.delta.spark.writes.row_writes import write_rows
@@ -28,6 +28,7 @@ from penstock.model.nessie import DeltaTable
 from penstock.spark.format import ScannedTable, SparkFormat, TableSource
 from penstock.spark.requests import (
     ChangeRequest,
+    OptimizeRequest,
     ReadRequest,
     RowMerge,
     Values,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from penstock.formats.rows.reader import RowPart
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
+    from penstock.lake.upkeep import OptimizedTable
 
 
 _SQL: Final = DeltaSql()
@@ -120,6 +122,12 @@ class DeltaSpark(SparkFormat):
     def merge(self, change: ChangeRequest, plan: RowMerge) -> WriteResult | None:
         return _rewritten(change, lambda table: merges.plan_merge(table, plan))
 
+    def optimize(self, change: ChangeRequest, request: OptimizeRequest) -> OptimizedTable:
+        order = file_upkeep.OptimizeOrder(request.target_file_bytes, request.where, request.zorder_by)
+        return file_upkeep.optimize_files(
+            change.table, order, change.commit_meta, request.progress, compaction.spark_engine(change.spark)
+        )
+
     def changes(self, spark: SparkSession, table: Table, first: int, last: int | None) -> DataFrame:
         return read_changes(spark, table, first, last)
 
@@ -134,8 +142,7 @@ def _rewritten(change: ChangeRequest, plan: Callable[[JobTable], Rewrite | None]
     table = JobTable(change.lake, change.key, change.branch)
     ratified = rewrite.done_before(table, change.idempotency_key)
     if ratified is None:
-        planned = plan(table)
-        ratified = None if planned is None else planned.commit(change.commit_meta, change.idempotency_key)
+        ratified = rewrite.commit_planned(table, plan, change.commit_meta, change.idempotency_key)
     return _result(ratified, change.key, table.branch)
 
 

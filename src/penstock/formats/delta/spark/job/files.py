@@ -45,9 +45,11 @@ def write_files(
     has_changes: bool = False,
     clustering: Collection[tuple[str, ...]] = frozenset(),
     options: Mapping[str, str] = {},
+    are_checked: bool = False,
 ) -> list[Add | Cdc]:
     """Write rows as files of a table that is at a location, or will be; see ``JobTable.write``.
 
+    Rows that are written anew ``are_checked``: they satisfy the table's constraints.
     ``InvalidRequest`` for rows that the table cannot have; then no file is left, as far as possible.
     """
     check_features(metadata)
@@ -63,7 +65,7 @@ def write_files(
         columns=tuple(leaf.stored for leaf in leaves),
         options=options,
     )
-    checked = enforce_constraints(df, metadata, fields, has_changes=has_changes)
+    checked = df if are_checked else enforce_constraints(df, metadata, fields, has_changes=has_changes)
     with raise_refusals():
         named = named_for_directories(checked, fields, _name_max_bytes(target))
         files = jobs.run(as_stored(named, metadata), target, uuid4())

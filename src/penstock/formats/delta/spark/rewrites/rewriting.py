@@ -20,7 +20,7 @@ from penstock.lake.row_changes import DELETE, INSERT, UPDATE
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from penstock.formats.delta.spark.job.tables import JobTable
+    from penstock.formats.delta.lake.table_job import DeltaJob
 
 
 KEEP: Final = "keep"
@@ -66,7 +66,7 @@ def outcome_rows(
     return with_generated(rows, computed.table, by_name, NEW)
 
 
-def materialized_row_ids(table: JobTable, outcome: Column | None = None) -> dict[str, Column]:
+def materialized_row_ids(table: DeltaJob, outcome: Column | None = None) -> dict[str, Column]:
     """The columns that keep the ids of rows which are written anew, by their names in files; none if the
     table does not track rows. Without an outcome, rows are new.
 
