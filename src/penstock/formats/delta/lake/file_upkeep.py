@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from penstock.lake.table import Table
 
 TARGET_SIZE: Final = "delta.targetFileSize"
+AUTO_FILES_MIN: Final = 50
+"""How many files a partition has to have for a writer to rewrite them by itself."""
 SMALL: Final = 0.75
 """A file below this share of the target size is put together with others."""
 TRIES_MAX: Final = 5
@@ -58,6 +60,8 @@ class OptimizeOrder(NamedTuple):
     """Only in partitions for whose values this is true."""
     zorder_by: tuple[str, ...] = ()
     """Sort rows along a curve of these columns; those that the table is clustered by, if it is."""
+    is_auto: bool = False
+    """Only partitions with many such files, by one commit, and without another try."""
 
 
 class FileBin(NamedTuple):
@@ -135,6 +139,9 @@ class _Optimization:
         all_bytes, done_bytes, conflicts = sum(each.size for each in bins), 0, 0
         while bins:
             batch = _first_bins(bins, self._engine.commit_bytes)
+            if self._order.is_auto:
+                self._rewrite(batch)
+                break
             if self._rewrite(batch):
                 done_bytes, conflicts = done_bytes + sum(each.size for each in batch), 0
             else:
@@ -159,6 +166,8 @@ class _Optimization:
         bins: list[FileBin] = []
         for files in groups.values():
             chosen = sorted(filter(self._is_chosen, files), key=lambda file: (file.size, file.path))
+            if self._order.is_auto and len(chosen) < AUTO_FILES_MIN:
+                continue
             bins += (
                 FileBin(tuple(group))
                 for group in _pack(chosen, limit)
@@ -222,7 +231,7 @@ class _Optimization:
             else "[]",
             "zOrderBy": msgspec.json.encode(columns if self._order.zorder_by else []).decode(),
             "clusterBy": msgspec.json.encode([] if self._order.zorder_by else columns).decode(),
-            "auto": "false",
+            "auto": str(self._order.is_auto).lower(),
         }
 
     def _count(self, **more: int) -> None:

@@ -73,7 +73,7 @@ def commit_planned(
     A change that came too late only because files got others with the same rows, or because of appends, is
     planned anew: it means the same. ``TableConflict`` if others changed what it rests on.
     """
-    for left in reversed(range(TRIES_MAX)):
+    for tries_left in reversed(range(TRIES_MAX)):
         planned = plan(table)
         if planned is None:
             return None
@@ -81,7 +81,7 @@ def commit_planned(
             return planned.commit(said, idempotency_key)
         except TableConflict:
             fresh = table.again()
-            if not left or not _only_maintained(table, fresh):
+            if not tries_left or not _only_maintained(table, fresh):
                 raise
             table = fresh
     raise AssertionError("the last try returns or raises")

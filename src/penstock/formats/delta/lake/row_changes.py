@@ -27,12 +27,14 @@ from penstock.formats.delta.lake.rewrite import (
     removals,
 )
 from penstock.formats.delta.lake.row_assignments import RowAssignment, parse_assignments
+from penstock.formats.delta.lake.table import compact_if_due
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.log.scan import FILE_NUMBER, numbered_batches
 from penstock.formats.delta.protocol.actions import Add, Metadata
 from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.outcomes import partition_value
 from penstock.formats.delta.protocol.predicate_sql import write_predicate
+from penstock.formats.delta.protocol.properties import is_auto_compacted
 from penstock.formats.delta.rows.filled_columns import RowFill
 from penstock.formats.rows.arrow_types import arrow_type, pa, pc
 from penstock.formats.rows.expression_text import parse_condition_text
@@ -108,6 +110,8 @@ def change_rows(table: Table, plan: Any, said: Said, idempotency_key: str | None
     if landed is None:
         return ChangedRows(key=table.key)
     (ratified,) = landed.tables
+    if is_auto_compacted(job.metadata.configuration):
+        compact_if_due(table, ratified.version)
     return msgspec.structs.replace(
         counts, commit=landed.commit, version=ratified.version, is_repeated=ratified.repeated
     )

@@ -42,6 +42,8 @@ from penstock.formats.delta.protocol.clustering import CLUSTERING
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.partition_conditions import condition_columns
 from penstock.formats.delta.protocol.paths import BRANCH_DATA
+from penstock.formats.delta.protocol.properties import is_auto_compacted
+from penstock.formats.registry import load
 from penstock.lake.answers import Ratified
 from penstock.lake.call import Said
 from penstock.lake.calls import GetChanges, GetOutcome
@@ -148,7 +150,9 @@ def append_all(
         return earlier
     with _TableWrite(lake) as writing:
         written = [writing.commit_of(table, data, None) for table, data in tables]
-        return writing.commit_with_retries(written, named, said, idempotency_key)
+        ratified = writing.commit_with_retries(written, named, said, idempotency_key)
+    writing.compact(ratified)
+    return ratified
 
 
 def overwrite(
@@ -172,7 +176,9 @@ def overwrite(
         return earlier
     with _TableWrite(table.lake) as writing:
         written = writing.commit_of(table, data, lambda metadata: parts_of(metadata, chosen, where))
-        return writing.commit_with_retries((written,), branch, said, idempotency_key)
+        ratified = writing.commit_with_retries((written,), branch, said, idempotency_key)
+    writing.compact(ratified)
+    return ratified
 
 
 def is_about_partitions(table: Table, where: str) -> bool:
@@ -191,6 +197,7 @@ class _TableWrite:
         self._lake, self._began = lake, JobStart.now(lake)
         self._refused = ExitStack()
         self._numbers: dict[Key, IdentityNumbers] = {}
+        self._compacted: dict[Key, Table] = {}
 
     def __enter__(self) -> _TableWrite:
         self._refused.__enter__()
@@ -210,6 +217,8 @@ class _TableWrite:
         now = self._lake.do(GetTableVersions(key=table.key, at=branch, limit=0))
         protocol, metadata = now.parse_declared()
         parts = replaces(metadata) if replaces is not None else None
+        if is_auto_compacted(metadata.configuration):
+            self._compacted[table.key] = table
         place = self._lake.places.at(now.location)
         numbers = ReservedNumbers(self._lake, table.key, branch, metadata)
         adds = write_files(
@@ -250,6 +259,12 @@ class _TableWrite:
                 tables = numbered
         return _commit_tables(self._lake, tables, branch, said, idempotency_key)
 
+    def compact(self, ratified: Ratified) -> None:
+        """Put small files together in the tables that ask for it, if there are many by now."""
+        for landed in ratified.tables:
+            if landed.key in self._compacted:
+                compact_if_due(self._compacted[landed.key], landed.version)
+
     def _number_again(self, tables: Sequence[TableCommit], branch: str) -> list[TableCommit] | None:
         """The commits once more, on top of tables whose numbers others have given away meanwhile; ``None`` if
         something else of the tables has changed, or nothing."""
@@ -281,6 +296,12 @@ class _TableWrite:
                 )
             )
         return again if self._numbers else None
+
+
+def compact_if_due(table: Table, version: int) -> None:
+    """Put small files of a table together in this process, if there are many. See ``auto_compaction``."""
+    folder = "penstock.formats.delta.lake"
+    load(f"{folder}.auto_compaction:compact_if_due")(table, version, load(f"{folder}.bin_rewrites:ARROW"))
 
 
 def repair(table: Table, said: Said) -> Ratified | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.formats.delta.lake import file_upkeep, rewrite
+from penstock.formats.delta.lake.auto_compaction import compact_if_due
 from penstock.formats.delta.lake.rewrite import Rewrite
 from penstock.formats.delta.lake.rows import DeltaTableRows
 from penstock.formats.delta.lake.sql_format import DeltaSql, readable_condition
@@ -69,6 +70,7 @@ class DeltaSpark(SparkFormat):
         order = orders.order_of(df.sparkSession, request)
         lake, key = request.lake, request.key
         ratified = write_rows(df, lake, key, request.branch, order, create=request.create)
+        _compact_if_due(df.sparkSession, lake.table(key, request.branch), ratified)
         return _result(ratified, key, request.branch_name)
 
     def read(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
@@ -143,7 +145,17 @@ def _rewritten(change: ChangeRequest, plan: Callable[[JobTable], Rewrite | None]
     ratified = rewrite.done_before(table, change.idempotency_key)
     if ratified is None:
         ratified = rewrite.commit_planned(table, plan, change.commit_meta, change.idempotency_key)
+        _compact_if_due(change.spark, change.table, ratified)
     return _result(ratified, change.key, table.branch)
+
+
+def _compact_if_due(spark: SparkSession, table: Table, ratified: Ratified | None) -> None:
+    """Put small files together after a commit, if the table asks for it and there are many."""
+    if ratified is None:
+        return
+    (landed,) = ratified.tables
+    if not landed.repeated:
+        compact_if_due(table, landed.version, compaction.spark_engine(spark))
 
 
 def _result(ratified: Ratified | None, key: Key, branch: str) -> WriteResult | None:
