@@ -56,9 +56,10 @@ def test_namespaces_of_crossed_merges_do_not_depend_on_the_order_of_their_ancest
 
 @pytest.mark.reliability
 @pytest.mark.parametrize("machine", [LakeMachine, SqliteLakeMachine])
-def test_many_long_lives_equal_the_model(machine: type[LakeMachine]) -> None:
+@pytest.mark.parametrize("turn", range(4))
+def test_many_long_lives_equal_the_model(machine: type[LakeMachine], turn: int) -> None:
     start = randrange(2**32)
-    for seed in range(start, start + 40):
+    for seed in range(start, start + 10):
         print(f"{machine.__name__} seed {seed}")
         live(machine(), seed, 600)
 

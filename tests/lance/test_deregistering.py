@@ -18,6 +18,7 @@ from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from tests.lance.tables import ids_of, written
+from tests.lance.test_sweep import orphan
 from tests.plugins import plugin_of
 from tests.sweep.tables import LateClock
 
@@ -97,6 +98,35 @@ def test_who_dies_after_a_deregistration_has_landed_leaves_the_files(lake: Lake,
     assert (place / OWNER).exists()
     sweep_all(lake, clock)
     assert ids_of(lance.dataset(str(place))) == [1]
+
+
+def test_who_dies_so_leaves_files_that_nothing_names_too_while_commits_still_have_the_table(
+    lake: Lake, clock: LateClock
+) -> None:
+    place = create(lake)
+    left = orphan(place)
+    assert isinstance(lake.catalogue, Embedded)
+    plugin_of(lake.catalogue, LancePlugin).parts.format._gone = lambda *_: None
+    lake.lance().deregister_table(FORGET)
+    assert (place / OWNER).exists()
+    clock.days = 100
+    assert [one.problem for one in lake.sweep_tables(remove_data=True) if one.problem] == []
+    assert (place / left).exists()
+
+
+def test_files_that_nothing_names_go_while_a_transaction_is_about_to_deregister_their_table(
+    lake: Lake, clock: LateClock
+) -> None:
+    place = create(lake)
+    left = orphan(place)
+    transaction = lake.transaction()
+    transaction.lance.deregister_table(FORGET)
+    assert (place / STAYS).exists()
+    clock.days = 100
+    lake.sweep_tables(remove_data=True)
+    assert not (place / left).exists()
+    assert ids_of(lance.dataset(str(place))) == [1]
+    transaction.abort()
 
 
 @pytest.mark.parametrize("first", ["main", "dev"])

@@ -42,6 +42,7 @@ def lake(own: Lake) -> Lake:
         own.branch().create_namespace(key[:1][0])
         written(own.lance(), *key, ids=[1], mode="create")
     own.branch("dev/etl").create()
+    own.finish_background()
     return own
 
 

@@ -266,6 +266,17 @@ def test_if_the_newest_version_is_gone_nothing_goes(lake: Lake, clock: LateClock
     assert (place / left).exists()
 
 
+def test_if_a_version_that_others_put_there_cannot_be_read_nothing_goes(lake: Lake, clock: LateClock) -> None:
+    written(lake.lance(), "a", ids=[1], mode="create")
+    place = place_of(lake, "a")
+    left = orphan(place)
+    (place / "_versions/18446744073709551613.manifest").write_bytes(b"no manifest at all")
+    clock.days = OLD_DAYS
+    (done,) = lake.sweep_tables(remove_data=True)
+    assert done.problem.startswith("_versions/18446744073709551613.manifest of the Lance table 'a'")
+    assert (place / left).exists()
+
+
 def test_a_table_that_another_lake_owns_is_left_to_it(lake: Lake, clock: LateClock) -> None:
     written(lake.lance(), "a", ids=[1], mode="create")
     place = place_of(lake, "a")
@@ -337,7 +348,11 @@ def test_what_an_open_transaction_wrote_stays_and_what_an_aborted_one_wrote_goes
     assert files(place) == kept | {"_refs/tags/penstock-1.json"}  # it was pinned for the transaction
 
 
-def test_a_dropped_table_goes_as_a_whole_once_no_kept_commit_has_it(lake: Lake, clock: LateClock) -> None:
+@pytest.mark.parametrize("held", [sweep.FILES_MAX, 2], ids=["held in memory", "listed again and again"])
+def test_a_dropped_table_goes_as_a_whole_once_no_kept_commit_has_it(
+    lake: Lake, clock: LateClock, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "FILES_MAX", held)
     namespace = lake.lance()
     for name in ("a", "b"):
         written(namespace, name, ids=[1], mode="create")
@@ -345,8 +360,16 @@ def test_a_dropped_table_goes_as_a_whole_once_no_kept_commit_has_it(lake: Lake, 
     namespace.drop_table(spec.DropTableRequest(id=["a"]))
     clock.days = OLD_DAYS
     lake.sweep_tables(remove_data=True)
-    assert files(dropped)
+    kept = files(dropped)
+    assert kept
     expire(lake, clock)
+    young = dropped / "data/young.lance"
+    young.touch()
+    written_s = clock() / 1e6
+    os.utime(young, (written_s, written_s))
+    lake.sweep_tables(remove_data=True)
+    assert files(dropped) == kept | {"data/young.lance"}
+    young.unlink()
     lake.sweep_tables(remove_data=True)
     assert not dropped.exists() or not any(one.is_file() for one in dropped.rglob("*"))
     assert files(other)
@@ -471,6 +494,18 @@ def test_an_old_file_that_is_committed_meanwhile_stays(
     stepping(*steps)
     assert swept(lake).names == (left,)
     assert ids_at(lake.lance(), "a") == [1, 2]
+
+
+def test_an_old_file_that_is_committed_meanwhile_without_the_lake_stays(
+    lake: Lake, stepping: Callable[..., None]
+) -> None:
+    written(lake.lance(), "a", ids=[1], mode="create")
+    place = place_of(lake, "a")
+    late, left = old_fragments(place, 2), orphan(place, days=30)
+    append = lance.LanceOperation.Append(late)
+    stepping(lambda: None, lambda: lance.LanceDataset.commit(str(place), append, read_version=1))
+    assert swept(lake).names == (left,)
+    assert ids_of(lance.dataset(str(place))) == [1, 2]
 
 
 def test_an_old_file_that_a_transaction_takes_meanwhile_stays(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from random import Random
 
 from penstock.errors import MergeConflict
@@ -21,6 +22,8 @@ class History:
         self.branches: dict[str, State] = {"main": {}}
         self.commits: dict[str, State] = {}
         self.count: dict[str, int] = {}
+        self.last = "main"
+        """The branch of the last step."""
         self._next = 0
 
     def step(self) -> str:
@@ -28,7 +31,7 @@ class History:
         ways = [self.append] * 4 + [self.overwrite, self.drop, self.branch, self.merge, self.restore_version]
         ways += [self.restore_keys] * 3 + [self.restore_namespace] * 2 + [self.restore_all] * 2
         way = self.random.choice(ways)
-        ref = self.random.choice(sorted(self.branches))
+        self.last = ref = self.random.choice(sorted(self.branches))
         done = way(ref)
         if done:
             self.commits[self.lake.branch(ref).head] = dict(self.branches[ref])
@@ -147,12 +150,14 @@ class History:
 
     # -- checks --------------------------------------------------------------------------------------------
 
-    def check(self) -> None:
-        """The lake has what the model says, on every branch; and so do other programs on the default one."""
-        for ref, state in self.branches.items():
+    def check(self, refs: Collection[str] | None = None) -> None:
+        """The lake has what the model says, on some branches or all; and so do other programs on the default
+        one."""
+        chosen = {ref: state for ref, state in self.branches.items() if refs is None or ref in refs}
+        for ref, state in chosen.items():
             assert {str(one.key) for one in self.lake.branch(ref).tables()} == state.keys()
             assert {key: rows_of(self.lake, key, ref) for key in state} == state
-        for key, rows in self.branches["main"].items():
+        for key, rows in chosen.get("main", {}).items():
             assert rows_for_others(self.lake, key) == rows, key
 
     def check_commits(self) -> None:

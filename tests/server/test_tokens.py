@@ -131,6 +131,15 @@ def test_who_shows_no_token_or_an_unknown_one_is_not_let_in(site: Site, header: 
         site.gate({})
 
 
+def test_a_token_is_taken_as_a_bearer_token_or_as_an_api_key_and_in_no_other_way(site: Site) -> None:
+    text, other = (site.lake.create_token(name, "read") for name in ("etl", "other"))
+    assert site.gate({"authorization": f"bearer  {text} "}).name == "etl"
+    assert site.gate({"x-api-key": text}).name == "etl"
+    assert site.gate({"authorization": f"Bearer {text}", "x-api-key": other}).name == "etl"
+    with pytest.raises(Unauthenticated, match="accepts bearer tokens only"):
+        site.gate({"authorization": f"Basic {text}", "x-api-key": text})
+
+
 def test_the_secret_of_another_token_does_not_help(site: Site) -> None:
     one, other = (parse_token(site.lake.create_token(name, "admin")) for name in ("one", "other"))
     with pytest.raises(Unauthenticated):

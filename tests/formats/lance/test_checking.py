@@ -21,6 +21,7 @@ ITEMS = Key("items")
 @pytest.fixture
 def table(lake: Lake) -> Path:
     write(lake, "main", 1, mode="create")
+    lake.finish_background()
     return Path(content(lake).location)
 
 

@@ -62,9 +62,12 @@ def test_everything_that_a_dataset_can_do_becomes_a_commit_of_the_lake(
     assert len(written_by_lance) >= found.version
 
 
-def test_whoever_reads_the_folder_without_a_server_sees_the_same(namespace: RestNamespace) -> None:
+def test_whoever_reads_the_folder_without_a_server_sees_the_same(
+    namespace: RestNamespace, lake: Lake
+) -> None:
     dataset = written(namespace, 1, 2)
     written(namespace, 3, mode="append")
+    lake.finish_background()
     assert ids(lance.dataset(dataset.uri)) == [1, 2, 3]
 
 
