@@ -21,7 +21,7 @@ from penstock.errors import (
     MergeConflict,
     NotManaged,
 )
-from penstock.formats.delta.branch_log.replaced_files import removal
+from penstock.formats.delta.branch_log.replacements import removal
 from penstock.formats.delta.lake.erase import DeltaErasure
 from penstock.formats.delta.protocol.actions import Cdc, DeletionVector
 from penstock.formats.delta.rows.vectors import DeletedRows

@@ -14,7 +14,7 @@ import pytest
 
 import penstock
 from penstock.formats.delta.lake.table_job import DeltaJob
-from penstock.formats.delta.protocol.column_expressions import IDENTITY_START, IDENTITY_STEP
+from penstock.formats.delta.protocol.column_rules import IDENTITY_START, IDENTITY_STEP
 from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.table import Table
 from penstock.storage.places import Place

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import InvalidRequest, UnsupportedFeature
 from penstock.formats.delta.lake.table_job import DeltaJob
-from penstock.formats.delta.protocol.column_expressions import (
+from penstock.formats.delta.protocol.column_rules import (
     CURRENT_DEFAULT,
     EXPLICIT,
     GENERATED,

@@ -9,7 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest, UnsupportedFeature
-from penstock.formats.delta.protocol.column_expressions import CURRENT_DEFAULT, GENERATED
+from penstock.formats.delta.protocol.column_rules import CURRENT_DEFAULT, GENERATED
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.lake import Lake

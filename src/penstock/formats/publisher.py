@@ -30,9 +30,8 @@ from penstock.errors import AdministratorError, Denied, ForeignCommit, PenstockE
 from penstock.kernel.leases import Leases
 from penstock.metrics.meter import SILENT, Meter
 from penstock.metrics.table import Metric
-from penstock.model.clock import Clock, now_us
+from penstock.model.clock import Clock, elapsed_s, now_us
 from penstock.model.keys import Key
-from penstock.storage.announcements import elapsed_s
 from penstock.storage.places import Place
 
 THREADS_MAX: Final = 4

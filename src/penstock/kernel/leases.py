@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 from penstock.errors import OutcomeUnknown, RetriesExhausted, TryAgainError
 from penstock.kernel.records import Keep, RecordType, RemoveRow, ReplaceRow, Subject
 from penstock.kernel.settings import Settings
+from penstock.model.clock import elapsed_s
 from penstock.model.encoding import decoder, encode
-from penstock.storage.announcements import elapsed_s
 from penstock.stores.port import Store
 
 PREFIX: Final = "@lease/"

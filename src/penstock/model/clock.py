@@ -1,4 +1,4 @@
-"""The clock, to be handed in: nothing else in Penstock asks for the time."""
+"""The clocks: that of the day, which is handed to whoever needs it, and one that nobody sets."""
 
 from __future__ import annotations
 
@@ -33,3 +33,9 @@ TIME_MAX_US: Final = microseconds(datetime.max.replace(tzinfo=UTC))
 def now_us() -> int:
     """The wall clock."""
     return time.time_ns() // 1000
+
+
+def elapsed_s() -> float:
+    """A clock of this machine that nobody sets and that runs while the machine sleeps."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot is None else time.clock_gettime(boot)

@@ -38,13 +38,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from penstock.errors import Damaged, Unavailable
+from penstock.model.clock import elapsed_s
 from penstock.model.decoders import msgpack_decoder
 from penstock.storage.buckets import Bucket, Unanswered
 
@@ -59,12 +59,6 @@ PROBES: Final = "probe"
 
 Check = Callable[[Sequence[str]], Awaitable[Sequence[str]]]
 """Which of some keys are still to be deleted."""
-
-
-def elapsed_s() -> float:
-    """A clock of this machine that nobody sets and that runs while the machine sleeps."""
-    boot = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
 class AnnouncementView(NamedTuple):

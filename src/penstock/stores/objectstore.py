@@ -42,10 +42,10 @@ from penstock.errors import (
     Unavailable,
     UnsupportedFormat,
 )
-from penstock.model.clock import Clock, now_us
+from penstock.model.clock import Clock, elapsed_s, now_us
 from penstock.model.decoders import json_decoder, msgpack_decoder
 from penstock.model.encoding import ObjectId
-from penstock.storage.announcements import Announcements, AnnouncementView, elapsed_s
+from penstock.storage.announcements import Announcements, AnnouncementView
 from penstock.storage.buckets import (
     Bucket,
     BucketEntry,

@@ -14,7 +14,7 @@ from deltalake import DeltaTable as ForeignTable
 
 from penstock import Lake
 from penstock.formats.delta.branch_log.difference import union
-from penstock.formats.delta.branch_log.replaced_files import removal
+from penstock.formats.delta.branch_log.replacements import removal
 from penstock.formats.delta.lake.calls import CommitTables, Looked, Part, TableCommit
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.protocol.actions import (

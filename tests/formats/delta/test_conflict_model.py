@@ -16,8 +16,13 @@ from hypothesis import strategies as st
 
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Metadata, Protocol, Remove
 from penstock.formats.delta.protocol.conflicts import DeltaConflict, RebasedTransaction, check_winner, rebase
-from penstock.formats.delta.protocol.isolation import DeltaIsolation
-from penstock.formats.delta.protocol.transaction import DeltaReads, DeltaTransaction, Partitions, Winner
+from penstock.formats.delta.protocol.transaction import (
+    DeltaIsolation,
+    DeltaReads,
+    DeltaTransaction,
+    Partitions,
+    Winner,
+)
 from tests.chance import examples
 from tests.formats.delta.legal_commits import schema_string
 

@@ -26,9 +26,16 @@ from penstock.formats.delta.protocol.conflicts import (
     check_winner,
     rebase,
 )
-from penstock.formats.delta.protocol.isolation import DeltaIsolation, isolation_for, table_isolation
 from penstock.formats.delta.protocol.row_ids import high_water_mark
-from penstock.formats.delta.protocol.transaction import DeltaReads, DeltaTransaction, Partitions, Winner
+from penstock.formats.delta.protocol.transaction import (
+    DeltaIsolation,
+    DeltaReads,
+    DeltaTransaction,
+    Partitions,
+    Winner,
+    isolation_for,
+    table_isolation,
+)
 from tests.formats.delta.legal_commits import schema_string, vector
 
 METADATA = Metadata(

@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 import penstock
+from penstock.formats.delta.branch_log.commit_body import operation_metrics
 from penstock.formats.delta.branch_log.past_operations import (
     TEXT_MAX_CHARS,
     PastOperation,
@@ -20,7 +21,6 @@ from penstock.formats.delta.branch_log.past_operations import (
     write_operations,
 )
 from penstock.formats.delta.protocol.actions import Add, CommitInfo, DeletionVector, Remove
-from penstock.formats.delta.protocol.operation_metrics import operation_metrics
 from penstock.lake.lake import Lake
 from tests.formats.delta.logs import add, remove
 

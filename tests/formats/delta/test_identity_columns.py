@@ -15,7 +15,7 @@ import pytest
 import penstock
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.calls import ReserveIdentities
-from penstock.formats.delta.protocol.column_expressions import (
+from penstock.formats.delta.protocol.column_rules import (
     EXPLICIT,
     HIGH_WATER_MARK,
     IDENTITY_START,

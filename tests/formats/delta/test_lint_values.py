@@ -29,9 +29,9 @@ from penstock.formats.delta.protocol.lint import (
     check_bytes,
     check_commit,
 )
+from penstock.formats.delta.protocol.lint_files import PATH_MAX, path_fault
 from penstock.formats.delta.protocol.lint_lines import UNREAD_MAX
 from penstock.formats.delta.protocol.lint_metadata import metadata_faults
-from penstock.formats.delta.protocol.paths import PATH_MAX, path_fault
 from penstock.formats.rows.schema import DEPTH_MAX, parse_schema
 from tests.formats.delta.legal_commits import PREVIOUS_MS, metadata_of, numbered, protocol_of
 

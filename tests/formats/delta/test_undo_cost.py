@@ -13,7 +13,7 @@ import pytest
 
 import penstock
 from penstock import Lake, Settings
-from penstock.formats.delta.branch_log.replaced_files import removal
+from penstock.formats.delta.branch_log.replacements import removal
 from penstock.formats.delta.lake.calls import GetTableVersions, Looked, TableCommit
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, write_commit
 from penstock.model.keys import Key

@@ -16,7 +16,7 @@ import pytest
 
 from penstock.errors import InvalidRequest, OutcomeUnknown, Unavailable
 from penstock.formats.delta.protocol.actions import Add, decode_path
-from penstock.formats.delta.protocol.paths import path_fault
+from penstock.formats.delta.protocol.lint_files import path_fault
 from penstock.formats.delta.rows.writing import partition_folder, partition_text, write_files
 from penstock.formats.rows.arrow_types import arrow_schema, loosened, schema_of
 from penstock.formats.rows.schema import ArrayType, Field, StructType, Type

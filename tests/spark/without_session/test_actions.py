@@ -8,7 +8,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.file_actions import file_actions
 from penstock.formats.delta.lake.job_outputs import ParquetOutput
 from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
-from penstock.formats.delta.protocol.paths import path_fault
+from penstock.formats.delta.protocol.lint_files import path_fault
 from penstock.formats.delta.rows.stats import indexed_leaves
 from penstock.formats.rows.schema import Field, StructType, write_schema
 

@@ -19,8 +19,8 @@ import msgspec
 from penstock.errors import Damaged, ManagedElsewhere, OutcomeUnknown, Unavailable
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.names import OWNER
+from penstock.model.clock import elapsed_s
 from penstock.model.decoders import json_decoder
-from penstock.storage.announcements import elapsed_s
 from penstock.storage.places import Places
 
 KNOWN_MAX: Final = 10_000

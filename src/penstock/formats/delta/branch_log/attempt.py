@@ -15,7 +15,7 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.branch_log.commit_body import first_line, limit_terms, line_id, stage
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.histories import check_history
+from penstock.formats.delta.branch_log.intents import check_history
 from penstock.formats.delta.branch_log.line import (
     Blobs,
     Held,
@@ -35,8 +35,7 @@ from penstock.formats.delta.branch_log.ratification import (
     number_rows,
     read_declared,
 )
-from penstock.formats.delta.branch_log.replaced_files import check_partitions
-from penstock.formats.delta.branch_log.replacements import naming, new_replacements
+from penstock.formats.delta.branch_log.replacements import check_partitions, naming, new_replacements
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import CommitInfo
 from penstock.kernel.format import PrepareAgain, Refused, Table

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.formats.delta.branch_log.line import Terms
 from penstock.formats.delta.branch_log.net import FileActionT, Net
-from penstock.formats.delta.branch_log.replaced_files import removal
+from penstock.formats.delta.branch_log.replacements import removal
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import (
     Action,

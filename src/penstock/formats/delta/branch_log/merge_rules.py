@@ -56,13 +56,18 @@ from penstock.formats.delta.branch_log.unmerged_commits import but_replacements_
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import Action, Metadata, Protocol, write_action
 from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns, unite
+from penstock.formats.delta.protocol.column_rules import added_constraints, keep_marks
 from penstock.formats.delta.protocol.conflicts import DeltaConflict, rebase
-from penstock.formats.delta.protocol.constraints import added_constraints
 from penstock.formats.delta.protocol.features import supported_features
-from penstock.formats.delta.protocol.identities import keep_marks
-from penstock.formats.delta.protocol.isolation import DeltaIsolation, isolation_for, table_isolation
 from penstock.formats.delta.protocol.mapping import MAX_ID, max_id, renamed_partitions
-from penstock.formats.delta.protocol.transaction import DeltaTransaction, Winner, last
+from penstock.formats.delta.protocol.transaction import (
+    DeltaIsolation,
+    DeltaTransaction,
+    Winner,
+    isolation_for,
+    last,
+    table_isolation,
+)
 from penstock.kernel.format import Applied, Refused, Since, Table
 from penstock.model.nessie import DeltaTable
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import msgspec
 
-from penstock.formats.delta.branch_log.commit_body import compose
+from penstock.formats.delta.branch_log.commit_body import METRICS, compose, operation_metrics
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.line import Blobs, Declared, Line, declared_of, keep, with_line
 from penstock.formats.delta.branch_log.net import Net
@@ -32,7 +32,6 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.engine import engine_info
 from penstock.formats.delta.protocol.features import complete_protocol
 from penstock.formats.delta.protocol.lint import LintState, check_commit
-from penstock.formats.delta.protocol.operation_metrics import METRICS, operation_metrics
 from penstock.formats.delta.protocol.row_ids import (
     ENABLED,
     assigns_row_ids,

@@ -17,13 +17,7 @@ from penstock.errors import Damaged, InvalidRequest
 from penstock.formats.delta.branch_log.intents import FileBody
 from penstock.formats.delta.branch_log.line import Line, Read, declared_of
 from penstock.formats.delta.errors import InvalidTable, ManagedElsewhere, UnsupportedFeature
-from penstock.formats.delta.protocol.actions import (
-    CommitInfo,
-    Metadata,
-    Protocol,
-    parse_action,
-    write_commit,
-)
+from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, Protocol, parse_action, write_commit
 from penstock.formats.delta.protocol.agreement import agree, disagreements
 from penstock.formats.delta.protocol.engine import engine_info
 from penstock.formats.delta.protocol.feature_table import (

@@ -18,8 +18,14 @@ from penstock.formats.delta.branch_log.difference import LineDifference, changin
 from penstock.formats.delta.branch_log.line import Line, LineEntry, Read, Terms, Tip, line_of
 from penstock.formats.delta.branch_log.net import NetStep
 from penstock.formats.delta.branch_log.ratification import read_declared
-from penstock.formats.delta.branch_log.replaced_files import ReplacedFiles, removal
-from penstock.formats.delta.branch_log.replacements import Replacement, in_sum, named_in, undone_in
+from penstock.formats.delta.branch_log.replacements import (
+    ReplacedFiles,
+    Replacement,
+    in_sum,
+    named_in,
+    removal,
+    undone_in,
+)
 from penstock.formats.delta.branch_log.shifts import Files, shifts_between
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.log.snapshot import LogSnapshot

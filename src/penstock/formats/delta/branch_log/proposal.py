@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Any, Final
 
 from penstock.errors import InvalidContent, InvalidRequest
-from penstock.formats.delta.branch_log.commit_body import BODIES, CommitBody
+from penstock.formats.delta.branch_log.commit_body import BODIES, METRICS, CommitBody, operation_metrics
 from penstock.formats.delta.branch_log.intents import CommitIntent, FileBody
 from penstock.formats.delta.branch_log.line import Terms
-from penstock.formats.delta.branch_log.replaced_files import check_partitions
+from penstock.formats.delta.branch_log.replacements import check_partitions
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -25,7 +25,6 @@ from penstock.formats.delta.protocol.engine import engine_info
 from penstock.formats.delta.protocol.lint import Problem
 from penstock.formats.delta.protocol.lint_files import Fault, Numbered
 from penstock.formats.delta.protocol.lint_lines import read_lines
-from penstock.formats.delta.protocol.operation_metrics import METRICS, operation_metrics
 from penstock.formats.delta.protocol.row_ids import is_high_water_mark
 from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.model.keys import Key

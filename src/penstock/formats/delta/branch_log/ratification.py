@@ -25,7 +25,7 @@ from penstock.formats.delta.branch_log.commit_body import (
     telling,
 )
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.histories import check_history
+from penstock.formats.delta.branch_log.intents import check_history
 from penstock.formats.delta.branch_log.line import (
     Blobs,
     Declared,
@@ -38,8 +38,7 @@ from penstock.formats.delta.branch_log.line import (
 )
 from penstock.formats.delta.branch_log.ownership import protected_changes
 from penstock.formats.delta.branch_log.proposal import DeltaProposal, refusal_error
-from penstock.formats.delta.branch_log.replaced_files import ReplacedFiles
-from penstock.formats.delta.branch_log.replacements import naming, new_replacements
+from penstock.formats.delta.branch_log.replacements import ReplacedFiles, naming, new_replacements
 from penstock.formats.delta.branch_log.row_ids import NumberedLines, begin_counter, number_lines
 from penstock.formats.delta.errors import InvalidLog, MalformedAction, VersionNotFound
 from penstock.formats.delta.protocol.actions import (
@@ -59,7 +58,6 @@ from penstock.formats.delta.protocol.commit_summary import some
 from penstock.formats.delta.protocol.conflicts import DeltaConflict, check_winner, rebase
 from penstock.formats.delta.protocol.feature_table import ROW_TRACKING
 from penstock.formats.delta.protocol.features import supported_features, unwritable
-from penstock.formats.delta.protocol.isolation import isolation_for, table_isolation
 from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, LintRules, LintState, Problem, check_commit
 from penstock.formats.delta.protocol.lint_files import VECTORS
 from penstock.formats.delta.protocol.mapping import mapping_changes
@@ -73,7 +71,14 @@ from penstock.formats.delta.protocol.row_ids import (
     row_ids_of,
     tell_preserved,
 )
-from penstock.formats.delta.protocol.transaction import DeltaReads, DeltaTransaction, Winner, last
+from penstock.formats.delta.protocol.transaction import (
+    DeltaReads,
+    DeltaTransaction,
+    Winner,
+    isolation_for,
+    last,
+    table_isolation,
+)
 from penstock.kernel.format import PrepareAgain, Refused, Table
 from penstock.model.encoding import ObjectId
 from penstock.model.nessie import DeltaTable

@@ -44,8 +44,7 @@ from penstock.formats.delta.branch_log.prepared_table import (
     steps,
 )
 from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
-from penstock.formats.delta.branch_log.replaced_files import removal
-from penstock.formats.delta.branch_log.replacements import Replacement, in_sum
+from penstock.formats.delta.branch_log.replacements import Replacement, in_sum, removal
 from penstock.formats.delta.branch_log.row_id_transfer import transfer_row_ids
 from penstock.formats.delta.branch_log.shifts import File, Shift, key_of, paths_of, shifts_between
 from penstock.formats.delta.branch_log.undo_metadata import Undone, undo_metadata
@@ -58,8 +57,8 @@ from penstock.formats.delta.branch_log.undo_vectors import (
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import Action, Add, DomainMetadata, FileKey, Metadata, Remove
 from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns
+from penstock.formats.delta.protocol.column_rules import added_constraints
 from penstock.formats.delta.protocol.commit_summary import some
-from penstock.formats.delta.protocol.constraints import added_constraints
 from penstock.formats.delta.protocol.row_ids import is_high_water_mark
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions, Region, last
 from penstock.formats.delta.rows.inside import name_inside

@@ -24,7 +24,7 @@ from penstock.formats.delta.protocol.clustering import (
     find_columns,
     lacking_statistics,
 )
-from penstock.formats.delta.protocol.constraints import Constraint
+from penstock.formats.delta.protocol.column_rules import Constraint
 from penstock.formats.delta.protocol.features import (
     complete_protocol,
     unwritable,

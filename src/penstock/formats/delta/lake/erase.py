@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.errors import TableConflict, TableStateRefused, Unavailable
 from penstock.formats.delta.branch_log.line import line_of
-from penstock.formats.delta.branch_log.replaced_files import removal
+from penstock.formats.delta.branch_log.replacements import removal
 from penstock.formats.delta.format import check_phase
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, TableCommit
 from penstock.formats.delta.lake.former_files import list_other_names, read_note, remove_note, write_note

@@ -47,7 +47,7 @@ from penstock.formats.delta.ownership.handover import MadeTable
 from penstock.formats.delta.ownership.status import Status
 from penstock.formats.delta.ownership.tables import AskedTable
 from penstock.formats.delta.protocol.actions import Metadata, parse_action
-from penstock.formats.delta.protocol.identities import IdentityColumn, identities_of
+from penstock.formats.delta.protocol.column_rules import IdentityColumn, identities_of
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
 from penstock.kernel.number_ranges import RangeRequest, find_ranges, reserve_numbers
 from penstock.kernel.reachable import Progress

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.formats.delta.lake.calls import ReserveIdentities
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.identities import (
+from penstock.formats.delta.protocol.column_rules import (
     IdentityColumn,
     identities_of,
     with_marks,

@@ -26,7 +26,7 @@ from penstock.formats.delta.lake.footers import READERS, footer_columns
 from penstock.formats.delta.lake.job_outputs import ParquetOutput
 from penstock.formats.delta.lake.table import lines_of, lines_to_send
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
-from penstock.formats.delta.protocol.constraints import CONSTRAINTS
+from penstock.formats.delta.protocol.column_rules import CONSTRAINTS
 from penstock.formats.delta.protocol.mapping import MODE
 from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.delta.rows.stats import indexed_leaves

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from penstock.errors import InvalidRequest, TableConflict
 from penstock.formats.delta.branch_log.proposal import MAINTENANCE
-from penstock.formats.delta.branch_log.replaced_files import removal
+from penstock.formats.delta.branch_log.replacements import removal
 from penstock.formats.delta.lake import table as delta
 from penstock.formats.delta.lake.calls import Looked, Part
 from penstock.formats.delta.protocol.actions import Action, Add, Remove

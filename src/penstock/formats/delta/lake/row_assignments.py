@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.column_expressions import GENERATED
-from penstock.formats.delta.protocol.identities import identity_of
+from penstock.formats.delta.protocol.column_rules import GENERATED, identity_of
 from penstock.formats.delta.rows.filled_columns import RowFill, RowNumbers
 from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, pa, pc
 from penstock.formats.rows.expression_text import assign_value, parse_expression

@@ -36,8 +36,7 @@ from penstock.formats.delta.lake.row_changes import (
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.log.scan import FILE_NUMBER
 from penstock.formats.delta.protocol.actions import Add
-from penstock.formats.delta.protocol.column_expressions import fills_itself
-from penstock.formats.delta.protocol.identities import identity_of
+from penstock.formats.delta.protocol.column_rules import fills_itself, identity_of
 from penstock.formats.delta.protocol.predicate_sql import write_predicate
 from penstock.formats.delta.rows.row_checks import conform_batch
 from penstock.formats.delta.rows.writing import check_features

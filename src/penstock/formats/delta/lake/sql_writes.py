@@ -27,8 +27,7 @@ from penstock.formats.delta.lake.rewrite import check_changeable
 from penstock.formats.delta.lake.table import data_folder, done_before, lines_of, lines_to_send
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
-from penstock.formats.delta.protocol.column_expressions import fills_itself
-from penstock.formats.delta.protocol.constraints import constraints_of
+from penstock.formats.delta.protocol.column_rules import constraints_of, fills_itself
 from penstock.formats.delta.protocol.mapping import Mapping, assign_columns, mapping_of
 from penstock.formats.delta.protocol.properties import RANDOM_PREFIXES, is_on
 from penstock.formats.delta.publishing.scratch import note_creation

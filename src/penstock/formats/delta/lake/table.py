@@ -40,8 +40,8 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.agreement import agree
 from penstock.formats.delta.protocol.clustering import CLUSTERING
 from penstock.formats.delta.protocol.features import supported_features
+from penstock.formats.delta.protocol.lint_files import BRANCH_DATA
 from penstock.formats.delta.protocol.partition_conditions import condition_columns
-from penstock.formats.delta.protocol.paths import BRANCH_DATA
 from penstock.formats.delta.protocol.properties import is_auto_compacted
 from penstock.formats.registry import load
 from penstock.lake.answers import Ratified

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
+from penstock.formats.delta.branch_log.commit_body import METRICS, operation_metrics
 from penstock.formats.delta.branch_log.intents import CommitIntent
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity, first_commit
 from penstock.formats.delta.branch_log.proposal import DeltaProposal, refusal_error
@@ -26,7 +27,6 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.clustering import DOMAIN
 from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, LintRules, LintState, Problem, check_commit
 from penstock.formats.delta.protocol.lint_files import Numbered
-from penstock.formats.delta.protocol.operation_metrics import METRICS, operation_metrics
 from penstock.formats.delta.protocol.row_ids import NO_ROW_ID, RowIdCounter, assigns_row_ids
 from penstock.model.keys import Key
 from penstock.storage.places import Places

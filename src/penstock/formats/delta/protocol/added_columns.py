@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.column_expressions import HIGH_WATER_MARK, IDENTITY_STEP
+from penstock.formats.delta.protocol.column_rules import HIGH_WATER_MARK, IDENTITY_STEP
 from penstock.formats.delta.protocol.mapping import (
     ID,
     MAX_ID,

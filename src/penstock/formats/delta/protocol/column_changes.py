@@ -14,8 +14,12 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.column_expressions import CURRENT_DEFAULT, expressions_of, is_computed
-from penstock.formats.delta.protocol.constraints import constraints_of
+from penstock.formats.delta.protocol.column_rules import (
+    CURRENT_DEFAULT,
+    constraints_of,
+    expressions_of,
+    is_computed,
+)
 from penstock.formats.delta.protocol.mapping import MODE, Mapping, assign_columns, mapping_of, stored_name
 from penstock.formats.delta.protocol.wider_types import widen_type
 from penstock.formats.rows.schema import Field, StructType, Type, parse_schema, write_schema

@@ -58,11 +58,10 @@ from penstock.formats.delta.protocol.added_columns import carries, only_adds
 from penstock.formats.delta.protocol.commit_summary import batch, places, some
 from penstock.formats.delta.protocol.feature_table import MANAGED_COMMITS
 from penstock.formats.delta.protocol.features import binds_writers, supported_features
-from penstock.formats.delta.protocol.isolation import DeltaIsolation
 from penstock.formats.delta.protocol.mapping import MAX_ID
 from penstock.formats.delta.protocol.row_ids import DOMAIN as ROW_IDS
 from penstock.formats.delta.protocol.row_ids import ENABLED, ID_COLUMN, VERSION_COLUMN
-from penstock.formats.delta.protocol.transaction import DeltaTransaction, Winner, last
+from penstock.formats.delta.protocol.transaction import DeltaIsolation, DeltaTransaction, Winner, last
 
 HARMLESS_PROPERTIES: Final = frozenset(
     {

@@ -173,7 +173,7 @@ _ALL: Final = (
         name=MANAGED_COMMITS,
         properties={"delta.managedCommitOwnerName": (), "delta.managedCommitOwnerConf": ()},
     ),
-    # Writers of rows check them: ``protocol.constraints``.
+    # Writers of rows check them: ``protocol.column_rules``.
     Feature(
         name="invariants",
         writer_version=2,

@@ -21,8 +21,8 @@ from penstock.formats.delta.protocol.actions import (
     commit_lines,
     parse_action,
 )
-from penstock.formats.delta.protocol.isolation import DeltaIsolation
 from penstock.formats.delta.protocol.lint_files import Fault
+from penstock.formats.delta.protocol.transaction import DeltaIsolation
 from penstock.model.decoders import json_decoder
 
 UNREAD_MAX: Final = 1000

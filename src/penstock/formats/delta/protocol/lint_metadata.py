@@ -21,8 +21,8 @@ from penstock.formats.delta.protocol.durations import (
     TRANSACTION_RETENTION,
     duration_ms,
 )
-from penstock.formats.delta.protocol.isolation import ISOLATION_PROPERTY, table_isolation
 from penstock.formats.delta.protocol.mapping import MAX_ID, MODE, mapping_faults
+from penstock.formats.delta.protocol.transaction import ISOLATION_PROPERTY, table_isolation
 from penstock.formats.rows.schema import (
     ArrayType,
     MapType,

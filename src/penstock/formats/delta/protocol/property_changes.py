@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
-from penstock.formats.delta.protocol.constraints import CONSTRAINTS, Constraint
+from penstock.formats.delta.protocol.column_rules import CONSTRAINTS, Constraint
 from penstock.formats.delta.protocol.feature_table import FEATURES
 from penstock.formats.delta.protocol.lint_metadata import JUDGED_PROPERTIES
 from penstock.formats.delta.protocol.mapping import MAX_ID, MODE, map_columns, mapping_of

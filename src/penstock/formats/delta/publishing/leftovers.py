@@ -17,8 +17,8 @@ import msgspec
 
 from penstock.formats.delta.branch_log.line import FOLDER
 from penstock.formats.delta.log.cleanup import is_superseded
+from penstock.formats.delta.protocol.lint_files import BRANCH_DATA
 from penstock.formats.delta.protocol.names import LOG
-from penstock.formats.delta.protocol.paths import BRANCH_DATA
 from penstock.formats.delta.publishing.scratch import is_scratch
 from penstock.storage.buckets import BucketEntry
 from penstock.storage.fates import Fate, Judged

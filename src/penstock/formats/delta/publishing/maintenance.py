@@ -26,10 +26,9 @@ from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.segments import find_segment
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Metadata, parse_action
-from penstock.model.clock import Clock, now_us
+from penstock.model.clock import Clock, elapsed_s, now_us
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
-from penstock.storage.announcements import elapsed_s
 from penstock.storage.places import Place, Places
 
 if TYPE_CHECKING:

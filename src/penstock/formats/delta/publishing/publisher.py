@@ -30,11 +30,10 @@ from penstock.formats.publisher import BackgroundPublisher, Behind, JobId, Profi
 from penstock.kernel.leases import Leases
 from penstock.metrics import table as metrics
 from penstock.metrics.meter import SILENT, Meter
-from penstock.model.clock import Clock, now_us
+from penstock.model.clock import Clock, elapsed_s, now_us
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
-from penstock.storage.announcements import elapsed_s
 from penstock.storage.places import Place, Places
 
 SEEN_MAX_S: Final = 60.0

@@ -7,9 +7,9 @@ from typing import Any
 
 from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.constraints import Constraint
-from penstock.formats.delta.rows.constraint_checks import RowChecks
+from penstock.formats.delta.protocol.column_rules import Constraint
 from penstock.formats.delta.rows.filled_columns import check_default
+from penstock.formats.delta.rows.row_checks import RowChecks
 
 __all__ = ["check_constraint", "check_default"]
 

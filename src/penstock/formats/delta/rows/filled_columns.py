@@ -12,8 +12,12 @@ from typing import Any, Final, Protocol
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import UnsupportedFeature
-from penstock.formats.delta.protocol.column_expressions import CURRENT_DEFAULT, GENERATED
-from penstock.formats.delta.protocol.identities import IdentityColumn, identity_of
+from penstock.formats.delta.protocol.column_rules import (
+    CURRENT_DEFAULT,
+    GENERATED,
+    IdentityColumn,
+    identity_of,
+)
 from penstock.formats.delta.rows.row_checks import check_columns, conform_batch
 from penstock.formats.rows.arrow_types import arrow_schema, loosened, pa, pc
 from penstock.formats.rows.conversions import may_cast

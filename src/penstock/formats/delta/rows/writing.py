@@ -30,9 +30,8 @@ from penstock.formats.delta.protocol.feature_table import FEATURES, Support
 from penstock.formats.delta.protocol.features import in_use
 from penstock.formats.delta.protocol.mapping import ID, PARQUET_ID, Mapping, mapping_of, stored_schema
 from penstock.formats.delta.protocol.row_ids import row_columns_of
-from penstock.formats.delta.rows.constraint_checks import RowChecks
 from penstock.formats.delta.rows.filled_columns import RowFill, RowNumbers
-from penstock.formats.delta.rows.row_checks import check_columns, conform_batch
+from penstock.formats.delta.rows.row_checks import RowChecks, check_columns, conform_batch
 from penstock.formats.delta.rows.stats import Statistics, StatsLeaf, indexed_leaves
 from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, loosened, pa, pc, pq, reshaped
 from penstock.formats.rows.predicates import in_utc

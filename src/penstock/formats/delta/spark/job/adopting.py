@@ -19,7 +19,7 @@ from uuid import UUID
 from penstock.errors import PenstockError, Unavailable
 from penstock.formats.delta.lake.footers import READERS, footer_columns
 from penstock.formats.delta.lake.job_outputs import CHANGES, JobTarget, ParquetOutput
-from penstock.formats.delta.protocol.paths import BRANCH_DATA
+from penstock.formats.delta.protocol.lint_files import BRANCH_DATA
 from penstock.formats.delta.rows.tails import tail
 from penstock.formats.rows.arrow_types import pa, pq
 from penstock.spark.addresses import spark_address

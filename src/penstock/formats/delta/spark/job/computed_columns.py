@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.column_expressions import CURRENT_DEFAULT, GENERATED, expressions_of
-from penstock.formats.delta.protocol.constraints import Constraint
+from penstock.formats.delta.protocol.column_rules import (
+    CURRENT_DEFAULT,
+    GENERATED,
+    Constraint,
+    expressions_of,
+)
 from penstock.formats.rows.schema import Field, StructType
 from penstock.spark.analysis import explain_analysis
 from penstock.spark.schemas import quote_name, to_spark_schema

@@ -11,8 +11,8 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake.job_outputs import CHANGES
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.constraints import Constraint, constraints_of
-from penstock.formats.delta.rows.constraint_checks import violation
+from penstock.formats.delta.protocol.column_rules import Constraint, constraints_of
+from penstock.formats.delta.rows.row_checks import violation
 from penstock.formats.delta.spark.job.computed_columns import generation_constraints
 from penstock.formats.rows.schema import Field, parse_schema
 from penstock.spark.analysis import explain_analysis

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.protocol.identities import identity_of
+from penstock.formats.delta.protocol.column_rules import identity_of
 from penstock.formats.delta.spark.rewrites.choosing import check_of_one_row
 from penstock.formats.rows.arrow_types import loosened
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type

@@ -7,8 +7,7 @@ from contextlib import nullcontext
 from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake import rewrite
 from penstock.formats.delta.lake.rewrite import Rewrite
-from penstock.formats.delta.protocol.column_expressions import fills_itself
-from penstock.formats.delta.protocol.identities import identities_of
+from penstock.formats.delta.protocol.column_rules import fills_itself, identities_of
 from penstock.formats.delta.rows.writing import check_features
 from penstock.formats.delta.spark.job.numbered_rows import hold_rows
 from penstock.formats.delta.spark.job.tables import JobTable

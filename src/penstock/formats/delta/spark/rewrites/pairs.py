@@ -16,7 +16,7 @@ from penstock.formats.delta.lake import rewrite
 from penstock.formats.delta.lake.rewrite import Rewrite
 from penstock.formats.delta.lake.scan_plan import FILE
 from penstock.formats.delta.protocol.actions import Add
-from penstock.formats.delta.protocol.column_expressions import CURRENT_DEFAULT, expressions_of, fills_itself
+from penstock.formats.delta.protocol.column_rules import CURRENT_DEFAULT, expressions_of, fills_itself
 from penstock.formats.delta.protocol.row_ids import FileRowIds
 from penstock.formats.delta.spark.job.computed_columns import default_of, with_generated
 from penstock.formats.delta.spark.rewrites import rewriting

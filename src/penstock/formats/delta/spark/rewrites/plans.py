@@ -10,7 +10,7 @@ from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.lake.rewrite import Rewrite
 from penstock.formats.delta.lake.scan_plan import FILE
 from penstock.formats.delta.protocol.actions import Add
-from penstock.formats.delta.protocol.column_expressions import expressions_of
+from penstock.formats.delta.protocol.column_rules import expressions_of
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites import rewriting
 from penstock.formats.delta.spark.rewrites.assignments import assign_values, old_of, row

@@ -29,10 +29,10 @@ from penstock.formats.delta.protocol.actions import (
     parse_action,
     write_action,
 )
-from penstock.formats.delta.protocol.identities import identities_of
-from penstock.formats.delta.rows.constraint_checks import RowChecks
+from penstock.formats.delta.protocol.column_rules import identities_of
 from penstock.formats.delta.rows.filled_columns import RowFill
 from penstock.formats.delta.rows.merged_schemas import check_names
+from penstock.formats.delta.rows.row_checks import RowChecks
 from penstock.formats.delta.rows.writing import check_features, write_files
 from penstock.formats.delta.spark.source.conditions import check_condition
 from penstock.formats.rows.arrow_types import arrow_schema, pa

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from penstock.formats.delta.protocol.column_expressions import CURRENT_DEFAULT, GENERATED
-from penstock.formats.delta.protocol.identities import identity_of
+from penstock.formats.delta.protocol.column_rules import CURRENT_DEFAULT, GENERATED, identity_of
 from penstock.formats.delta.rows.merged_schemas import fold_case, join_path, refuse
 from penstock.formats.delta.spark.job.computed_columns import default_of, with_generated
 from penstock.formats.rows.arrow_types import DECIMAL
