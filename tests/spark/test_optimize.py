@@ -201,6 +201,10 @@ def count_data_files(table: Table) -> int:
 
 @pytest.mark.verify
 def test_tables_of_other_formats(lake: Lake, spark: SparkSession) -> None:
-    lake.table("shop.files").write(visits(0), format="parquet")
-    with pytest.raises(NotManaged, match="cannot be rewritten"):
-        optimize(spark, "shop.files")
+    for number in range(3):
+        lake.table("shop.files").write(visits(12 * number), format="parquet")
+    assert optimize(spark, "shop.files").files_added == 1
+    assert lake.table("shop.files").count() == 36
+    lake.table("shop.csv").write(visits(0).select(["id", "page"]), format="csv")
+    with pytest.raises(NotManaged, match="a table of csv files"):
+        optimize(spark, "shop.csv")

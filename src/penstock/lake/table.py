@@ -355,8 +355,8 @@ class Table(RowReader):
         Files become about ``target_file_bytes`` large; the property ``delta.targetFileSize`` if nothing is
         given. ``where`` keeps it to some partitions. ``zorder_by`` sorts rows so that those which are alike
         in these columns are in the same files; a table that is clustered is sorted by its own columns.
-        Appends go on meanwhile, and streams and change feeds tell nothing of it. It may be ended at any time
-        and begun again.
+        Tables of Lance and of Parquet files take no conditions and columns. Appends go on meanwhile, and
+        streams and change feeds tell nothing of it. It may be ended at any time and begun again.
         """
         view = self._change_view("optimize", "files cannot be rewritten")
         columns = (zorder_by,) if isinstance(zorder_by, str) else tuple(zorder_by)

@@ -33,7 +33,7 @@ def optimize(
     """Rewrite files with the same rows: small ones together, without the rows that are deleted.
 
     As ``Table.optimize``, on the executors of a session: rows of a partition are sorted as a whole, up to 16
-    GiB of files at a time. Lance tables are compacted by Lance, in this process.
+    GiB of files at a time. Lance tables and tables of files are rewritten in this process.
     """
     change = ChangeRequest(
         spark=spark,

@@ -291,7 +291,7 @@ def _say_changed(screen: Screen, changed: ChangedRows) -> Iterator[str]:
 
 
 def _describe(optimized: OptimizedTable) -> str:
-    if optimized.version is None and not optimized.files_skipped:
+    if not optimized.files_removed and not optimized.files_skipped:
         return "nothing to rewrite"
     text = (
         f"{format_count(optimized.files_removed, 'file')} ({size(optimized.bytes_removed)}) became "

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.errors import InvalidRequest, NotManaged
+from penstock.formats import registry
 from penstock.formats.files import FORMAT
 from penstock.formats.files.files import USAGE, is_managed
 from penstock.formats.files.lake.answers import FilesWritten
@@ -15,6 +16,7 @@ from penstock.lake.write_jobs import SaveMode
 if TYPE_CHECKING:
     from penstock.lake.call import Said
     from penstock.lake.table import Table
+    from penstock.lake.upkeep import OptimizedTable, OptimizeProgress
 
 
 class FilesView:
@@ -46,6 +48,27 @@ class FilesView:
         idempotency_key: str | None,  # noqa: ARG002
     ) -> NoReturn:
         raise self._no_rows()
+
+    def optimize(
+        self,
+        target_file_bytes: int | None,
+        where: str | None,
+        zorder_by: Sequence[str],
+        said: Said,
+        progress: OptimizeProgress,
+    ) -> OptimizedTable:
+        key = self._table.key
+        if not is_managed(self._table.outside_read_set.content):
+            raise self._no_rows()
+        if where is not None or zorder_by:
+            raise NotManaged(
+                f"'{key}' is a table of files: they are rewritten in all folders, and in no order; leave out "
+                "where and zorder_by",
+                key=str(key),
+            )
+        optimize_files = registry.load("penstock.formats.files.lake.file_upkeep:optimize_files")
+        optimized: OptimizedTable = optimize_files(self._table, target_file_bytes, said, progress)
+        return optimized
 
     def write(self, rows: RowWrite) -> FilesWritten | None:
         from penstock.formats.files.lake.rows import write
