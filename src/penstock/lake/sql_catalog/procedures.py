@@ -125,7 +125,12 @@ def _drop_tag(call: ProcedureCall) -> CallResult:
 def _drop(call: ProcedureCall, reference: Branch | Tag) -> CallResult:
     try:
         dropped = call.lake.do(
-            DeleteReference(name=reference.name, kind=reference.kind, who=call.lake.author)
+            DeleteReference(
+                name=reference.name,
+                kind=reference.kind,
+                expected=call.optional("expected"),
+                who=call.lake.author,
+            )
         )
     except ReferenceNotFound:
         if call.is_set("if_exists"):
@@ -135,11 +140,15 @@ def _drop(call: ProcedureCall, reference: Branch | Tag) -> CallResult:
 
 
 def _assign_branch(call: ProcedureCall) -> CallResult:
-    return _show_new(call.lake.branch(call.text("name")).assign(call.text("to_ref")))
+    return _assign(call, call.lake.branch(call.text("name")))
 
 
 def _assign_tag(call: ProcedureCall) -> CallResult:
-    return _show_new(call.lake.tag(call.text("name")).assign(call.text("to_ref")))
+    return _assign(call, call.lake.tag(call.text("name")))
+
+
+def _assign(call: ProcedureCall, reference: Branch | Tag) -> CallResult:
+    return _show_new(reference.assign(call.text("to_ref"), expected=call.optional("expected")))
 
 
 def _use_reference(call: ProcedureCall) -> CallResult:
@@ -306,6 +315,7 @@ _MESSAGE: Final = Parameter("message", default="NULL")
 _IF_EXISTS: Final = Parameter("if_exists", "boolean", "false")
 _IF_NOT_EXISTS: Final = Parameter("if_not_exists", "boolean", "false")
 _FROM: Final = Parameter("from_ref", default="NULL")
+_EXPECTED: Final = Parameter("expected", default="NULL")
 _NAME: Final = Parameter("name")
 _INTO: Final = Parameter("into", default="NULL")
 _CREATION: Final = (_NAME, _FROM, _IF_NOT_EXISTS)
@@ -320,15 +330,20 @@ PROCEDURES: Final = {
         _CREATION, _REFERENCE, _create_tag, is_outside=True,
     ),
     "drop_branch": Procedure(
-        "Delete a branch.", (_NAME, _IF_EXISTS), _REFERENCE, _drop_branch, is_outside=True
+        "Delete a branch, if it is at the commit that is expected.",
+        (_NAME, _IF_EXISTS, _EXPECTED), _REFERENCE, _drop_branch, is_outside=True,
     ),
-    "drop_tag": Procedure("Delete a tag.", (_NAME, _IF_EXISTS), _REFERENCE, _drop_tag, is_outside=True),
+    "drop_tag": Procedure(
+        "Delete a tag, if it is at the commit that is expected.",
+        (_NAME, _IF_EXISTS, _EXPECTED), _REFERENCE, _drop_tag, is_outside=True,
+    ),
     "assign_branch": Procedure(
-        "Move a branch to a revision.", (_NAME, Parameter("to_ref")), _REFERENCE, _assign_branch,
-        is_outside=True,
+        "Move a branch to a revision, if it is at the commit that is expected.",
+        (_NAME, Parameter("to_ref"), _EXPECTED), _REFERENCE, _assign_branch, is_outside=True,
     ),
     "assign_tag": Procedure(
-        "Move a tag to a revision.", (_NAME, Parameter("to_ref")), _REFERENCE, _assign_tag, is_outside=True
+        "Move a tag to a revision, if it is at the commit that is expected.",
+        (_NAME, Parameter("to_ref"), _EXPECTED), _REFERENCE, _assign_tag, is_outside=True,
     ),
     "use_reference": Procedure(
         "Set the reference of the session: later statements read and write a branch, or read another "

@@ -121,6 +121,12 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
     where: str | None = None
     """What every row that a query needs of a table fulfils, as far as it is known."""
     mode: str = ""
+    options: dict[str, str] = {}
+    """Of the statement that writes or streams, as a program gives them to Spark's writer or reader."""
+    query: str = ""
+    """The id of a streaming query, …"""
+    batch: int = 0
+    """… and the number of one of its batches."""
     dynamic: bool = False
     replace_where: str | None = None
     is_replace: bool = False
@@ -150,9 +156,27 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def written_key(self) -> tuple[Key, str | None]:
-        """The key and the branch that a statement changes."""
+        """The key and the branch that a statement changes. ``InvalidRequest`` past an open transaction."""
         name = self.name
-        return name.key, name.revision or None
+        return name.key, self._written_branch(name.key, name.revision)
+
+    @property
+    def written_table(self) -> tuple[Key, str | None]:
+        """The same for a table that was described before. ``InvalidRequest`` for a past one, too."""
+        facts = self.known_table
+        key = Key(*facts.key)
+        if facts.is_past:
+            raise InvalidRequest(f"'{key}' is read at an earlier version, which cannot be changed")
+        return key, self._written_branch(key, facts.branch)
+
+    def _written_branch(self, key: Key, revision: str) -> str | None:
+        if self.transaction and revision != self.transaction:
+            raise InvalidRequest(
+                f"'{key}{AT}{revision}' is not part of the transaction that is open in this session, so a "
+                "ROLLBACK would not undo the change: leave out the revision, or COMMIT first",
+                key=str(key),
+            )
+        return revision or None
 
     @property
     def branch(self) -> str | None:
@@ -311,14 +335,6 @@ def table_of(lake: Lake, facts: TableFacts) -> Table:
     if facts.pin is None:
         raise InvalidRequest("the request lacks the description of the table")
     return Snapshot(lake, facts.pin.commit, facts.pin.via).table(Key(*facts.key))
-
-
-def written_table(facts: TableFacts) -> tuple[Key, str | None]:
-    """The key and the branch of a table that a statement changes. ``InvalidRequest`` for a past one."""
-    key = Key(*facts.key)
-    if facts.is_past:
-        raise InvalidRequest(f"'{key}' is read at an earlier version, which cannot be changed")
-    return key, facts.branch or None
 
 
 def _is_version(text: str) -> bool:

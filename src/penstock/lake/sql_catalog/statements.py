@@ -16,7 +16,7 @@ from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
 from penstock.lake.read_calls import GetOutcome
-from penstock.lake.sql_catalog.requests import CatalogRequest, written_table
+from penstock.lake.sql_catalog.requests import CatalogRequest
 
 R = TypeVar("R")
 
@@ -64,5 +64,5 @@ def find_landed(lake: Lake, step: str, request: CatalogRequest) -> dict[str, Any
 def _branch(step: str, request: CatalogRequest) -> str | None:
     """The branch that a statement changes; ``None`` for the default one."""
     if step == "truncate":
-        return written_table(request.known_table)[1]
+        return request.written_table[1]
     return request.branch if step.endswith("_namespace") else request.written_key[1]

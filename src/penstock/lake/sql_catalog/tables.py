@@ -18,7 +18,6 @@ from penstock.lake.sql_catalog.requests import (
     TableFacts,
     find_table,
     table_of,
-    written_table,
 )
 
 if TYPE_CHECKING:
@@ -138,7 +137,7 @@ def create_table(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
 def truncate_table(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     """Remove all rows of a table."""
     facts = request.known_table
-    key, branch = written_table(facts)
+    key, branch = request.written_table
     known = EmptyTable(
         key=key,
         branch=branch,

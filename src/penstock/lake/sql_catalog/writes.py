@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from penstock.errors import InvalidRequest, KeyNotFound
-from penstock.lake.sql_catalog.formats import SqlFormat, sql_format_named, sql_format_of
-from penstock.lake.sql_catalog.requests import CatalogRequest, RowOrder, WritePlan, written_table
+from penstock.lake.sql_catalog.formats import SqlFormat, needs_python, sql_format_named, sql_format_of
+from penstock.lake.sql_catalog.requests import CatalogRequest, RowOrder, WritePlan
 from penstock.lake.sql_catalog.tables import clustering_names, partition_names, table_properties
+from penstock.lake.sql_catalog.writer_options import WriterOptions
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.keys import Key
 
@@ -32,16 +35,27 @@ def commit_write(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
 
 def written_name(request: CatalogRequest) -> tuple[Key, str | None]:
     """The key and the branch that rows are written to."""
-    return request.written_key if request.table is None else written_table(request.table)
+    return request.written_key if request.table is None else request.written_table
 
 
 def _order(lake: Lake, request: CatalogRequest) -> tuple[SqlFormat, RowOrder]:
+    options = WriterOptions.parse(request)
+    if others := options.beside_replacing:
+        raise needs_python(f"the option '{others[0]}' cannot be used for a write")
+    if options.is_partial:
+        if request.table is None:
+            raise needs_python("'replaceWhere' and 'partitionOverwriteMode' cannot be used by saveAsTable")
+        request = replace(
+            request,
+            replace_where=options.replace_where or request.replace_where,
+            dynamic=options.is_dynamic and not options.replace_where,
+        )
     return _new_order(lake, request) if request.table is None else _insert_order(lake, request)
 
 
 def _insert_order(lake: Lake, request: CatalogRequest) -> tuple[SqlFormat, RowOrder]:
     facts = request.known_table
-    key, branch = written_table(facts)
+    key, branch = request.written_table
     verb = "INSERT INTO" if request.save_mode is SaveMode.APPEND else "INSERT OVERWRITE"
     order = RowOrder(
         key=key,

@@ -15,7 +15,7 @@ from penstock.lake.sql_catalog.procedures import call_procedure, end_if_over
 from penstock.lake.sql_catalog.requests import CatalogRequest
 from penstock.lake.sql_catalog.steps import BY_NAME, CREATIONS
 from penstock.model.decoders import json_decoder
-from penstock.spark.catalog import changes, tables
+from penstock.spark.catalog import changes, table_streams, tables
 from penstock.spark.upkeep import optimize
 
 if TYPE_CHECKING:
@@ -33,9 +33,12 @@ BY_SPARK: Final[dict[str, Callable[[SparkSession, Lake, CatalogRequest], Any]]] 
     "create": tables.create_table,
     "alter": tables.alter_table,
     "truncate": changes.truncate,
+    "stream": table_streams.follow_table,
+    "begin_stream": table_streams.begin_stream,
 }
 OF_ROWS: Final[dict[str, Callable[[SparkSession, Lake, CatalogRequest, Parts], Any]]] = {
     "write": changes.write_rows,
+    "batch": table_streams.write_batch,
     "delete": changes.delete_rows,
     "update": changes.update_rows,
     "merge": changes.merge_rows,

@@ -9,8 +9,9 @@ import msgspec
 
 from penstock.errors import InvalidRequest, KeyNotFound
 from penstock.lake.row_changes import MergeClause
-from penstock.lake.sql_catalog.requests import CatalogRequest, ClauseParts, written_table
+from penstock.lake.sql_catalog.requests import CatalogRequest, ClauseParts
 from penstock.lake.sql_catalog.tables import clustering_names, partition_names, table_properties
+from penstock.lake.sql_catalog.writer_options import WriterOptions
 from penstock.spark.format import default_format, format_of, named_format
 from penstock.spark.merge_builder import MergeBuilder, merge
 from penstock.spark.row_changes import delete, update
@@ -30,15 +31,19 @@ def write_rows(
     rows = _frame(spark, parts[0])
     if request.table is None:
         return _create_filled(lake, request, rows)
-    key, branch = written_table(request.known_table)
+    key, branch = request.written_table
     spark_format = named_format(request.table.provider)
-    more: WriteOptions = {"create": False}
+    options = WriterOptions.parse(request)
+    if options.is_partial and request.replace_where is not None:
+        raise InvalidRequest(f"the options and the statement both say what '{key}' loses: give one of them")
+    more = _more_options(options) | {"create": False}
     if request.replace_where is not None:
         more["replace_where"] = request.replace_where
-    elif request.dynamic:
-        more["partition_overwrite"] = "dynamic"
-    elif request.mode == "overwrite" and "partition_overwrite" in spark_format.write_options:
-        more["partition_overwrite"] = "static"  # whatever the session says of writes that do not say
+    elif options.replace_where is None and options.partition_overwrite is None:
+        if request.dynamic:
+            more["partition_overwrite"] = "dynamic"
+        elif request.mode == "overwrite" and "partition_overwrite" in spark_format.write_options:
+            more["partition_overwrite"] = "static"  # whatever the session says of writes that do not say
     write(
         rows,
         key,
@@ -66,15 +71,19 @@ def _create_filled(lake: Lake, request: CatalogRequest, rows: DataFrame) -> dict
         )
     provider = _provider(rows.sparkSession, lake, request)
     spark_format = named_format(provider) if provider else default_format()
-    more: WriteOptions = {"create": request.create, "properties": table_properties(request.properties)}
+    options = WriterOptions.parse(request)
+    more = _more_options(options)
+    more |= {"create": request.create, "properties": table_properties(request.properties)}
     if partition_by := partition_names(request.partitioning):
         more["partition_by"] = partition_by
     if request.comment:
         more["description"] = request.comment
-    if request.is_replace and "overwrite_schema" in spark_format.write_options:
-        more["overwrite_schema"] = True
-    if request.is_replace and "partition_overwrite" in spark_format.write_options:
-        more["partition_overwrite"] = "static"
+    if request.is_replace and not options.is_partial:
+        # The table becomes what the rows are, as REPLACE TABLE says.
+        if "overwrite_schema" in spark_format.write_options:
+            more["overwrite_schema"] = True
+        if "partition_overwrite" in spark_format.write_options:
+            more["partition_overwrite"] = "static"
     write(
         rows,
         key,
@@ -86,6 +95,22 @@ def _create_filled(lake: Lake, request: CatalogRequest, rows: DataFrame) -> dict
         **more,
     )
     return {}
+
+
+def _more_options(options: WriterOptions) -> WriteOptions:
+    """What options say, as ``write`` takes it."""
+    more: WriteOptions = {}
+    if options.replace_where is not None:
+        more["replace_where"] = options.replace_where
+    elif options.partition_overwrite is not None:
+        more["partition_overwrite"] = options.partition_overwrite
+    if options.merge_schema:
+        more["merge_schema"] = True
+    if options.app_id is not None:
+        more["app_id"], more["batch"] = options.app_id, options.batch
+    if options.others:
+        more["options"] = options.others
+    return more
 
 
 def _provider(spark: SparkSession, lake: Lake, request: CatalogRequest) -> str:
@@ -106,7 +131,7 @@ def _provider(spark: SparkSession, lake: Lake, request: CatalogRequest) -> str:
 
 def truncate(spark: SparkSession, lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     """Remove all rows of a table."""
-    key, branch = written_table(request.known_table)
+    key, branch = request.written_table
     spark_format = format_of(lake.table(key, branch).outside_read_set)
     assert spark_format is not None
     if spark_format.is_default:
@@ -133,7 +158,7 @@ def delete_rows(
     spark: SparkSession, lake: Lake, request: CatalogRequest, parts: Sequence[Any]
 ) -> dict[str, Any]:
     """DELETE FROM."""
-    key, branch = written_table(request.known_table)
+    key, branch = request.written_table
     delete(spark, key, _optional(parts, request.condition), branch=branch, lake=lake)
     return {}
 
@@ -142,7 +167,7 @@ def update_rows(
     spark: SparkSession, lake: Lake, request: CatalogRequest, parts: Sequence[Any]
 ) -> dict[str, Any]:
     """UPDATE."""
-    key, branch = written_table(request.known_table)
+    key, branch = request.written_table
     values = _values(parts, request.values)
     update(spark, key, values, _optional(parts, request.condition), branch=branch, lake=lake)
     return {}
@@ -152,7 +177,7 @@ def merge_rows(
     spark: SparkSession, lake: Lake, request: CatalogRequest, parts: Sequence[Any]
 ) -> dict[str, Any]:
     """MERGE INTO."""
-    key, branch = written_table(request.known_table)
+    key, branch = request.written_table
     source = _frame(spark, parts[request.source])
     builder = merge(source, key, _column(parts[request.on]), branch=branch, lake=lake)
     clauses = tuple(_clause(parts, clause) for clause in request.clauses)

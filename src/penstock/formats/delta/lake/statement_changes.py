@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from penstock.lake.lake import Lake
     from penstock.lake.sql_catalog.requests import StatementChange
     from penstock.model.keys import Key
+
+RESERVED: Final = frozenset({"location", "provider", "external", "is_managed_location"})
+"""What Spark sets as a property and is none of the table's: ``SET LOCATION``, for one."""
 
 
 def alter_table(lake: Lake, key: Key, branch: str | None, changes: Sequence[StatementChange]) -> None:
@@ -29,6 +32,10 @@ def alter_table(lake: Lake, key: Key, branch: str | None, changes: Sequence[Stat
             tables.set_description(key, first.value, branch=branch)
         case "SetProperty":
             properties = {change.name: change.value for change in changes}
+            if reserved := sorted(RESERVED & set(properties)):
+                raise InvalidRequest(
+                    f"'{reserved[0]}' of '{key}' cannot be set: the lake chooses the location and the format"
+                )
             tables.set_properties(key, properties, branch=branch)
         case "RemoveProperty":
             names = [change.name for change in changes]

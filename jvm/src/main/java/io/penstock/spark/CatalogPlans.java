@@ -10,6 +10,7 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.analysis.NamedRelation;
 import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
+import org.apache.spark.sql.catalyst.analysis.ResolvedTable;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
@@ -22,9 +23,12 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.plans.logical.AddCheckConstraint;
+import org.apache.spark.sql.catalyst.plans.logical.AddConstraint;
 import org.apache.spark.sql.catalyst.plans.logical.AnalysisHelper$;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData;
 import org.apache.spark.sql.catalyst.plans.logical.Assignment;
+import org.apache.spark.sql.catalyst.plans.logical.CreateTable;
 import org.apache.spark.sql.catalyst.plans.logical.CreateTableAsSelect;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteAction;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
@@ -38,10 +42,14 @@ import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.ReplaceTableAsSelect;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
+import org.apache.spark.sql.catalyst.plans.logical.TableSpec;
 import org.apache.spark.sql.catalyst.plans.logical.TableSpecBase;
+import org.apache.spark.sql.catalyst.plans.logical.UncacheTable;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateAction;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
 import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
+import org.apache.spark.sql.catalyst.streaming.WriteToStream;
 import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.classic.ExpressionUtils$;
 import org.apache.spark.sql.connector.ExternalCommandRunner;
@@ -75,25 +83,35 @@ final class CatalogPlans extends Rule<LogicalPlan> {
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
     if (plan instanceof AppendData append && tableOf(append.table()) != null) {
-      return append.resolved() ? write(append.table(), append.query(), Map.of("mode", "append")) : plan;
+      return append.resolved()
+          ? write(append.table(), append.query(), Map.of("mode", "append"), append.writeOptions())
+          : plan;
     }
     if (plan instanceof OverwriteByExpression over && tableOf(over.table()) != null) {
-      return over.resolved() ? write(over.table(), over.query(), overwrite(over.deleteExpr())) : plan;
+      return over.resolved()
+          ? write(over.table(), over.query(), overwrite(over.deleteExpr()), over.writeOptions())
+          : plan;
     }
     if (plan instanceof OverwritePartitionsDynamic over && tableOf(over.table()) != null) {
-      return over.resolved() ? write(over.table(), over.query(), Map.of("mode", "overwrite", "dynamic", true)) : plan;
+      Map<String, Object> how = Map.of("mode", "overwrite", "dynamic", true);
+      return over.resolved() ? write(over.table(), over.query(), how, over.writeOptions()) : plan;
     }
     if (plan instanceof CreateTableAsSelect create && catalogOf(create.name()) != null) {
       String mode = create.ignoreIfExists() ? "ignore" : "error";
       return isReady(create.query(), create.tableSpec())
           ? create(
               create.name(), create.query(), create.partitioning(), create.tableSpec(),
-              Map.of("mode", mode, "is_text", isText(plan)))
+              Map.of("mode", mode, "is_text", isText(plan), "options", options(create.writeOptions())))
           : plan;
     }
     if (plan instanceof ReplaceTableAsSelect replace && catalogOf(replace.name()) != null) {
-      Map<String, Object> how = 
-          Map.of("mode", "overwrite", "is_replace", true, "create", replace.orCreate(), "is_text", isText(plan));
+      Map<String, Object> how =
+          Map.of(
+              "mode", "overwrite",
+              "is_replace", true,
+              "create", replace.orCreate(),
+              "is_text", isText(plan),
+              "options", options(replace.writeOptions()));
       return isReady(replace.query(), replace.tableSpec())
           ? create(replace.name(), replace.query(), replace.partitioning(), replace.tableSpec(), how)
           : plan;
@@ -106,6 +124,22 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     }
     if (plan instanceof MergeIntoTable merge && tableOf(merge.targetTable()) != null) {
       return merge.resolved() ? merge(merge) : plan;
+    }
+    if (plan instanceof WriteToStream stream && stream.sink() instanceof LakeTable table) {
+      return StreamBatches.replacing(stream, table);
+    }
+    if (plan instanceof CreateTable create && catalogOf(create.name()) != null) {
+      return isText(plan) ? plan : withoutUsualProvider(create);
+    }
+    if (plan instanceof UncacheTable uncached) {
+      return uncache(uncached);
+    }
+    if (plan instanceof AddConstraint added && isResolved(added.table())
+        || plan instanceof AddCheckConstraint check && hasTable(check.child())) {
+      throw new JobRefused(
+              "a constraint of a Delta table is a property of it, which is set by ALTER TABLE … SET TBLPROPERTIES"
+                  + " ('delta.constraints.<name>' = '<condition>')")
+          .inAnalysis();
     }
     return readsIn(plan);
   }
@@ -121,7 +155,9 @@ final class CatalogPlans extends Rule<LogicalPlan> {
   private final class Reads extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
     @Override
     public boolean isDefinedAt(LogicalPlan node) {
-      return node instanceof Filter filter ? tableOf(filter.child()) != null : isTable(node);
+      return node instanceof Filter filter
+          ? tableOf(filter.child()) != null
+          : isTable(node) || node instanceof StreamingRelationV2 stream && stream.table() instanceof LakeTable;
     }
 
     @Override
@@ -131,12 +167,17 @@ final class CatalogPlans extends Rule<LogicalPlan> {
         return otherwise.apply(node);
       }
       @SuppressWarnings("unchecked")
-      B result =
-          (B)
-              (found instanceof Filter filter
-                  ? filter.withNewChildren(seq(List.of(read(filter.child(), Conditions.text(filter.condition())))))
-                  : read(found, null));
+      B result = (B) replaced(found);
       return result;
+    }
+
+    private LogicalPlan replaced(LogicalPlan found) {
+      if (found instanceof StreamingRelationV2 stream) {
+        return follow(stream);
+      }
+      return found instanceof Filter filter
+          ? filter.withNewChildren(seq(List.of(read(filter.child(), Conditions.text(filter.condition())))))
+          : read(found, null);
     }
   }
 
@@ -150,10 +191,23 @@ final class CatalogPlans extends Rule<LogicalPlan> {
   private LogicalPlan read(DataSourceV2Relation relation, String where) {
     LakeTable table = (LakeTable) relation.table();
     Object rows = table.catalog().hasPython() ? readByPython(table, where) : table.rows(where);
+    return shown(table, rows, relation.output());
+  }
+
+  /** The rows of a table as a stream, which Python makes as penstock.spark.stream does. */
+  private LogicalPlan follow(StreamingRelationV2 relation) {
+    LakeTable table = (LakeTable) relation.table();
+    Map<String, Object> request = new HashMap<>();
+    request.put("table", table.facts());
+    request.put("options", relation.extraOptions().asCaseSensitiveMap());
+    return shown(table, act(table.catalog(), "stream", request, List.of()), relation.output());
+  }
+
+  private static LogicalPlan shown(LakeTable table, Object rows, Seq<AttributeReference> output) {
     LogicalPlan plan = ((org.apache.spark.sql.classic.Dataset<?>) rows).queryExecution().analyzed();
     List<Attribute> found = CollectionConverters.asJava(plan.output());
     List<NamedExpression> columns = new ArrayList<>();
-    for (AttributeReference wanted : CollectionConverters.asJava(relation.output())) {
+    for (AttributeReference wanted : CollectionConverters.asJava(output)) {
       Attribute column =
           found.stream()
               .filter(one -> one.name().equals(wanted.name()))
@@ -196,11 +250,20 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     return condition;
   }
 
-  private LogicalPlan write(NamedRelation target, LogicalPlan query, Map<String, Object> how) {
+  private LogicalPlan write(
+      NamedRelation target,
+      LogicalPlan query,
+      Map<String, Object> how,
+      scala.collection.immutable.Map<String, String> options) {
     LakeTable table = tableOf((LogicalPlan) target);
     Map<String, Object> request = new HashMap<>(how);
     request.put("table", table.facts());
+    request.put("options", options(options));
     return write(table.catalog(), request, readsIn(query));
+  }
+
+  private static Map<String, String> options(scala.collection.immutable.Map<String, String> given) {
+    return new HashMap<>(CollectionConverters.asJava(given));
   }
 
   private LogicalPlan create(
@@ -225,13 +288,27 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     return command("write", () -> ServerWrite.run(catalog, request, rows));
   }
 
+  /** A table that a program creates and not a statement: Spark names its usual format if the program names none. */
+  private LogicalPlan withoutUsualProvider(CreateTable create) {
+    if (create.tableSpec() instanceof TableSpec spec
+        && spec.provider().isDefined()
+        && spec.provider().get().equalsIgnoreCase(session.sessionState().conf().defaultDataSourceName())) {
+      try {
+        return Copies.with(create, "tableSpec", Copies.with(spec, "provider", Option.empty()));
+      } catch (ReflectiveOperationException another) {
+        return create; // of a Spark that is not known yet: it is a table of files
+      }
+    }
+    return create;
+  }
+
   /** Whether somebody wrote the statement, so that its format is what they said. */
   private static boolean isText(LogicalPlan plan) {
     return plan.origin().sqlText().isDefined();
   }
 
   private static boolean isReady(LogicalPlan query, TableSpecBase spec) {
-    return query.resolved() && spec instanceof org.apache.spark.sql.catalyst.plans.logical.TableSpec;
+    return query.resolved() && spec instanceof TableSpec;
   }
 
   // -- changes of rows --------------------------------------------------------------------------------------------
@@ -253,6 +330,12 @@ final class CatalogPlans extends Rule<LogicalPlan> {
 
   private LogicalPlan merge(MergeIntoTable merge) {
     LakeTable table = tableOf(merge.targetTable());
+    if (merge.withSchemaEvolution()) {
+      throw new JobRefused(
+              "MERGE WITH SCHEMA EVOLUTION is not supported: add the columns by ALTER TABLE "
+                  + table.name() + " ADD COLUMNS first, and leave out WITH SCHEMA EVOLUTION")
+          .inAnalysis();
+    }
     Parts parts = new Parts(table);
     parts.name(merge.targetTable(), "target");
     parts.name(merge.sourceTable(), "source");
@@ -368,6 +451,18 @@ final class CatalogPlans extends Rule<LogicalPlan> {
         });
   }
 
+  // -- what Spark keeps -------------------------------------------------------------------------------------------
+
+  /** UNCACHE TABLE: what was cached of a table is of the commits that it was at then, and Spark looks for the present one. */
+  private LogicalPlan uncache(UncacheTable uncached) {
+    LogicalPlan rows = readsIn(uncached.table());
+    List<String> origins = TableFiles.origins(rows);
+    if (origins.isEmpty()) {
+      return uncached;
+    }
+    return command("uncache", () -> CachedTables.release(session, rows, origins));
+  }
+
   // -- who carries it out -----------------------------------------------------------------------------------------
 
   /** What a command is about is put together when it runs: an explained statement does nothing. */
@@ -412,6 +507,16 @@ final class CatalogPlans extends Rule<LogicalPlan> {
       node = alias.child();
     }
     return node instanceof DataSourceV2Relation relation && relation.table() instanceof LakeTable table ? table : null;
+  }
+
+  private static boolean hasTable(LogicalPlan plan) {
+    return isTable(plan)
+        || isResolved(plan)
+        || CollectionConverters.asJava(plan.children()).stream().anyMatch(CatalogPlans::hasTable);
+  }
+
+  private static boolean isResolved(LogicalPlan plan) {
+    return plan instanceof ResolvedTable named && named.table() instanceof LakeTable;
   }
 
   private static PenstockCatalog catalogOf(LogicalPlan name) {

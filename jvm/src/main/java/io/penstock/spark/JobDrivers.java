@@ -16,7 +16,7 @@ import org.apache.spark.sql.internal.SQLConf;
 public final class JobDrivers {
   static final String LAKE = "spark.penstock.lake";
   static final String LAKE_ID = "spark.penstock.lake.id";
-  private static final Set<String> WRITES = Set.of("check", "begin", "commit", "abort", "write");
+  private static final Set<String> WRITES = Set.of("check", "begin", "commit", "abort", "write", "batch");
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Map<String, JobDriver> BY_LAKE = new ConcurrentHashMap<>();
   private static final Map<List<String>, ServerDriver> SERVERS = new ConcurrentHashMap<>();
@@ -117,7 +117,7 @@ public final class JobDrivers {
   }
 
   private static JobRefused unanswered(String step, Exception problem) {
-    String what = step.equals("read") || step.equals("plan") ? "read" : WRITES.contains(step) ? "write" : "statement";
+    String what = Set.of("read", "plan", "stream").contains(step) ? "read" : WRITES.contains(step) ? "write" : "statement";
     return new JobRefused(
         "nobody answered who decides on this " + what + " (" + step + "): " + problem.getMessage(), problem);
   }

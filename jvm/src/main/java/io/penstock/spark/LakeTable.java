@@ -37,6 +37,8 @@ final class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable {
       Set.of(
           TableCapability.BATCH_READ,
           TableCapability.BATCH_WRITE,
+          TableCapability.MICRO_BATCH_READ,
+          TableCapability.STREAMING_WRITE,
           TableCapability.TRUNCATE,
           TableCapability.OVERWRITE_BY_FILTER,
           TableCapability.OVERWRITE_DYNAMIC);

@@ -139,10 +139,8 @@ final class MappedReads extends Rule<LogicalPlan> {
     if (table.stats().isEmpty()) {
       return table;
     }
-    List<Object> parts = new ArrayList<>(CollectionConverters.asJava(table.productIterator().toList()));
-    parts.set(table.productElementNames().indexOf("stats"), Option.empty());
     try {
-      return (CatalogTable) CatalogTable.class.getConstructors()[0].newInstance(parts.toArray());
+      return Copies.with(table, "stats", Option.empty());
     } catch (ReflectiveOperationException another) {
       return table; // of a Spark that is not known yet; only estimates are wrong
     }

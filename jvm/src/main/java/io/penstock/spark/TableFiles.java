@@ -59,7 +59,7 @@ public final class TableFiles extends PartitioningAwareFileIndex {
 
   private final Path root;
   private final String origin;
-  /** Of what was given. Two with the same one, of the same commit, are of the same files. */
+  /** Of what was given. Two with the same one are of the same files, whatever the commits. */
   private final ByteBuffer digest;
   private final PartitionSpec partitions;
   private final Seq<FileStatus> all;
@@ -196,10 +196,10 @@ public final class TableFiles extends PartitioningAwareFileIndex {
     }
   }
 
-  /** So that Spark finds again what it has cached of a table, as long as that is as it was. */
+  /** So that Spark finds again what it has cached of a table, as long as that is as it was: a file never changes. */
   @Override
   public boolean equals(Object other) {
-    return other instanceof TableFiles one && origin.equals(one.origin) && digest.equals(one.digest);
+    return other instanceof TableFiles one && digest.equals(one.digest);
   }
 
   @Override
