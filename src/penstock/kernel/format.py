@@ -113,7 +113,8 @@ class LaterCommit(NamedTuple):
 
 
 class Since:
-    """What was done to a key after a commit that is to be undone or repeated: the commits, oldest first.
+    """What was done to a key after a commit that is to be undone or repeated, or since two sides parted: the
+    commits, oldest first.
 
     They are looked up when they are first asked for: that walks the history since then, and a format that
     can do without them should.
@@ -186,6 +187,7 @@ class _Facts(NamedTuple):
     transaction: Transacting | None
     bases: tuple[AnyContent, ...]
     since: Since | None
+    own: Since | None
 
 
 class Table(_Facts):
@@ -203,7 +205,8 @@ class Table(_Facts):
     the source has a table of another id, which this branch never had. ``transaction`` is there on the branch
     of one. ``bases`` tell ``merge`` what the table is in each of the states that both sides come from, where
     there are several because merges crossed. ``since`` is there if a commit is repeated on a branch that has
-    it already: what was done to the table after it.
+    it already: what was done to the table after it. ``own`` tells ``merge`` what this branch did to the table
+    that the source does not have.
     """
 
     __slots__ = ()
@@ -227,6 +230,7 @@ class Table(_Facts):
         transaction: Transacting | None = None,
         bases: tuple[AnyContent, ...] = (),
         since: Since | None = None,
+        own: Since | None = None,
     ) -> Table:
         notes = {} if notes is None else notes  # never one that is shared by all that give none
         return super().__new__(
@@ -248,6 +252,7 @@ class Table(_Facts):
             transaction,
             bases,
             since,
+            own,
         )
 
     def read_once(self, what: tuple[object, ...], read: Callable[[], _Read]) -> _Read:

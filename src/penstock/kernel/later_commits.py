@@ -1,7 +1,9 @@
-"""The commits that came after one, per key: what a revert goes by, and who repeats what is there already."""
+"""The commits that came after one, per key: what a revert goes by, and who repeats what is there already or
+merges what the target had before."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 
 from penstock.kernel.format import Formats, LaterCommit, Since
@@ -100,3 +102,49 @@ class LaterCommits:
     def _content_at(self, commit: CommitObject, key: bytes) -> AnyContent | None:
         objects = self._history.objects
         return content_of(objects, state_of(objects, commit).get(key))
+
+
+class OwnCommits:
+    """What a branch did to tables that a commit does not have. Looked up once, and again only for what is
+    new."""
+
+    def __init__(self, history: History, commit: ObjectId) -> None:
+        self._history, self._commit = history, commit
+        self._head: ObjectId | None = None
+        self._commits: dict[bytes, list[CommitObject]] = {}
+        self._merges: list[CommitObject] = []
+        """They may have changed any key."""
+
+    def since(self, head: ObjectId | None, key: bytes) -> Since:
+        """What was done to a key up to a head of the branch: what commits found and left, merges last.
+
+        Whoever asks for the commits without a head comes first in the next batch.
+        """
+        return Since(lambda: self._up_to(head, key))
+
+    def _up_to(self, head: ObjectId | None, key: bytes) -> list[LaterCommit]:
+        if head is None:
+            raise NextBatch  # some of the commits have no id yet
+        if self._head != head:
+            self._look_up_to(head)
+        commits = [*self._commits.get(key, []), *self._merges]
+        return [later for commit in commits for later in self._later_commits(commit, key)]
+
+    def _look_up_to(self, head: ObjectId) -> None:
+        history = self._history
+        if self._head is None or not history.is_on_line(self._head, head):
+            self._head, self._commits, self._merges = self._commit, {}, []
+        for _, commit in history.only_in(head, self._head):
+            if commit.further_parents:
+                self._merges.append(commit)
+            elif commit.intents:
+                for key in {intent.key for intent in history.objects.intents(commit)}:
+                    self._commits.setdefault(key, []).append(commit)
+        self._head = head
+
+    def _later_commits(self, commit: CommitObject, key: bytes) -> Iterator[LaterCommit]:
+        parent = self._history.link(commit.parent)
+        if parent is not None:  # or it has expired, and it is not known what the commit found
+            objects = self._history.objects
+            before, after = (content_of(objects, state_of(objects, one).get(key)) for one in (parent, commit))
+            yield LaterCommit((before,), after, None, is_parallel=True)

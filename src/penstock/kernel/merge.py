@@ -13,6 +13,7 @@ from penstock.kernel.edit import Edit, EditContext, LandingNotice
 from penstock.kernel.format import Formats, PrepareAgain
 from penstock.kernel.history import History
 from penstock.kernel.isolation import check_reads
+from penstock.kernel.later_commits import OwnCommits
 from penstock.kernel.objects import content_of
 from penstock.kernel.request import NextBatch
 from penstock.kernel.state import Difference, state_of
@@ -54,6 +55,7 @@ class MergeRequest(ThreeWayRequest):
     ) -> None:
         super().__init__(history, formats, meta, options, terms)
         self._source = source
+        self._own = OwnCommits(history, source)
         self._plan: MergePlan | None = None
         self.base: ObjectId | None = None
 
@@ -74,7 +76,7 @@ class MergeRequest(ThreeWayRequest):
             edit = self._edit(self._history.objects, view, reference, may_read=True)
             with suppress(PrepareAgain):
                 self._check_reads(edit, plan.changes, head)
-                plan.bring(self._bringing(edit), managed)
+                plan.bring(self._bringing(edit, reference.head), managed)
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
         if chain.has_merge_drafts:
@@ -94,7 +96,7 @@ class MergeRequest(ThreeWayRequest):
         if chain.has_drafts and self._options.reads is not None and self._options.reads.lists:
             raise NextBatch  # what came and went is told by commits, and some have no id yet
         self._check_reads(edit, plan.changes, chain.commit)
-        bringing = self._bringing(edit)
+        bringing = self._bringing(edit, None if chain.has_drafts else chain.tip)
         plan.bring(bringing, plan.changes)
         bringing.finish()
         self.results = list(bringing.results.values())
@@ -111,8 +113,9 @@ class MergeRequest(ThreeWayRequest):
         if self._options.reads is not None:
             check_reads(self._history, self._formats, edit, self._options.reads, changes, head)
 
-    def _bringing(self, edit: Edit) -> ThreeWayApply:
-        return ThreeWayApply(edit, self._formats, self._options)
+    def _bringing(self, edit: Edit, head: ObjectId | None) -> ThreeWayApply:
+        own = self._own
+        return ThreeWayApply(edit, self._formats, self._options, own=lambda key: own.since(head, key))
 
 
 class MergePlan(NamedTuple):

@@ -221,10 +221,12 @@ class ThreeWayApply:
         formats: Formats,
         options: MergeOptions,
         since: Callable[[bytes], Since] | None = None,
+        own: Callable[[bytes], Since] | None = None,
     ) -> None:
-        """``since`` tells what was done to a key after the commit that is brought, if the target has it."""
+        """``since`` tells what was done to a key after the commit that is brought, if the target has it;
+        ``own`` what the target did to it that the source does not have."""
         self._edit, self._formats = edit, formats
-        self._options, self._since = options, since
+        self._options, self._since, self._own = options, since, own
         self._horizons: TableHorizons | None = None
         self.results: dict[Key, MergedKey] = {}
 
@@ -417,6 +419,7 @@ class ThreeWayApply:
             is_strange=is_other and source is not None and self._edit.is_strange(source.id),
             bases=tuple(content for content in map(self._content, meeting.bases) if content is not None),
             since=None if self._since is None else self._since(meeting.stored),
+            own=None if self._own is None else self._own(meeting.stored),
         )
         try:
             self._refuse_erased(source)

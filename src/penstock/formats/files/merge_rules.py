@@ -7,6 +7,9 @@ the source replaced the result is what the source has, and never a union of two 
 A source that took in the target's state after such an overwrite has it behind it: what the target has written
 since then stays. Only if the target has overwritten the same folder since is there no order to go by, and it
 is a conflict.
+
+A file that the source brings may be one that the target had too, by a commit that was transplanted: if a
+write of the target has taken it since, it stays away. Its rows may be in what that write put in its place.
 """
 
 from __future__ import annotations
@@ -283,7 +286,25 @@ def _replay(
         for path, now, file in trees.find_differences(objects, sides.ours.root, sides.theirs.root, prefix):
             if _mode(table.paths, path) is MergeMode.NORMAL:
                 coming.take(path, now, file)
-    return _bring_paths(table, objects, sides, replaced, coming)
+    return _bring_paths(table, objects, sides, replaced, coming, _taken_here(table, objects, sides, replaced))
+
+
+def _taken_here(table: Table, objects: Objects, sides: Sides, replaced: Sequence[str]) -> set[str]:
+    """The paths of files that the source brings, and that the target had as well and has taken since."""
+    news = {
+        path: file
+        for path, old_file, file in trees.find_differences(objects, sides.origin.root, sides.theirs.root)
+        if file is not None and old_file is None and not path.startswith(tuple(replaced))
+    }
+    there = trees.find(objects, sides.ours.root, [*news])
+    asked = [path for path in news if path not in there]
+    taken: set[str] = set()
+    for commit in table.own.commits if asked and table.own is not None else ():
+        (before,), after = map(_root, commit.before), _root(commit.after)
+        if before not in (after, EMPTY_ROOT):
+            files, left = trees.find(objects, before, asked), trees.find(objects, after, asked)
+            taken |= {path for path in files if _is_same(files[path], news[path]) and path not in left}
+    return taken
 
 
 def _replaced_folders(table: Table, intents: Sequence[bytes]) -> list[str]:
