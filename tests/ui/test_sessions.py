@@ -140,6 +140,22 @@ def test_a_visitor_sees_what_the_token_may_read(secrets: Site) -> None:
     assert secrets.get(f"commit?ref=main@{identity}", token).status == 404
 
 
+@pytest.mark.parametrize(
+    ("grant", "is_told"),
+    [("read:main:sales.*", False), ("read:main", True), ("write:dev:sales.*", True), ("admin", True)],
+)
+def test_where_tables_may_be_is_told_to_who_may_write_or_read_all(
+    own_lake: Lake, grant: str, *, is_told: bool
+) -> None:
+    own_lake.add_root("/elsewhere/payroll")
+    with serve(own_lake, with_tokens=True) as site:
+        token = site.create_token(grant)
+        assert ("/elsewhere/payroll" in site.get("maintenance", token).text) == is_told
+        told = site.server.get(LAKE, authorization=f"Bearer {token}").body
+        assert (b"/elsewhere/payroll" in told) == is_told
+        assert own_lake.warehouse.encode() in told  # where the tables are that may be read
+
+
 def test_queries_read_what_the_token_may_read(own_lake: Lake) -> None:
     own_lake.create_table("hr.pay", data={"n": [7]})
     with serve(own_lake, with_tokens=True) as site:

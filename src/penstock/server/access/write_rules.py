@@ -18,7 +18,7 @@ from penstock.model.keys import Key
 from penstock.model.merges import MergeResult
 from penstock.model.operations import Change, Put, Unchanged
 from penstock.model.references import Reference
-from penstock.model.tokens import Role
+from penstock.model.tokens import EVERYTHING, Role
 from penstock.server.access.caller import Caller, Keys
 from penstock.server.access.locations import check_locations
 from penstock.server.access.rights import Rights
@@ -35,9 +35,16 @@ def for_anybody(rights: Rights, call: calls.Call[R]) -> R:
 
 
 def about(rights: Rights, call: calls.GetAbout) -> About:
-    """Where the lake is stored concerns only who administers it."""
+    """Where the lake is stored concerns only who administers it; where tables may be, those who may write one
+    or read all of them."""
     about_lake = rights.do(call)
-    return about_lake if rights.caller.is_admin else msgspec.structs.replace(about_lake, url="")
+    if rights.caller.is_admin:
+        return about_lake
+    knows_roots = any(
+        grant.role.includes(Role.WRITE) or grant.keys == EVERYTHING for grant in rights.caller.grants
+    )
+    roots = about_lake.roots if knows_roots else tuple(filter(None, (about_lake.warehouse,)))
+    return msgspec.structs.replace(about_lake, url="", roots=roots)
 
 
 def for_holders(role: Role) -> Callable[[Rights, Any], Any]:
