@@ -72,10 +72,83 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     assert executed.cells[0].outputs == []
     outputs = {}
     for name, cell in zip(CELLS, executed.cells[1:], strict=True):
-        (output,) = cell.outputs
-        assert output.output_type == "execute_result"
+        (output,) = (output for output in cell.outputs if output.output_type == "execute_result")
         outputs[name] = output.data
     return outputs
+
+
+LONG_WORK = """
+from penstock.lake import notebook_progress
+
+notebook_progress.SHOWN_AFTER_S = notebook_progress.REDRAW_S = 0.0
+lake.table("sales.orders").append({"id": [4], "item": ["<i>cap</i>"]})
+lake.table("sales.orders").delete("id = 1")
+lake.table("hr.people").write({"id": [1, 2]}, mode="append")
+lake.table("hr.people").delete("id = 1")
+done = {
+    "sweep": lambda: lake.sweep(),
+    "fsck": lambda: lake.fsck(),
+    "rows": lambda: lake.diff_rows("sales.orders", "main", "dev"),
+    "optimize": lambda: lake.table("sales.orders").optimize(),
+    "erase": lambda: lake.erase("hr.people"),
+    "backup": lambda: penstock.backup("lake", "backups", data=True),
+    "told otherwise": lambda: lake.fsck(lambda what, count: None),
+}[name]();
+"""
+
+
+@pytest.fixture(scope="module")
+def shown_meanwhile(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Any]]:
+    """What cells with long work show one after the other, until it has ended."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    names = ("sweep", "fsck", "rows", "optimize", "erase", "backup", "told otherwise")
+    messages: dict[str, list[Any]] = {name: [] for name in names}
+
+    class Listener(NotebookClient):
+        def process_message(self, msg: Any, cell: Any, cell_index: int) -> Any:
+            if msg["msg_type"] in ("display_data", "update_display_data"):
+                messages[names[cell_index - 1]].append(msg["content"]["data"])
+            return super().process_message(msg, cell, cell_index)
+
+    notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
+    notebook.cells = [
+        nbformat.v4.new_code_cell(code)  # type: ignore[no-untyped-call]
+        for code in (SETUP + 'tx.abort("enough")', *(f"name = {name!r}\n{LONG_WORK}" for name in names))
+    ]
+    directory = tmp_path_factory.mktemp("long-work")
+    Listener(
+        notebook, timeout=CELL_TIMEOUT_S, kernel_name="python3", resources={"metadata": {"path": directory}}
+    ).execute()
+    return messages
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("sweep", ""),
+        ("fsck", ""),
+        ("rows", "comparing rows of sales.orders"),
+        ("optimize", "rewrite sales.orders"),
+        ("erase", ""),
+        ("backup", ""),
+    ],
+)
+def test_long_work_shows_how_far_it_is_and_leaves_nothing(
+    shown_meanwhile: Mapping[str, list[Any]], name: str, expected: str
+) -> None:
+    *meanwhile, last = shown_meanwhile[name]
+    assert meanwhile
+    for data in meanwhile:
+        assert data["text/plain"]
+        assert check_html(data["text/html"])
+    assert any(expected in data["text/plain"] for data in meanwhile)
+    assert last == {"text/html": "", "text/plain": ""}
+
+
+def test_progress_is_told_to_whom_a_program_names(shown_meanwhile: Mapping[str, list[Any]]) -> None:
+    assert shown_meanwhile["told otherwise"] == []
 
 
 @pytest.mark.parametrize("name", CELLS)

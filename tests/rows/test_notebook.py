@@ -17,7 +17,7 @@ from tests.rows.conftest import KEYS
 
 XSS = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 NAME = "<img src=x onerror=alert(3)>\"'&"
-TAGS = {"div", "strong", "span", "table", "thead", "tbody", "tr", "th", "td", "pre"}
+TAGS = {"div", "strong", "span", "table", "thead", "tbody", "tr", "th", "td", "pre", "progress"}
 BIG_CHARS = 80_000
 
 
@@ -31,7 +31,9 @@ class Checked(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert tag in TAGS, tag
-        assert {name for name, _ in attrs} <= {"style", "class"}
+        numbers = {"value", "max"} if tag == "progress" else set()
+        assert {name for name, _ in attrs} <= {"style", "class"} | numbers
+        assert all((value or "").isdigit() for name, value in attrs if name in numbers)
         assert not any("url(" in (value or "") or "<" in (value or "") for _, value in attrs)
         self.open.append(tag)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
@@ -108,10 +108,17 @@ class Site(NamedTuple):
 
 @contextmanager
 def serve(
-    lake: Lake, *, with_tokens: bool = False, limits: Limits = Limits(), pool: ProcessPool | None = None
+    lake: Lake,
+    *,
+    with_tokens: bool = False,
+    limits: Limits = Limits(),
+    pool: ProcessPool | None = None,
+    metrics: Callable[[], bytes] | None = None,
 ) -> Iterator[Site]:
     gate = TokenGate(lake.catalogue) if with_tokens else OpenGate()
-    with local(lake.catalogue, [NATIVE, ui_api(gate)], gate=gate, limits=limits, pool=pool) as server:
+    with local(
+        lake.catalogue, [NATIVE, ui_api(gate, metrics)], gate=gate, limits=limits, pool=pool
+    ) as server:
         yield Site(lake, server)
 
 

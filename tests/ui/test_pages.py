@@ -9,14 +9,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from penstock.errors import CommitConflict
 from penstock.formats.rows.arrow_types import pa
+from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
 from penstock.model.nessie import IcebergTable
 from penstock.processes.pool import ProcessPool
 from penstock.server.app import ROW_WORK_IMPORTS
 from penstock.server.limits import Limits
+from penstock.server.metrics_endpoint import MetricsEndpoint
 from penstock.server.ui import history_pages
 from penstock.server.ui.api import PAGES
+from penstock.server.ui.parts import show_size
 from tests.ui.conftest import HOSTILE, Page, Site, orders, serve
 
 SHOWN = {
@@ -296,6 +300,43 @@ def test_a_search_that_takes_long_says_how_far_it_came(sales: Site, monkeypatch:
     assert page.status == 200
     assert "was stopped" in page.text
     check_page(page)
+
+
+def test_the_size_of_a_table_is_told_for_its_versions(own_lake: Lake) -> None:
+    """As the log tells it: compaction, deletion and statistics included."""
+    table = own_lake.table("sales.orders")
+    table.delete("day = '2026-11-01'")
+    table.append(orders(1.0, 2.0))
+    table.optimize()
+    sizes = table.snapshot().past_sizes(30)
+    assert sizes == {
+        version: sum(file.size for file in table.snapshot(version).files())
+        for version in range(table.snapshot().version + 1)
+    }
+    with serve(own_lake) as site:
+        page = site.get("table?key=sales.orders")
+        assert (
+            f"Size, v0: {show_size(sizes[0])} to v{max(sizes)}: {show_size(sizes[max(sizes)])}" in page.text
+        )
+        check_page(page)
+
+
+def test_conflicts_are_counted_by_branch(tmp_path: Path) -> None:
+    endpoint = MetricsEndpoint()
+    with open_lake(str(tmp_path / "lake"), create=True, meter=endpoint.meter) as lake:
+        lake.branch().put("t", IcebergTable(metadata_location="s3://x/1"))
+        base = lake.branch().head
+        lake.branch().put("t", IcebergTable(metadata_location="s3://x/2"))
+        with pytest.raises(CommitConflict):
+            lake.branch().put("t", IcebergTable(metadata_location="s3://x/3"), base=base)
+        with serve(lake, metrics=endpoint.text) as site:
+            page = site.get("maintenance")
+            assert "main 3 1 33.3% 0" in page.text
+            check_page(page)
+        with serve(lake, metrics=endpoint.text, with_tokens=True) as site:
+            page = site.get("maintenance", site.create_token("read:main"))
+            assert "metrics name every branch" in page.text
+            assert "33.3%" not in page.text
 
 
 @pytest.mark.verify

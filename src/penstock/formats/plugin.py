@@ -98,6 +98,8 @@ class VersionFacts(NamedTuple):
     details: str = ""
     info: Mapping[str, Any] = {}
     """What its writer had to say, by the names of Delta's ``commitInfo``."""
+    size_bytes: int | None = None
+    """Of all its files, if that is told without reading them."""
 
 
 class DescribedTable(NamedTuple):

@@ -71,6 +71,7 @@ from penstock.lake.copy import (
 )
 from penstock.lake.lake import Lake
 from penstock.lake.missing_files import missing_files
+from penstock.lake.notebook_progress import show_progress
 from penstock.lake.opener import is_remote, open_lake, open_or_make_store
 from penstock.model.clock import Clock, now_us, utc
 from penstock.model.encoding import encode
@@ -121,6 +122,7 @@ class _Owner(Enum):
 # -- making backups ----------------------------------------------------------------------------------------
 
 
+@show_progress
 def backup_lake(
     source: Place,
     target: Place,
@@ -220,6 +222,7 @@ def _remove_data(lake: Lake, target: str, ids: set[str], clock: Clock) -> None:
         ) from None
 
 
+@show_progress
 def expire_backups(
     source: Place | None,
     target: Place,
@@ -256,6 +259,7 @@ def expire_backups(
         return expired
 
 
+@show_progress
 def verify_backup(
     target: Place,
     at: str | None = None,
@@ -285,6 +289,7 @@ def verify_backup(
 # -- restoring ---------------------------------------------------------------------------------------------
 
 
+@show_progress
 def restore_backup(
     backup: Place,
     target: Place,

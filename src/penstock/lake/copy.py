@@ -18,6 +18,7 @@ from penstock.kernel.undo_move import take_back
 from penstock.lake.embedded import Embedded
 from penstock.lake.fork_notes import ForkNotes
 from penstock.lake.lake import Lake
+from penstock.lake.notebook_progress import show_progress
 from penstock.lake.opener import is_remote, open_lake, open_or_make_store, require_no_server
 from penstock.model.clock import Clock, now_us
 from penstock.stores import place_of
@@ -27,6 +28,7 @@ Place = str | os.PathLike[str] | Store
 """A directory, a URL, or a store that the caller made, which stays open."""
 
 
+@show_progress
 def copy_lake(
     source: Place,
     target: Place,
@@ -64,6 +66,7 @@ def copy_lake(
         return copied
 
 
+@show_progress
 def move_lake(
     source: Place,
     target: Place,

@@ -37,6 +37,7 @@ from penstock.lake.checks import CheckInfo, Proposed, add_check, checks_of, remo
 from penstock.lake.embedded import Embedded
 from penstock.lake.empty_place import EmptyPlace
 from penstock.lake.lists import CommitLog, Differences
+from penstock.lake.notebook_progress import show_progress
 from penstock.lake.options import CommitFilter, TransactionOptions
 from penstock.lake.plugins import sweep_calls
 from penstock.lake.resync_calls import Resync, Resynced
@@ -483,6 +484,7 @@ class Lake:
         call = calls.Diff(before=first, before_via=first_via, to=second, to_via=second_via, prefix=scope)
         return Differences(self.pages(call, None, lambda last: {"after": last.key}))
 
+    @show_progress
     def diff_rows(
         self,
         key: str | Key,
@@ -491,6 +493,7 @@ class Lake:
         *,
         on: str | Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
+        progress: Progress = silent,
     ) -> RowDiff:
         """Which rows of a table differ between two revisions: ``added``, ``removed`` and ``changed``.
 
@@ -499,7 +502,9 @@ class Lake:
         be compared, all that both revisions have if none are named. Only files are read that one revision has
         and the other has not, in tables of all formats; DuckDB compares the rows.
         """
-        diff: RowDiff = load("penstock.lake.sql.row_diff:diff_rows")(self, key, before, after, on, columns)
+        diff: RowDiff = load("penstock.lake.sql.row_diff:diff_rows")(
+            self, key, before, after, on, columns, progress
+        )
         return diff
 
     def compare(self, one: str, other: str) -> Comparison:
@@ -904,6 +909,7 @@ class Lake:
         """Let no further tables be at some places; returns the roots that are left."""
         return self.do(calls.ChangeRoots(remove=locations)).roots
 
+    @show_progress
     def sweep(self, *, dry_run: bool = False, progress: Progress = silent) -> Swept:
         """Remove objects that nothing leads to any more and that are older than the lake's grace period.
 
@@ -912,6 +918,7 @@ class Lake:
         """
         return self.do(calls.Sweep(dry_run=dry_run), progress)
 
+    @show_progress
     def sweep_tables(
         self,
         key: str | Key | None = None,
@@ -937,6 +944,7 @@ class Lake:
             call = msgspec.structs.replace(call, after=page[-1].location)
         return swept
 
+    @show_progress
     def erase(
         self,
         key: str | Key,
@@ -974,6 +982,7 @@ class Lake:
         )
         return self.do(call, progress)
 
+    @show_progress
     def sweep_files(
         self, *, remove_data: bool = False, dry_run: bool = False, progress: Progress = silent
     ) -> SweptFiles:
@@ -986,6 +995,7 @@ class Lake:
         swept = [self.do(kind(remove_data=remove_data, dry_run=dry_run), progress) for kind in sweep_calls()]
         return join_swept(swept)
 
+    @show_progress
     def resync(
         self,
         key: str | Key | None = None,
@@ -1008,6 +1018,7 @@ class Lake:
         )
         return self.do(call, progress)
 
+    @show_progress
     def fsck(self, progress: Progress = silent) -> Checked:
         """Check every reachable object's hash, order and shape."""
         return self.do(calls.Fsck(), progress)

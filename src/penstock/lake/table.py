@@ -14,12 +14,13 @@ from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.lake import calls
 from penstock.lake.answers import Ratified, SweptTable
 from penstock.lake.audits.rows import no_rows_error
+from penstock.lake.notebook_progress import show_bytes
 from penstock.lake.options import TableLogOptions
 from penstock.lake.plugins import describe_usage, find_format, find_plugin
 from penstock.lake.row_changes import ChangedRows, MergeClause, MergeStatement, RowValues
 from penstock.lake.table_writer import write
 from penstock.lake.transactions.read_set import note_reads
-from penstock.lake.upkeep import AnalyzedTable, OptimizedTable, OptimizeProgress, no_progress
+from penstock.lake.upkeep import AnalyzedTable, OptimizedTable, OptimizeProgress
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
@@ -348,7 +349,7 @@ class Table(RowReader):
         zorder_by: str | Sequence[str] = (),
         message: str | None = None,
         author: str | None = None,
-        progress: OptimizeProgress = no_progress,
+        progress: OptimizeProgress | None = None,
     ) -> OptimizedTable:
         """Rewrite files with the same rows: small ones together, without the rows that are deleted.
 
@@ -360,9 +361,14 @@ class Table(RowReader):
         """
         view = self._change_view("optimize", "files cannot be rewritten")
         columns = (zorder_by,) if isinstance(zorder_by, str) else tuple(zorder_by)
-        return view.optimize(
-            target_file_bytes, where, columns, calls.describe_commit(message, author), progress
-        )
+        with show_bytes(f"rewrite {self.key}") as show:
+            return view.optimize(
+                target_file_bytes,
+                where,
+                columns,
+                calls.describe_commit(message, author),
+                progress if progress is not None else show,
+            )
 
     def analyze(self, *, message: str | None = None, author: str | None = None) -> AnalyzedTable:
         """Complete the statistics of files by which reads leave files out."""

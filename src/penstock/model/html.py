@@ -57,6 +57,12 @@ def monospace(lines: Iterable[str]) -> str:
     return f'<pre style="{MONOSPACE}">{shown}</pre>'
 
 
+def progress(what: object, share: object, count: int, total: int) -> str:
+    """How far long work is; as a bar where it is known how much there is in all."""
+    bar = f'<progress value="{count}" max="{total}"></progress> ' if total else ""
+    return f"<div>{bar}{text(what)}{text(share)}</div>"
+
+
 def block(*parts: str) -> str:
     """Everything that is shown of one thing."""
     return f'<div class="penstock">{"".join(parts)}</div>'

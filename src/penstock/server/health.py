@@ -131,6 +131,13 @@ class Readying(msgspec.Struct, frozen=True):
     """Whether writes have to land. Without them, a server is ready that answers reads."""
 
 
+def read_figures(gate: AccessGate, metrics: Callable[[], bytes], headers: Mapping[str, str]) -> bytes:
+    """What ``/metrics`` says. Figures name branches, so they are for those who may read every branch."""
+    if not gate(headers).keys_everywhere(Role.READ).are_all:
+        raise Denied("metrics name every branch: a token needs the grant 'read' to see them")
+    return metrics()
+
+
 def server_api(
     apis: Sequence[Api], readiness: Readiness, gate: AccessGate, metrics: Callable[[], bytes]
 ) -> Api:
@@ -141,11 +148,7 @@ def server_api(
         return Health("ready")
 
     def figures(ask: Ask) -> HttpAnswer:
-        # Figures name branches, so they are for those who may read every branch.
-        caller = gate(ask.headers)
-        if not caller.keys_everywhere(Role.READ).are_all:
-            raise Denied("metrics name every branch: a token needs the grant 'read' to see them")
-        return HttpAnswer(body=metrics(), content_type=METRICS_TYPE)
+        return HttpAnswer(body=read_figures(gate, metrics, ask.headers), content_type=METRICS_TYPE)
 
     @_make_once
     def description() -> bytes:

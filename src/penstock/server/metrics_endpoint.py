@@ -7,10 +7,12 @@ of them answers for all. Counts and times are added up; a gauge is shown for eac
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.metrics.prometheus import PrometheusMeter
 
@@ -33,3 +35,9 @@ class MetricsEndpoint:
     def text(self) -> bytes:
         """All figures in the format that Prometheus scrapes."""
         return generate_latest(self._registry)
+
+
+def read_samples(figures: bytes, name: str) -> Iterator[tuple[dict[str, str], float]]:
+    """The labels and the value of each series of a metric, in what ``MetricsEndpoint.text`` gives."""
+    for family in text_string_to_metric_families(figures.decode()):
+        yield from ((sample.labels, sample.value) for sample in family.samples if sample.name == name)

@@ -214,10 +214,11 @@ class Service:
             gate = OwnPages(OpenGate(any_location=serving.is_dev), any_name=any_name)
         self.readiness = Readiness(catalogue)
         self._apis = apis = all_apis(self.log) if apis is None else apis
-        own = server_api(apis, self.readiness, gate, partial(_figures, catalogue, figures))
+        metrics = partial(_figures, catalogue, figures)
+        own = server_api(apis, self.readiness, gate, metrics)
         self.application = Application(
             catalogue,
-            (own, *apis, ui_api(gate)),
+            (own, *apis, ui_api(gate, metrics)),
             gate=gate,
             log=self.log,
             limits=serving.limits,

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.cli.call import Call
+from penstock.cli.progress import Bar
 from penstock.cli.rendering.rows import rows as show_rows
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.formats.rows.row_values import as_json, list_rows
@@ -40,7 +41,8 @@ def show_row_diff(
 ) -> None:
     """Answer with the rows of a table that differ."""
     names = [name.strip() for name in on.split(",")] if on else None
-    diff = lake.diff_rows(key, before, after, on=names)
+    with Bar(call.json) as progress:
+        diff = lake.diff_rows(key, before, after, on=names, progress=progress)
     head = diff.head(limit)
     header, rows = head.schema.names, list_rows(head)
 

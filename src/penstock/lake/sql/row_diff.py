@@ -7,7 +7,7 @@ is left on both sides with the same key has changed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.errors import InvalidRequest, KeyNotFound
@@ -26,6 +26,7 @@ from penstock.formats.rows.row_difference import (
     find_unshared_parts,
     list_key_columns,
 )
+from penstock.kernel.reachable import Progress, silent
 from penstock.lake.audits.installed import require_sql
 from penstock.lake.sql.datasets import WatchedRows
 from penstock.lake.sql.duckdb_thread import DuckDbThread
@@ -155,6 +156,7 @@ def diff_rows(
     after: str,
     on: str | Sequence[str] | None,
     columns: Sequence[str] | None,
+    progress: Progress = silent,
 ) -> RowDiff:
     """See ``Lake.diff_rows``."""
     require_sql("lake.diff_rows()")
@@ -165,8 +167,9 @@ def diff_rows(
         raise lake.key_not_found(path, after)
     old, new = (side if side is not None else _Nothing(path, sides[1 - n]) for n, side in enumerate(sides))
     names = choose_columns(path, old.schema.names, new.schema.names, keys, columns)
-    streams, read = _differing(old, new, names)
-    rows = _Comparison(path, names, keys).run(*streams)
+    (old_rows, new_rows), read = _differing(old, new, names)
+    read_rows = _CountedRows(f"comparing rows of {path}", progress)
+    rows = _Comparison(path, names, keys).run(read_rows.count(old_rows), read_rows.count(new_rows))
     return RowDiff(path, keys, rows, (old.schema, new.schema), read)
 
 
@@ -207,6 +210,22 @@ def _differing(
 def _list_parts(rows: TableRows) -> StoredRows | None:
     parts = rows.parts()
     return None if parts is None else StoredRows(list(parts), rows.bindings())
+
+
+class _CountedRows:
+    """Tells how many rows of both sides were read."""
+
+    def __init__(self, what: str, progress: Progress) -> None:
+        self._what, self._progress, self._total = what, progress, 0
+
+    def count(self, reader: Any) -> Any:
+        return pa.RecordBatchReader.from_batches(reader.schema, self._count(reader))
+
+    def _count(self, reader: Any) -> Iterator[Any]:
+        for batch in reader:
+            self._total += batch.num_rows
+            self._progress(self._what, self._total)
+            yield batch
 
 
 class _Comparison:

@@ -29,7 +29,8 @@ from penstock.server.ui.parts import (
     show_time,
     show_time_us,
 )
-from penstock.server.ui.plots import plot_days
+from penstock.server.ui.plots import plot_days, show_meter
+from penstock.server.ui.request_counts import ReadFigures, count_requests
 from penstock.server.ui.visit import PAGE_SIZE, Visit
 
 BRANCHES_SHOWN: Final = 10
@@ -236,7 +237,7 @@ def show_expectations(visit: Visit) -> PageView:
     return PageView(f"Expectations of {branch}", body, "expectations", branch)
 
 
-def show_maintenance(visit: Visit) -> PageView:
+def show_maintenance(visit: Visit, read_figures: ReadFigures | None = None) -> PageView:
     """What keeps the lake in order: how much is kept, what waits to be published, who has tokens."""
     about = visit.about
     rules = [
@@ -257,6 +258,7 @@ def show_maintenance(visit: Visit) -> PageView:
         show_table(("References", "Commits", "Age"), rules, empty="All history is kept."),
         element("h2", "Publishing"),
         _show_publishing(visit),
+        _show_requests(visit, read_figures) if read_figures is not None else None,
         element("h2", "Tokens"),
         _show_tokens(visit),
     )
@@ -274,13 +276,14 @@ def _show_publishing(visit: Visit) -> Html:
     except PenstockError as problem:
         return show_problem(problem)
     waiting = [status for status in statuses if status.backlog or status.alarm]
+    longest_s = max((status.oldest_s or 0.0 for status in waiting), default=0.0)
     rows = [
         (
             link_table(status.key, visit.about.default_branch),
             status.latest_version,
             status.published,
             status.backlog,
-            "" if status.oldest_s is None else f"{status.oldest_s:.0f} s",
+            show_meter(status.oldest_s or 0.0, longest_s, f"{status.oldest_s or 0.0:.0f} s"),
             status.alarm,
         )
         for status in waiting
@@ -289,6 +292,33 @@ def _show_publishing(visit: Visit) -> Html:
         ("Table", "Version", "Published", "Waiting", "For", "Problem"),
         rows,
         empty=f"All of {len(statuses):,} tables that are published are up to date.",
+    )
+
+
+def _show_requests(visit: Visit, read_figures: ReadFigures) -> Html:
+    """How many requests to move a branch there were, and how many of them met a conflict."""
+    try:
+        counts = count_requests(read_figures(visit.ask.headers))
+    except PenstockError as problem:
+        return join(element("h2", "Conflicts"), show_problem(problem))
+    rows = [
+        (
+            link_reference(branch),
+            show_count(requests.total),
+            show_count(requests.conflicts),
+            show_meter(requests.conflicts, requests.total, f"{requests.conflict_share:.1%}"),
+            show_count(requests.others),
+        )
+        for branch, requests in sorted(counts.items(), key=lambda item: -item[1].total)[:PAGE_SIZE]
+    ]
+    return join(
+        element("h2", "Conflicts"),
+        element("p", "Commits, merges and the like, since the server was started.", class_="sub"),
+        show_table(
+            ("Branch", "Requests", "Conflicts", "Share", "Other errors"),
+            rows,
+            empty="Nobody has written to a branch yet.",
+        ),
     )
 
 

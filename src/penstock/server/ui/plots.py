@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -46,8 +46,32 @@ def plot_sizes(bars: Sequence[tuple[str, int]]) -> Html | None:
     return element("table", element("caption", "Files by size"), element("tbody", rows), class_="sizes")
 
 
-def _plot(bars: Sequence[tuple[str, int]], title: str) -> Html:
-    most = max(count for _, count in bars)
+def show_meter(value: float, most: float, text: str) -> Html:
+    """A share as a bar, with its figure as text."""
+    return element(
+        "span",
+        element("meter", value=f"{value:g}", max=f"{most or 1:g}", title=text, aria_label=text),
+        " ",
+        text,
+        class_="share",
+    )
+
+
+def plot_growth(sizes: Sequence[tuple[str, int]], show_size: Callable[[float | None], str]) -> Html | None:
+    """How many bytes each of the last versions has, the oldest first."""
+    if len(sizes) < 2:
+        return None
+    (first, first_bytes), (last, last_bytes) = sizes[0], sizes[-1]
+    title = f"Size, {first}: {show_size(first_bytes)} to {last}: {show_size(last_bytes)}"
+    return _plot(sizes, title, show_size)
+
+
+def _plot(
+    bars: Sequence[tuple[str, int]],
+    title: str,
+    show_value: Callable[[int], str] = lambda count: f"{count:,}",
+) -> Html:
+    most = max(count for _, count in bars) or 1
     width = len(bars) * (BAR_PX + GAP_PX)
     shapes = []
     for n, (name, count) in enumerate(bars):
@@ -55,7 +79,7 @@ def _plot(bars: Sequence[tuple[str, int]], title: str) -> Html:
         shapes.append(
             element(
                 "rect",
-                element("title", f"{name}: {count:,}"),
+                element("title", f"{name}: {show_value(count)}"),
                 x=n * (BAR_PX + GAP_PX),
                 y=HEIGHT_PX - height,
                 width=BAR_PX,

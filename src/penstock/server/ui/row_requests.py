@@ -121,6 +121,7 @@ class ShownVersion(msgspec.Struct, frozen=True, kw_only=True):
     time: str = ""
     operation: str = ""
     details: str = ""
+    size_bytes: int | None = None
 
 
 class ShownTable(msgspec.Struct, frozen=True, kw_only=True):

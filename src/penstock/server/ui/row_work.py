@@ -163,6 +163,7 @@ def _describe_table(lake: Lake, request: RowRequest) -> ShownTable:
                 time=version.time.isoformat() if version.time is not None else "",
                 operation=version.operation,
                 details=version.details,
+                size_bytes=version.size_bytes,
             )
             for version in facts.list_versions(VERSIONS_MAX)
         ),

@@ -34,7 +34,7 @@ from penstock.server.ui.parts import (
     show_type,
     show_version,
 )
-from penstock.server.ui.plots import plot_sizes
+from penstock.server.ui.plots import plot_growth, plot_sizes
 from penstock.server.ui.row_requests import (
     FILES_MAX,
     OFFSET_MAX,
@@ -228,7 +228,13 @@ def _show_fields(content: AnyContent) -> Html:
 def _show_described(table: ShownTable, place: ResolvedRef, key: Key, first_file: int) -> Html:
     columns = [(column.name, column.type, "" if column.nullable else "not null") for column in table.columns]
     versions = [
-        (version.version, _show_iso(version.time), version.operation, version.details)
+        (
+            version.version,
+            _show_iso(version.time),
+            version.operation,
+            version.details,
+            show_size(version.size_bytes),
+        )
         for version in table.versions
     ]
     files = table.files
@@ -247,7 +253,10 @@ def _show_described(table: ShownTable, place: ResolvedRef, key: Key, first_file:
         if table.properties
         else None,
         element("h2", "Versions") if versions else None,
-        show_table(("Version", "Time", "Operation", "Figures"), versions, empty="") if versions else None,
+        plot_growth(_list_sizes(table), show_size),
+        show_table(("Version", "Time", "Operation", "Figures", "Size"), versions, empty="")
+        if versions
+        else None,
         element("h2", "Files", id="files"),
         plot_sizes([(name, count) for (name, _), count in zip(SIZES, files.sizes, strict=False)]),
         show_files(files),
@@ -258,6 +267,15 @@ def _show_described(table: ShownTable, place: ResolvedRef, key: Key, first_file:
             else None,
         ),
     )
+
+
+def _list_sizes(table: ShownTable) -> list[tuple[str, int]]:
+    """The versions whose sizes are known, the oldest first."""
+    return [
+        (f"v{version.version}", version.size_bytes)
+        for version in reversed(table.versions)
+        if version.size_bytes is not None
+    ]
 
 
 def _show_iso(text: str) -> Html | str:

@@ -22,6 +22,7 @@ from penstock.formats.delta.protocol.actions import (
     CommitInfo,
     Metadata,
     Protocol,
+    Remove,
     Txn,
     parse_commit,
     write_action,
@@ -247,6 +248,19 @@ class TableSnapshot(RowReader):
             past_versions.append(_past(commit.version, commit.data, is_published))
         return past_versions
 
+    def past_sizes(self, limit: int) -> dict[int, int]:
+        """How many bytes the files of this version and of those before it have, as far as commits tell."""
+        sizes: dict[int, int] = {}
+        size = sum(file.size for file in self.files())
+        first = max(0, self.version - limit + 1)
+        for commit in commits_of(self._log, self.place, range(self.version, first - 1, -1)):
+            sizes[commit.version] = size
+            changed = None if commit.data is None else _changed_bytes(commit.data)
+            if changed is None:  # nothing is known of what was before
+                break
+            size -= changed
+        return sizes
+
 
 def load(table: Table, version: int | None = None, timestamp: str | datetime | None = None) -> TableSnapshot:
     """A table as it is at its reference: its latest version there, an older one, or that of a time.
@@ -387,6 +401,18 @@ def _past(version: int, data: bytes, is_published: bool) -> PastVersion:
         is_published=is_published,
         info=info.fields,
     )
+
+
+def _changed_bytes(data: bytes) -> int | None:
+    """By how much a commit changed the size of its table; ``None`` if it does not tell."""
+    actions = [line.action for line in parse_commit(data)]
+    adds = [action for action in actions if isinstance(action, Add)]
+    removes = [action for action in actions if isinstance(action, Remove)]
+    if not removes and not any(add.data_change for add in adds):
+        return 0  # the same files again, with other statistics
+    if any(remove.size is None for remove in removes):
+        return None
+    return sum(add.size for add in adds) - sum(remove.size or 0 for remove in removes)
 
 
 def _ms(moment: str | datetime) -> int:

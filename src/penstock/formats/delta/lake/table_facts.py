@@ -35,7 +35,7 @@ def describe_table(table: Table) -> DescribedTable:
         # Where the owner's store is, concerns who runs it.
         properties={name: value for name, value in snapshot.properties.items() if name != OWNER_CONF},
         list_files=lambda: _list_files(snapshot),
-        list_versions=lambda limit: [_describe_version(version) for version in snapshot.history(limit)],
+        list_versions=lambda limit: _list_versions(snapshot, limit),
     )
 
 
@@ -73,6 +73,13 @@ def _list_bounds(statistics: Mapping[str, Any], names: Mapping[str, str]) -> Ite
             yield ColumnBounds(name, *("" if value is None else str(value) for value in values))
 
 
-def _describe_version(version: PastVersion) -> VersionFacts:
+def _list_versions(snapshot: TableSnapshot, limit: int) -> list[VersionFacts]:
+    sizes = snapshot.past_sizes(limit)
+    return [_describe_version(version, sizes.get(version.version)) for version in snapshot.history(limit)]
+
+
+def _describe_version(version: PastVersion, size_bytes: int | None) -> VersionFacts:
     figures = ", ".join(f"{name} {value}" for name, value in version.metrics.items())
-    return VersionFacts(version.version, version.timestamp, version.operation, figures, version.info)
+    return VersionFacts(
+        version.version, version.timestamp, version.operation, figures, version.info, size_bytes
+    )
