@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple, TypeVar
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.formats.delta.errors import LogGap, TableNotFound, VersionNotFound
+from penstock.formats.delta.log import snapshot
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -207,9 +209,10 @@ def _keyed(some: list[Action]) -> State:
     return keyed
 
 
-@given(script=scripts())
-def test_any_log_comes_to_what_a_dict_says(places: Places, script: Script) -> None:
-    with TemporaryDirectory() as folder:
+@given(script=scripts(), taken_bytes=st.sampled_from([1, 300, snapshot.TAKEN_BYTES]))
+def test_any_log_comes_to_what_a_dict_says(places: Places, script: Script, taken_bytes: int) -> None:
+    """However many lines that add files are parsed at once."""
+    with TemporaryDirectory() as folder, patch.object(snapshot, "TAKEN_BYTES", taken_bytes):
         table = Table(Path(folder), places)
         write(table, script)
         for version, state in enumerate(states(script)):

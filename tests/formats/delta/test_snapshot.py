@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.formats.delta.errors import InvalidLog, UnsupportedFeature
+from penstock.formats.delta.log import snapshot
 from penstock.formats.delta.log.packed_lines import PACK_BYTES
 from penstock.formats.delta.log.segments import find_segment
 from penstock.formats.delta.log.snapshot import load_snapshot, replay
@@ -117,6 +118,23 @@ def test_a_newer_protocol_than_any_is_refused(table: Table) -> None:
         b'{"protocol":{"minReaderVersion":4,"minWriterVersion":8}}\n' + write_commit([metadata()]),
     )
     with pytest.raises(UnsupportedFeature, match="reader version 4"):
+        load_snapshot(table.files)
+
+
+@pytest.mark.parametrize("taken_bytes", [1, 200, snapshot.TAKEN_BYTES])
+@pytest.mark.parametrize("broken", [b'{"add":{}}', b'{"add":{"path":7}}', write_commit([add("c")])[:-2]])
+def test_a_line_that_is_no_action_is_named_among_many(
+    table: Table, monkeypatch: pytest.MonkeyPatch, taken_bytes: int, broken: bytes
+) -> None:
+    monkeypatch.setattr(snapshot, "TAKEN_BYTES", taken_bytes)
+    table.create()
+    good = [write_commit([add(f"a{number}")]) for number in range(5)]
+    table.write(str(CommitName(1)), b"".join([*good[:3], broken, b"\n", *good[3:]]))
+    with pytest.raises(InvalidLog, match=r"line 4 of _delta_log/0+1\.json"):
+        load_snapshot(table.files)
+    two = good[4].replace(b'{"add"', b'{"txn":{"appId":"a","version":1},"add"')
+    table.write(str(CommitName(1)), b"".join([*good[:3], two, good[3]]))
+    with pytest.raises(InvalidLog, match="2 actions"):
         load_snapshot(table.files)
 
 

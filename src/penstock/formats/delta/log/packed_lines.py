@@ -35,6 +35,10 @@ class PackedLines(Generic[FileActionT]):
             self._packs.append(zlib.compress(b"\n".join(self._open), level=1))
             self._open, self._open_bytes = [], 0
 
+    def add_all(self, lines: bytes) -> None:
+        """Add lines that are put together already, without an end of the last one."""
+        self._packs.append(zlib.compress(lines, level=1))
+
     def __iter__(self) -> Iterator[bytes]:
         for pack in self._packs:
             yield from zlib.decompress(pack).split(b"\n")
@@ -47,6 +51,16 @@ class PackedLines(Generic[FileActionT]):
         return map(attrgetter(ACTION_NAMES[self._kind]), lines)
 
 
+def parse_adds(lines: bytes) -> list[Add] | None:
+    """The files that lines add, of which each adds one and says nothing else; ``None`` if they are others."""
+    try:
+        parsed = _ONLY_ADDS.decode_lines(lines)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    # Without an empty line among them, which nobody could split off again.
+    return [line.add for line in parsed] if len(parsed) == lines.count(b"\n") + 1 else None
+
+
 class _AddLine(msgspec.Struct, gc=False):
     add: Add | None = None
 
@@ -55,6 +69,11 @@ class _RemoveLine(msgspec.Struct, gc=False):
     remove: Remove | None = None
 
 
+class _OnlyAddLine(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    add: Add
+
+
+_ONLY_ADDS: Final = json_decoder(_OnlyAddLine)
 _DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
     Add: json_decoder(_AddLine),
     Remove: json_decoder(_RemoveLine),

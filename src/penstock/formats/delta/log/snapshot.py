@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from penstock.formats.delta.errors import InvalidLog, MalformedAction, UnsupportedFeature
 from penstock.formats.delta.log.checkpoint import NOTHING_NEWER, CheckpointFile, Newer, open_checkpoint
 from penstock.formats.delta.log.files import TableFiles
-from penstock.formats.delta.log.packed_lines import PackedLines
+from penstock.formats.delta.log.packed_lines import PackedLines, parse_adds
 from penstock.formats.delta.log.segments import LogSegment, find_segment
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -27,6 +27,7 @@ from penstock.formats.delta.protocol.actions import (
     Remove,
     Sidecar,
     Txn,
+    key_digests,
     parse_action,
     reconciliation_key,
 )
@@ -41,6 +42,8 @@ from penstock.formats.delta.protocol.names import (
 from penstock.formats.delta.protocol.properties import is_on
 from penstock.formats.rows.schema import StructType, parse_schema
 
+TAKEN_BYTES: Final = 256 * 1024
+"""How many bytes of a commit are parsed at once, where it adds files and does nothing else."""
 HELD_MAX_BYTES: Final = 32 * 1024 * 1024
 """A checkpoint up to this size is held in memory after it has been read once."""
 
@@ -236,7 +239,8 @@ class _Tail:
     def take(self, name: str, data: bytes, is_newest: bool) -> bool:
         """Take a commit, or a compaction; false if the latter says two things of one key."""
         once = set[Any]() if isinstance(parse_name(name), CompactionName) else None
-        for raw, action in _actions_backwards(self._table, name, data):
+        end = len(data) if once is not None else self._take_adds(data)
+        for raw, action in _actions_backwards(self._table, name, data, end):
             key: Any = action.key.digest if isinstance(action, Add | Remove) else reconciliation_key(action)
             if once is not None and key is not None:
                 if key in once:
@@ -251,6 +255,26 @@ class _Tail:
             else:
                 self.take_state(action)
         return True
+
+    def _take_adds(self, data: bytes) -> int:
+        """Take the end of a commit, as far as it adds files that nothing newer is known of: many at once.
+
+        Returns where that begins: what is before has to be looked at line by line.
+        """
+        end = len(data)
+        while end > TAKEN_BYTES:
+            start = data.rfind(b"\n", 0, end - TAKEN_BYTES) + 1
+            lines = data[start:end].removesuffix(b"\n")
+            adds = parse_adds(lines)
+            if adds is None:
+                break
+            keys = key_digests(adds)
+            if len(set(keys)) < len(keys) or not self._seen.isdisjoint(keys):
+                break
+            self._seen.update(keys)
+            self._lines[Add].add_all(lines)
+            end = start
+        return end
 
     @property
     def size(self) -> int:
@@ -350,9 +374,12 @@ class _SnapshotBase:
             yield open_checkpoint(self._table, name, data)
 
 
-def _actions_backwards(table: str, name: str, data: bytes) -> Iterator[tuple[bytes, Action]]:
-    """The actions of a commit with their lines, last first, without all of them in memory at once."""
-    end = len(data)
+def _actions_backwards(
+    table: str, name: str, data: bytes, end: int | None = None
+) -> Iterator[tuple[bytes, Action]]:
+    """The actions of a commit with their lines, last first, without all of them in memory at once; only of
+    those before a place, if given."""
+    end = len(data) if end is None else end
     while end > 0:
         start = data.rfind(b"\n", 0, end) + 1
         raw = data[start:end].strip()

@@ -41,8 +41,11 @@ class FileKey(NamedTuple):
     @property
     def digest(self) -> bytes:
         """The key in few bytes: there may be a million."""
-        text = self.path if self.vector is None else f"{self.path}\0{self.vector}"
-        return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        return _digest(self.path if self.vector is None else f"{self.path}\0{self.vector}")
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 class DeletionVector(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
@@ -309,6 +312,16 @@ def reconciliation_key(action: Action) -> tuple[str, str, str | None] | None:
 def file_key(path: str, vector: DeletionVector | None = None) -> FileKey:
     """The key of a file, from the address in its action and its deletion vector."""
     return FileKey(decode_path(path), None if vector is None else vector.unique_id)
+
+
+def key_digests(adds: Iterable[Add]) -> list[bytes]:
+    """``key.digest`` of files. Most addresses are spelled as they are, and are not looked at one by one."""
+    return [
+        _digest(path)
+        if add.deletion_vector is None and "%" not in (path := add.path) and ":" not in path
+        else add.key.digest
+        for add in adds
+    ]
 
 
 def decode_path(path: str) -> str:
