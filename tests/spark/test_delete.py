@@ -109,6 +109,11 @@ def test_rows_that_a_deletion_vector_names_do_not_come_back(
     assert delete(spark, KEY, "id = 5") is None
     assert delete(spark, KEY, "id = 6") is not None
     assert sorted(table.to_arrow()["id"].to_pylist()) == [1, 2, 3, 4, 7, 8, 9, *range(10, 20)]
+    vectors = [one.deletion_vector for one in table.snapshot().files()]
+    assert [None if one is None else one.cardinality for one in vectors] == [3, None]
+    lake.delta.unset_properties(KEY, ["delta.enableDeletionVectors"])
+    assert delete(spark, KEY, "id = 7") is not None
+    assert sorted(table.to_arrow()["id"].to_pylist()) == [1, 2, 3, 4, 8, 9, *range(10, 20)]
     assert [one.deletion_vector for one in table.snapshot().files()] == [None, None]
     assert delete(spark, KEY) is not None
     assert table.to_arrow().num_rows == 0

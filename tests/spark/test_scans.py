@@ -178,7 +178,7 @@ def test_vectors_are_read_several_at_once_and_stay_with_their_files(
 def test_many_deleted_rows_are_not_sent_to_every_executor(
     spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletions, "BROADCAST_MAX_ROWS", 3)
+    monkeypatch.setattr(deletions, "BROADCAST_MAX_WORDS", 1)
     vectored(lake, tmp_path / "t", [{1, 2}, {3, 4}])
     rows = whole(spark, lake)
     assert ("SortMergeJoin" in planned(rows), "BroadcastHashJoin" in planned(rows)) == (True, False)

@@ -14,26 +14,19 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from penstock.formats.delta.lake.marked_files import FileMarks, mark_rows, uses_vectors
 from penstock.formats.delta.lake.rewrite import has_feed, removals
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.log.scan import FILE_NUMBER, ROW_NUMBER
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata
 from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE
-from penstock.formats.delta.protocol.features import supported_features
-from penstock.formats.delta.protocol.properties import is_on
 from penstock.formats.delta.protocol.row_ids import row_columns_of
-from penstock.formats.delta.rows.inside import name_inside
 from penstock.formats.delta.rows.row_checks import conform_batch
-from penstock.formats.delta.rows.vectors import DeletedRows, rows_of, write_vectors
 from penstock.formats.delta.rows.writing import RowFiles
 from penstock.formats.rows.arrow_types import pa, pc
 from penstock.formats.rows.positions import mask_at, row_positions
 from penstock.formats.rows.schema import parse_schema
 from penstock.lake.job_files import remove_files
-
-DELETION_VECTORS = "delta.enableDeletionVectors"
-BRANCH_VECTORS = "vectors"
-"""Below the folder of a branch's data: its deletion vectors."""
 
 
 class RowOutcomes(NamedTuple):
@@ -93,11 +86,10 @@ class ChangedFiles:
     ) -> None:
         """Change rows of files. ``read`` gives their rows in batches that are numbered by file and row."""
         self._actions += removals(files)
-        marked = [file for file in files if self.has_vectors and row_count(file) is not None]
-        if marked:
-            self._mark_rows(marked, read(marked), decide)
-        rewritten = [file for file in files if file not in marked]
-        for batch in read(rewritten) if rewritten else ():
+        if self.has_vectors:
+            self._mark_rows(files, read(files), decide)
+            return
+        for batch in read(files):
             rows = batch.drop_columns([FILE_NUMBER, ROW_NUMBER])
             outcomes = self._decide(rows, decide)
             self._data.write(_rows_after(rows, outcomes), are_checked=True)
@@ -110,7 +102,8 @@ class ChangedFiles:
             _note_gone(gone, numbers, pc.or_(outcomes.deleted, outcomes.updated))
             if outcomes.new.num_rows:
                 self._data.write(outcomes.new, are_checked=True)
-        self._name_again(files, gone)
+        marks = [FileMarks(file, rows.bits) for file, rows in zip(files, gone, strict=True)]
+        self._actions += mark_rows(self._table, marks, self._create_vectors)
 
     def _decide(self, rows: Any, decide: Decide) -> RowOutcomes:
         outcomes = self._with_row_ids(rows, decide(rows))
@@ -156,33 +149,9 @@ class ChangedFiles:
             after = outcomes.new.select(self._names)
             self._feed.write(_with_type(after, "update_postimage"), are_checked=True)
 
-    def _name_again(self, files: Sequence[Add], gone: Sequence[_GoneRows]) -> None:
-        """Name the files again, with their changed rows deleted, unless none of their rows is left."""
-        deleted: dict[str, DeletedRows] = {}
-        for file, rows in zip(files, gone, strict=True):
-            before = rows_of(file, file.deletion_vector, self._place.read_range, self._name)
-            bits = before.bits | rows.bits
-            if bits.bit_count() < before.total:
-                deleted[file.path] = DeletedRows(bits, before.total)
-        folder = f"{self._folder}{BRANCH_VECTORS}" if self._folder else ""
-        vectors = write_vectors(deleted, self._create_vectors, folder)
-        for file in files:
-            if file.path in vectors:
-                self._actions.append(
-                    msgspec.structs.replace(
-                        file,
-                        deletion_vector=vectors[file.path],
-                        stats=_loose_stats(file.stats or ""),
-                        data_change=True,
-                    )
-                )
-
     def _create_vectors(self, name: str, data: bytes) -> None:
         self._vector_files.append(name)
         self._place.create(name, data)
-
-    def _name(self, path: str) -> str:
-        return name_inside(path, self._place.roots)
 
 
 class _GoneRows:
@@ -197,12 +166,6 @@ class _GoneRows:
         mask = mask_at(pc.subtract(numbers, first), count)
         packed = int.from_bytes(mask.buffers()[1].to_pybytes(), "little") & ((1 << count) - 1)
         self.bits |= packed << first
-
-
-def uses_vectors(table: DeltaJob) -> bool:
-    """Whether rows of the table are deleted by deletion vectors: its property says so."""
-    is_enabled = is_on(table.metadata.configuration, DELETION_VECTORS)
-    return is_enabled and "deletionVectors" in supported_features(table.protocol)
 
 
 def _note_gone(gone: Sequence[_GoneRows], numbers: Any, mask: Any) -> None:
@@ -230,14 +193,6 @@ def _rows_after(rows: Any, outcomes: RowOutcomes) -> Any:
 def _with_type(rows: Any, change: str) -> Any:
     kind = pa.repeat(pa.scalar(change, pa.string()), rows.num_rows)
     return pa.RecordBatch.from_arrays([*rows.columns, kind], names=[*rows.schema.names, CHANGE_TYPE])
-
-
-def _loose_stats(stats: str) -> str:
-    """Statistics of a file some of whose rows are deleted: its bounds may be wider than what is left."""
-    if "tightBounds" in stats:
-        return stats.replace('"tightBounds":true', '"tightBounds":false')
-    # As text, so that no number loses digits.
-    return f'{stats.rstrip()[:-1]},"tightBounds":false}}'
 
 
 def row_count(file: Add) -> int | None:

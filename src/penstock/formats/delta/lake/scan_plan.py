@@ -15,7 +15,7 @@ from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake.file_columns import FileColumns
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.protocol.actions import Add, Cdc, Remove
-from penstock.formats.delta.rows.deletion_words import BROADCAST_MAX_ROWS, WORD_ROWS, Words, with_deleted
+from penstock.formats.delta.rows.deletion_words import BROADCAST_MAX_WORDS, WORD_ROWS, Words, with_deleted
 from penstock.formats.delta.rows.inside import name_inside
 from penstock.formats.rows.schema import Field, StructType, write_schema
 from penstock.lake.scan_files import (
@@ -118,7 +118,7 @@ def _encode_deleted(deleted: Sequence[Words]) -> ScanDeletions:
     if byteorder == "big":
         numbers.byteswap()
     packed = gzip.compress(numbers.tobytes(), compresslevel=1, mtime=0)
-    is_few = sum(words.rows for words in deleted) <= BROADCAST_MAX_ROWS
+    is_few = sum(len(rows.words) for rows in deleted) <= BROADCAST_MAX_WORDS
     return ScanDeletions(
         words=base64.b64encode(packed).decode(),
         file_column=FILE,

@@ -31,10 +31,13 @@ READ_AHEAD: Final = 256
 """How many are asked for before the first of them is used."""
 WORDS_MAX: Final = 50_000_000
 """How many words are held: about one gigabyte of them."""
-BROADCAST_MAX_ROWS: Final = 1_000_000
-"""So many rows every executor can hold. More are sorted and merged with those of the files."""
+BROADCAST_MAX_WORDS: Final = 1_000_000
+"""So many words every executor can hold. More are sorted and merged with the rows of the files."""
 WORD_ROWS: Final = 64
 """How many rows a word stands for."""
+WORD_BYTES: Final = WORD_ROWS // 8
+_WORD_MASK: Final = (1 << WORD_ROWS) - 1
+"""Words are signed to Arrow."""
 
 File = TypeVar("File", Add, Remove)
 
@@ -60,15 +63,30 @@ class Words(msgspec.Struct, frozen=True):
         rows = int.from_bytes(bitmap, "little").bit_count()
         return cls(numbers.cast(pa.int64()), everything.take(numbers), rows)
 
+    @classmethod
+    def among(cls, numbers: Any, words: Any) -> Words:
+        """Words with their numbers, of which none is zero."""
+        return cls(numbers, words, sum((word & _WORD_MASK).bit_count() for word in words.to_pylist()))
+
+    @property
+    def bits(self) -> int:
+        """A number with a bit for each row of the file, the first row in the lowest."""
+        if not len(self.words):
+            return 0
+        bitmap = array("Q", bytes(WORD_BYTES * (pc.max(self.numbers).as_py() + 1)))
+        for number, word in zip(self.numbers.to_pylist(), self.words.to_pylist(), strict=True):
+            bitmap[number] = word & _WORD_MASK
+        if byteorder == "big":
+            bitmap.byteswap()
+        return int.from_bytes(bitmap.tobytes(), "little")
+
     def without(self, other: Words) -> Words:
         """The rows that only this one names."""
         theirs = dict(zip(other.numbers.to_pylist(), other.words.to_pylist(), strict=True))
         pairs = zip(self.numbers.to_pylist(), self.words.to_pylist(), strict=True)
         remaining = [(number, word & ~theirs.get(number, 0)) for number, word in pairs]
-        remaining = [pair for pair in remaining if pair[1]]
-        rows = sum((word & (1 << WORD_ROWS) - 1).bit_count() for _, word in remaining)
-        numbers, words = ([pair[at] for pair in remaining] for at in (0, 1))
-        return Words(pa.array(numbers, pa.int64()), pa.array(words, pa.int64()), rows)
+        numbers, words = ([pair[at] for pair in remaining if pair[1]] for at in (0, 1))
+        return Words.among(pa.array(numbers, pa.int64()), pa.array(words, pa.int64()))
 
 
 NONE: Final = Words.of(b"")
@@ -113,7 +131,7 @@ class Room:
 
 def _read_vector(place: Place, file: Add | Remove, vector: DeletionVector) -> Words:
     try:
-        count = _row_count(place, file)
+        count = count_rows(place, file)
         found = deleted_rows(vector, count, place.read_range, lambda path: name_inside(path, place.roots))
     except (pa.ArrowException, ValueError, OSError) as problem:
         raise InvalidLog(
@@ -122,9 +140,12 @@ def _read_vector(place: Place, file: Add | Remove, vector: DeletionVector) -> Wo
     return Words.of(found)
 
 
-def _row_count(place: Place, file: Add | Remove) -> int:
+def count_rows(place: Place, file: Add | Remove) -> int:
     """How many rows a file has, deleted ones too: by its statistics, else by its footer."""
-    stats = json.loads(file.stats or "{}")
+    try:
+        stats = json.loads(file.stats or "{}")
+    except ValueError:
+        stats = None
     noted = stats.get("numRecords") if isinstance(stats, dict) else None
     if isinstance(noted, int) and noted >= 0:
         return noted

@@ -1,23 +1,26 @@
 """Plans a MERGE: joins the rows of a table with those of a source, and writes the results.
 
 It takes two looks. The first finds the files that hold rows to be changed, and whether any row would be
-changed twice. The second joins these files with the source again and writes what becomes of their rows. A
-merge that only inserts needs no more than one, and replaces no file.
+changed twice. The second joins these files with the source again and writes what becomes of their rows. Where
+the table has deletion vectors, it joins only the rows that the first look found. A merge that only inserts
+needs no more than one look, and replaces no file.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake import rewrite
+from penstock.formats.delta.lake.marked_files import uses_vectors
 from penstock.formats.delta.lake.rewrite import Rewrite
 from penstock.formats.delta.lake.scan_plan import FILE
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.column_rules import CURRENT_DEFAULT, expressions_of, fills_itself
 from penstock.formats.delta.protocol.row_ids import FileRowIds
+from penstock.formats.delta.rows.deletion_words import Words
 from penstock.formats.delta.spark.job.computed_columns import default_of, with_generated
 from penstock.formats.delta.spark.rewrites import rewriting
 from penstock.formats.delta.spark.rewrites.assignments import Path, assign_values, expression, lacking, row
@@ -26,8 +29,11 @@ from penstock.formats.delta.spark.rewrites.choosing import (
     check_of_one_row,
     necessary_of_target,
 )
+from penstock.formats.delta.spark.rewrites.marking import WORD, by_word, collect_words, mark_files, rows_of
 from penstock.formats.delta.spark.rewrites.rewriting import KEEP
-from penstock.formats.delta.spark.scan.scans import ROW, rows
+from penstock.formats.delta.spark.scan.deletions import bits_of
+from penstock.formats.delta.spark.scan.scans import ROW, picked_rows, rows
+from penstock.formats.rows.arrow_types import pc
 from penstock.lake.row_changes import (
     DELETE,
     INSERT,
@@ -50,6 +56,10 @@ _SOURCE: Final = "__penstock_source"
 """True in rows that the source has a part in."""
 _CLAUSE: Final = "__penstock_clause"
 """The number of the clause that applies to a pair of rows; null if none does."""
+_CHANGED: Final = "changed"
+_MATCHED: Final = "matched"
+_CHANGES: Final = "changes"
+_MATCHES: Final = "matches"
 _APART: Final = "__penstock_apart"
 _PAIR: Final = "__penstock_pair"
 _CURRENT_TIME: Final = re.compile(
@@ -118,65 +128,122 @@ class Pairs:
         goes = [self._candidates[number] for number in found.changed]
         stays = [self._candidates[number] for number in found.matched] if self._inserts else []
         has_changes = rewrite.has_feed(self._table) and bool(goes)
-        df = rewriting.select_written(self._outcomes(goes, stays, found.has_several), has_changes=has_changes)
-        actions = self._table.write(df, has_changes=has_changes)
-        if not goes and not actions:
+        if found.marks is None:
+            target = self._rows([*goes, *stays], self._table.final_row_ids([*goes, *stays]))
+        else:
+            target = self._marked_rows(found.marks)
+        df = self._outcomes(target, len(goes), found.has_several)
+        written = self._table.write(
+            rewriting.select_written(df, has_changes=has_changes), has_changes=has_changes
+        )
+        if not goes and not written:
             return None
-        actions_all = [*rewrite.removals(goes), *actions]
+        named = []
+        if found.marks is not None:
+            marks = dict(enumerate(found.marks.changed.values()))
+            named = mark_files(self._table, goes, marks, written)
         return Rewrite(
             self._table,
             "MERGE",
             self._operation_parameters(),
-            actions_all,
+            [*rewrite.removals(goes), *named, *written],
             rewrite.read_set_of(self._region, stays),
         )
 
     def _look(self) -> _TouchedFiles:
         """The first look: which files hold rows to be changed, and which hold rows that are only matched."""
-        from pyspark.sql import functions as f
-
         if not self._candidates:
             return _TouchedFiles([], [], False)
-        how = "left_outer" if self._looks_everywhere else "inner"
-        pairs = self._with_clause(self._rows(self._candidates).join(self._source, self._on.column, how))
-        by_row = pairs.groupBy(FILE, ROW).agg(
-            f.count(_SOURCE).alias("matches"), f.count(_CLAUSE).alias("changes")
-        )
-        by_file = by_row.groupBy(FILE).agg(
-            f.max(f.col("matches") > 0), f.max(f.col("changes") > 0), f.max(f.col("matches") > 1),
-            f.sum((f.col("changes") > 1).cast("long")),
-        )  # fmt: skip
-        files = sorted(tuple(one) for one in by_file.collect())
-        several = sum(file[4] for file in files)
-        if several and not deletes_all_matched(self._clauses):
-            raise InvalidRequest(
-                f"{several} row{'s' if several > 1 else ''} of '{self._table.key}' would be changed by "
-                "several rows of the source each, and nobody could tell what becomes of them; let the source "
-                f"have one row for each, by the condition {self._on.told!r}",
-                table=str(self._table.key),
-                rows=several,
-            )
+        words = collect_words(self._candidates, self._by_word) if uses_vectors(self._table) else None
+        if words is not None:
+            marks = _Marks(rows_of(words, _CHANGED), rows_of(words, _MATCHED))
+            files = [(number, number in marks.changed) for number in {**marks.changed, **marks.matched}]
+            more_matches, more_changes = (pc.sum(words[name]).as_py() for name in (_MATCHES, _CHANGES))
+        else:
+            marks, files, more_matches, more_changes = None, *self._find_files()
+        if more_changes and not deletes_all_matched(self._clauses):
+            self._refuse_several()
         return _TouchedFiles(
-            changed=[file[0] for file in files if file[2]],
-            matched=[file[0] for file in files if file[1] and not file[2]],
-            has_several=any(file[3] for file in files),
+            changed=sorted(number for number, is_changed in files if is_changed),
+            matched=sorted(number for number, is_changed in files if not is_changed),
+            has_several=bool(more_matches),
+            marks=marks,
         )
 
-    def _outcomes(self, goes: Sequence[Add], stays: Sequence[Add], has_several: bool) -> DataFrame:
-        """The second look: what becomes of the rows of files that go, and which rows are new.
+    def _find_files(self) -> tuple[list[tuple[int, bool]], int, int]:
+        """The files that hold matched or changed rows, with whether these are changed; then how many pairs
+        too many they have, of matched rows and of changed ones."""
+        from pyspark.sql import functions as f
 
-        Files that stay are looked at so that what they hold is not inserted again.
+        by_file = self._by_word(self._candidates).groupBy(FILE).agg(
+            f.max(f.col(_CHANGED) != 0), f.sum(_MATCHES), f.sum(_CHANGES)
+        )  # fmt: skip
+        found = by_file.collect()
+        return [(one[0], one[1]) for one in found], sum(one[2] for one in found), sum(one[3] for one in found)
+
+    def _pairs(self, files: Sequence[Add]) -> DataFrame:
+        """The pairs of rows of files and of the source, with the clauses that apply to them."""
+        how = "left_outer" if self._looks_everywhere else "inner"
+        return self._with_clause(self._rows(files).join(self._source, self._on.column, how))
+
+    def _by_word(self, files: Sequence[Add]) -> DataFrame:
+        """The pairs of files by words of 64 rows: those with rows that are changed or matched.
+
+        A row counts in as many pairs as there are, and has one bit: what is more is a pair too many.
         """
         from pyspark.sql import functions as f
 
-        files = [*goes, *stays]
-        target = self._rows(files, self._table.final_row_ids(files))
+        def bits(column: str) -> Column:
+            named = f.when(f.col(column).isNotNull(), bits_of(ROW))
+            return f.coalesce(f.bit_or(named), f.lit(0).cast("long")).alias(column)
+
+        counted = by_word(
+            self._pairs(files), bits(_CLAUSE), bits(_SOURCE),
+            f.count(_CLAUSE).alias(_CHANGES), f.count(_SOURCE).alias(_MATCHES),
+        )  # fmt: skip
+        changed, matched = f.col(_CLAUSE), f.col(_SOURCE)
+        return counted.where(changed.bitwiseOR(matched) != 0).select(
+            FILE, WORD, changed.alias(_CHANGED),
+            matched.bitwiseAND(f.bitwise_not(changed)).alias(_MATCHED),
+            (f.col(_CHANGES) - f.bit_count(changed)).alias(_CHANGES),
+            (f.col(_MATCHES) - f.bit_count(matched)).alias(_MATCHES),
+        )  # fmt: skip
+
+    def _refuse_several(self) -> NoReturn:
+        from pyspark.sql import functions as f
+
+        by_row = self._pairs(self._candidates).groupBy(FILE, ROW).agg(f.count(_CLAUSE).alias(_CHANGES))
+        several = by_row.where(f.col(_CHANGES) > 1).count()
+        raise InvalidRequest(
+            f"{several} row{'s' if several > 1 else ''} of '{self._table.key}' would be changed by "
+            "several rows of the source each, and nobody could tell what becomes of them; let the source "
+            f"have one row for each, by the condition {self._on.told!r}",
+            table=str(self._table.key),
+            rows=several,
+        )
+
+    def _marked_rows(self, marks: _Marks) -> DataFrame:
+        """The rows that change, then those that are only matched, if that keeps others from being inserted:
+        numbered by files of either kind."""
+        chosen = [*marks.changed.items(), *(marks.matched.items() if self._inserts else ())]
+        picked = [(self._candidates[number], words) for number, words in chosen]
+        row_ids = self._table.final_row_ids([file for file, _ in picked])
+        found = picked_rows(self._spark, self._table.snapshot, picked, numbered=True, row_ids=row_ids)
+        return found.alias("target")
+
+    def _outcomes(self, target: DataFrame, changed: int, has_several: bool) -> DataFrame:
+        """The second look: what becomes of the rows of the first files, so many, and which rows are new.
+
+        Rows of the other files are looked at so that what they hold is not inserted again.
+        """
+        from pyspark.sql import functions as f
+
         how = "full_outer" if self._inserts else "left_outer"
         joined = self._with_clause(target.join(self._source, self._on.column, how))
         if has_several:
             joined = _one_pair_each(joined)
         # A row of a file that stays is nobody's business, even if a clause has come to apply to it since.
-        outcome = f.when(f.col(FILE) >= len(goes), f.lit(None))
+        outcome = f.when(f.col(FILE) >= changed, f.lit(None))
         for number, clause in enumerate(self._clauses):
             outcome = outcome.when(f.col(_CLAUSE) == number, clause.action)
         outcome = outcome.when(f.col(FILE).isNotNull(), KEEP)
@@ -301,6 +368,14 @@ class Pairs:
         return {"predicate": self._on.told}
 
 
+class _Marks(NamedTuple):
+    """Rows of files, by the numbers of these among the candidates."""
+
+    changed: dict[int, Words]
+    matched: dict[int, Words]
+    """Those that are matched, and not changed."""
+
+
 class _TouchedFiles(NamedTuple):
     """What the first look has seen: files by their numbers among the candidates."""
 
@@ -309,6 +384,9 @@ class _TouchedFiles(NamedTuple):
     """Those with matched rows and nothing to be changed."""
     has_several: bool
     """Whether any row is matched by several of the source."""
+    marks: _Marks | None = None
+    """Their rows, where those that change are marked as deleted and files stay; ``None`` where files are
+    written anew."""
 
 
 def _one_pair_each(joined: DataFrame) -> DataFrame:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake import rewrite
 from penstock.formats.delta.lake.calls import Looked
+from penstock.formats.delta.lake.marked_files import uses_vectors
 from penstock.formats.delta.lake.rewrite import Rewrite
 from penstock.formats.delta.lake.scan_plan import FILE
-from penstock.formats.delta.protocol.actions import Add
+from penstock.formats.delta.protocol.actions import Action, Add, Metadata
 from penstock.formats.delta.protocol.column_rules import expressions_of
+from penstock.formats.delta.rows.deletion_words import Words
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites import rewriting
 from penstock.formats.delta.spark.rewrites.assignments import assign_values, old_of, row
@@ -20,14 +23,20 @@ from penstock.formats.delta.spark.rewrites.choosing import (
     is_about_partitions,
     necessary,
 )
+from penstock.formats.delta.spark.rewrites.marking import by_word, collect_words, mark_files, rows_of
 from penstock.formats.delta.spark.rewrites.rewriting import KEEP
-from penstock.formats.delta.spark.scan.scans import rows
+from penstock.formats.delta.spark.scan.deletions import bits_of
+from penstock.formats.delta.spark.scan.scans import ROW, picked_rows, rows
 from penstock.lake.row_changes import DELETE, UPDATE
 from penstock.spark.analysis import Condition, explain_analysis, parse_condition
 from penstock.spark.requests import Values
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+_BITS: Final = "bits"
+_COUNTED: Final = {"DELETE": "numDeletedRows", "UPDATE": "numUpdatedRows"}
+"""What the log calls the number of rows that an operation changed."""
 
 
 def plan_delete(spark: SparkSession, table: JobTable, where: str | Column | None) -> Rewrite | None:
@@ -45,12 +54,14 @@ def plan_delete(spark: SparkSession, table: JobTable, where: str | Column | None
     touched = find(spark, table, condition)
     if not touched.files:
         return None
+    if touched.is_marked and not rewrite.has_feed(table):
+        return touched.rewritten(None, "DELETE", parameters)
     from pyspark.sql import functions as f
 
     old = {field.name: old_of(field.name) for field in table.schema.fields}
-    outcome = f.when(condition.column, DELETE).otherwise(KEEP)
+    outcome = f.when(touched.condition, DELETE).otherwise(KEEP)
     row_ids = rewriting.materialized_row_ids(table, outcome)
-    df = rewriting.outcome_rows(touched.rows, old, old, outcome, row_ids)
+    df = rewriting.outcome_rows(touched.read(), old, old, outcome, row_ids)
     return touched.rewritten(df, "DELETE", parameters)
 
 
@@ -70,7 +81,7 @@ def plan_update(
     if not touched.files:
         return None
     old = {field.name: old_of(field.name) for field in schema.fields}
-    matched = f.coalesce(condition.column, f.lit(False))
+    matched = f.coalesce(touched.condition, f.lit(False))
     changed = {path[0] for path in new}
     became = {
         name: f.when(matched, one).otherwise(old[name]) if name in changed else one
@@ -81,7 +92,7 @@ def plan_update(
     with explain_analysis():
         computed = {name: matched for name, _ in expressions_of(table.metadata) if name not in changed}
         df = rewriting.outcome_rows(
-            touched.rows, old, became, outcome, row_ids, rewriting.ComputedRows(schema, computed)
+            touched.read(), old, became, outcome, row_ids, rewriting.ComputedRows(schema, computed)
         )
     return touched.rewritten(df, "UPDATE", {"predicate": condition.told})
 
@@ -91,19 +102,35 @@ class Touched(NamedTuple):
 
     table: JobTable
     files: list[Add]
-    rows: DataFrame
-    """All of theirs; with their ids, if the table tracks rows."""
     reads: Looked
+    read: Callable[[], DataFrame]
+    """All of their rows, or where these are marked those that are meant; with their ids, if the table tracks
+    rows."""
+    condition: Column
+    """Which of the rows that are read are meant."""
+    marks: dict[int, Words] | None = None
+    """The rows that are meant, by the numbers of their files, where they are marked as deleted; ``None``
+    where files are written anew."""
 
-    def rewritten(self, df: DataFrame, operation: str, parameters: dict[str, str]) -> Rewrite:
-        """Write what becomes of the rows."""
+    @property
+    def is_marked(self) -> bool:
+        return self.marks is not None
+
+    def write(self, df: DataFrame | None, metadata: Metadata | None = None) -> list[Action]:
+        """Write what becomes of the rows, and say what becomes of the files."""
         has_changes = rewrite.has_feed(self.table)
-        actions = self.table.write(
-            rewriting.select_written(df, has_changes=has_changes), has_changes=has_changes
-        )
-        return Rewrite(
-            self.table, operation, parameters, [*rewrite.removals(self.files), *actions], self.reads
-        )
+        written: list[Action] = []
+        if df is not None:
+            selected = rewriting.select_written(df, has_changes=has_changes)
+            written = [*self.table.write(selected, has_changes=has_changes, metadata=metadata)]
+        named = [] if self.marks is None else mark_files(self.table, self.files, self.marks, written)
+        return [*rewrite.removals(self.files), *named, *written]
+
+    def rewritten(self, df: DataFrame | None, operation: str, parameters: dict[str, str]) -> Rewrite:
+        """What becomes of the rows, as a change of the table."""
+        counts = [] if self.marks is None else [words.rows for words in self.marks.values()]
+        metrics = {_COUNTED[operation]: sum(counts)} if counts else {}
+        return Rewrite(self.table, operation, parameters, self.write(df), self.reads, metrics)
 
 
 def find(spark: SparkSession, table: JobTable, condition: Condition) -> Touched:
@@ -114,12 +141,58 @@ def find(spark: SparkSession, table: JobTable, condition: Condition) -> Touched:
     _check(spark, table, condition)
     needed = _necessary_condition(spark, table, condition)
     candidates = table.candidates(needed)
-    meant = rows(spark, table.snapshot, candidates, numbered=True).where(condition.column)
-    numbers = sorted(one[0] for one in meant.select(FILE).distinct().collect()) if candidates else []
-    files = [candidates[number] for number in numbers]
     reads = rewrite.read_set_of(rewrite.region(table, needed))
-    df = rows(spark, table.snapshot, files, row_ids=table.final_row_ids(files))
-    return Touched(table, files, df, reads)
+
+    def meant(files: Sequence[Add]) -> DataFrame:
+        return rows(spark, table.snapshot, files, numbered=True).where(condition.column)
+
+    if candidates and uses_vectors(table):
+        marks = _find_marks(candidates, meant)
+        if marks is not None:
+            return _marked(spark, table, candidates, marks, needed, reads)
+    numbers = (
+        sorted(one[0] for one in meant(candidates).select(FILE).distinct().collect()) if candidates else []
+    )
+    files = [candidates[number] for number in numbers]
+
+    def read() -> DataFrame:
+        return rows(spark, table.snapshot, files, row_ids=table.final_row_ids(files))
+
+    return Touched(table, files, reads, read, condition.column)
+
+
+def _find_marks(
+    candidates: Sequence[Add], meant: Callable[[Sequence[Add]], DataFrame]
+) -> dict[int, Words] | None:
+    """The rows that are meant, by the numbers of their files; ``None`` if they are too many to be told."""
+    from pyspark.sql import functions as f
+
+    words = collect_words(
+        candidates, lambda files: by_word(meant(files), f.bit_or(bits_of(ROW)).alias(_BITS))
+    )
+    return None if words is None else rows_of(words, _BITS)
+
+
+def _marked(
+    spark: SparkSession,
+    table: JobTable,
+    candidates: Sequence[Add],
+    marks: Mapping[int, Words],
+    needed: str | None,
+    reads: Looked,
+) -> Touched:
+    from pyspark.sql import functions as f
+
+    files = [candidates[number] for number in marks]
+    words = list(marks.values())
+
+    def read() -> DataFrame:
+        chosen = zip(files, words, strict=True)
+        found = picked_rows(spark, table.snapshot, chosen, row_ids=table.final_row_ids(files))
+        # It is true for all of them. By it Spark leaves out parts of files.
+        return found if needed is None else found.where(f.expr(needed))
+
+    return Touched(table, files, reads, read, f.lit(True), dict(enumerate(words)))
 
 
 def _necessary_condition(spark: SparkSession, table: JobTable, condition: Condition) -> str | None:

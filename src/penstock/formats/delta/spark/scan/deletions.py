@@ -1,6 +1,7 @@
-"""Deletion vectors for Spark: which rows of files are meant, as a DataFrame to join with.
+"""Rows of files, as words of bitmaps, for Spark: which rows are meant, as a DataFrame to join with, and back.
 
-Words of bitmaps become numbers of rows on Spark's executors.
+A word stands for 64 rows of a file. Rows find theirs by a single number, and a word is sent once for all of
+its rows.
 """
 
 from __future__ import annotations
@@ -8,40 +9,81 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.formats.delta.rows.deletion_words import BROADCAST_MAX_ROWS, WORD_ROWS, Words
+from penstock.formats.delta.rows.deletion_words import BROADCAST_MAX_WORDS, WORD_ROWS, Words
 from penstock.formats.rows.arrow_types import pa, pc
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-_START: Final = "start"
-_WORD: Final = "word"
+_KEY: Final = "__penstock_key"
+_WORD: Final = "__penstock_word"
+_WORD_BITS: Final = 6
+"""Of the number of a row, those that tell its place in the word."""
+_FILE_SHIFT: Final = 34
+"""By how many bits the number of a file is before that of a word: no file has so many."""
 
 
-def named_rows(spark: SparkSession, found: Mapping[int, Words], file: str, row: str) -> DataFrame:
-    """The rows that words name, as two columns: the number of the words, and that of the row.
+def pick_rows(
+    spark: SparkSession, df: DataFrame, found: Mapping[int, Words], file: str, row: str, *, is_inverse: bool
+) -> DataFrame:
+    """Those of rows that words name, or the others. The words of a file are found by its number.
 
     Spark is told how to join them: few are sent everywhere.
     """
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
-    held = pa.table(
-        {
-            file: pa.concat_arrays(
-                [pa.repeat(_int32(at), len(deletions.words)) for at, deletions in found.items()]
-            ),
-            _START: pc.multiply(
-                pa.concat_arrays([deletions.numbers for deletions in found.values()]), WORD_ROWS
-            ),
-            _WORD: pa.concat_arrays([deletions.words for deletions in found.values()]),
-        }
+    words = _to_frame(spark, found).hint("broadcast" if _are_few(found) else "merge")
+    place = F.col(row).bitwiseAND(F.lit(WORD_ROWS - 1)).cast("int")
+    is_named = (_key_of(F.col(file), F.col(row)) == F.col(_KEY)) & (F.getbit(F.col(_WORD), place) == 1)
+    return df.join(words, is_named, "left_anti" if is_inverse else "left_semi")
+
+
+def word_of(row: str) -> Column:
+    """The number of the word that a row belongs to."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
+
+    return F.shiftright(F.col(row), _WORD_BITS)
+
+
+def bits_of(row: str) -> Column:
+    """A word that names a row alone."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
+
+    place = F.col(row).bitwiseAND(F.lit(WORD_ROWS - 1)).cast("int")
+    return F.call_function("shiftleft", F.lit(1).cast("long"), place)
+
+
+def words_by_file(files: Any, numbers: Any, words: Any) -> dict[int, Words]:
+    """Words of several files, of which none is there twice, by the numbers of the files; without zeros."""
+    found = pa.table({"file": files, "number": numbers, "word": words})
+    found = found.filter(pc.not_equal(found["word"], 0)).sort_by(
+        [("file", "ascending"), ("number", "ascending")]
     )
-    bits = F.filter(F.sequence(F.lit(0), F.lit(WORD_ROWS - 1)), lambda bit: F.getbit(_WORD, bit) == 1)
-    rows = spark.createDataFrame(held).select(file, _START, F.explode(bits).alias(row))
-    numbers = rows.select(file, (F.col(_START) + F.col(row)).alias(row))
-    is_few = sum(deletions.rows for deletions in found.values()) <= BROADCAST_MAX_ROWS
-    return numbers.hint("broadcast" if is_few else "merge")
+    result: dict[int, Words] = {}
+    start = 0
+    for counted in pc.value_counts(found["file"].combine_chunks()).to_pylist():
+        count = counted["counts"]
+        part = found.slice(start, count)
+        result[counted["values"]] = Words.among(
+            part["number"].combine_chunks(), part["word"].combine_chunks()
+        )
+        start += count
+    return result
 
 
-def _int32(number: int) -> Any:
-    return pa.scalar(number, pa.int32())
+def _are_few(found: Mapping[int, Words]) -> bool:
+    return sum(len(words.words) for words in found.values()) <= BROADCAST_MAX_WORDS
+
+
+def _key_of(file: Column, row: Column) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
+
+    return F.shiftleft(file.cast("long"), _FILE_SHIFT).bitwiseOR(F.shiftright(row, _WORD_BITS))
+
+
+def _to_frame(spark: SparkSession, found: Mapping[int, Words]) -> DataFrame:
+    keys = [
+        pc.add(words.numbers, pa.scalar(file << _FILE_SHIFT, pa.int64())) for file, words in found.items()
+    ]
+    words = [words.words for words in found.values()]
+    return spark.createDataFrame(pa.table({_KEY: pa.concat_arrays(keys), _WORD: pa.concat_arrays(words)}))

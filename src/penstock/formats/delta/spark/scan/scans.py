@@ -12,16 +12,17 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.lake.file_columns import FileColumns
 from penstock.formats.delta.lake.scan_plan import FILE, FILE_FIELD, check_visible, to_scan_file
 from penstock.formats.delta.lake.snapshot import TableSnapshot
-from penstock.formats.delta.protocol.actions import Add, Cdc, Remove
+from penstock.formats.delta.protocol.actions import Add, Cdc, Remove, decode_path
 from penstock.formats.delta.protocol.row_ids import FileRowIds, RowColumns, row_columns_of
 from penstock.formats.delta.rows.deletion_words import Room, Words, with_deleted
 from penstock.formats.delta.spark.scan.columns import show_column
-from penstock.formats.delta.spark.scan.deletions import named_rows
+from penstock.formats.delta.spark.scan.deletions import pick_rows
 from penstock.formats.delta.spark.scan.log_values import log_value
 from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.scan_files import ScanFile
@@ -103,22 +104,45 @@ def rows(
     unless the files say otherwise. ``origin`` is what the DataFrame tells of the table and the commit that it
     reads.
     """
+    pieces = (Piece(file, picked=gone, is_inverse=True) for file, gone in with_deleted(snapshot.place, files))
+    return _rows_of(spark, snapshot, pieces, row_ids, numbered=numbered, origin=origin)
+
+
+def picked_rows(
+    spark: SparkSession,
+    snapshot: TableSnapshot,
+    files: Iterable[tuple[Add, Words]],
+    *,
+    numbered: bool = False,
+    row_ids: Mapping[str, FileRowIds] | None = None,
+) -> DataFrame:
+    """Given rows of files of a version of a table; as ``rows`` otherwise.
+
+    They are rows that the table has: deletion vectors are not looked at.
+    """
+    pieces = (Piece(file, picked=picked) for file, picked in files)
+    return _rows_of(spark, snapshot, pieces, row_ids, numbered=numbered)
+
+
+def _rows_of(
+    spark: SparkSession,
+    snapshot: TableSnapshot,
+    pieces: Iterable[Piece],
+    row_ids: Mapping[str, FileRowIds] | None,
+    *,
+    numbered: bool,
+    origin: str = "",
+) -> DataFrame:
     place, columns = snapshot.place, FileColumns(snapshot.metadata)
     stored = row_columns_of(snapshot.metadata) if row_ids is not None else None
-    pieces = (
-        Piece(
-            file,
-            () if row_ids is None else _spell_row_ids(row_ids.get(file.key.path)),
-            picked=gone,
-            is_inverse=True,
-        )
-        for file, gone in with_deleted(place, files)
-    )
     if row_ids is None or stored is None:
         return read(spark, place, columns, pieces, numbered=numbered, origin=origin)
+    with_ids = (
+        replace(piece, values=_spell_row_ids(row_ids.get(decode_path(piece.file.path)))) for piece in pieces
+    )
     fields = tuple(Field(name=name, type="long", nullable=True) for name in stored)
     beside = read(
-        spark, place, columns, pieces, constants=_ROW_IDS, beside=fields, numbered=True, origin=origin
+        spark, place, columns, with_ids, constants=_ROW_IDS, beside=fields, numbered=True, origin=origin
     )
     return _with_row_ids(beside, columns, stored, numbered=numbered)
 
@@ -172,9 +196,8 @@ def read(
         found.append(reader.rows(whole, numbered=numbered))
     for is_inverse, files in parts.items():
         if files:
-            picked = named_rows(spark, named[is_inverse], FILE, ROW)
             rows = reader.rows(files, numbered=True)
-            rows = rows.join(picked, [FILE, ROW], "left_anti" if is_inverse else "left_semi")
+            rows = pick_rows(spark, rows, named[is_inverse], FILE, ROW, is_inverse=is_inverse)
             found.append(rows.select(reader.names(numbered=numbered)))
     return reduce(lambda one, other: one.union(other), found)
 

@@ -52,16 +52,15 @@ def replace_rows(
     condition, schema = parse_condition(where), parse_schema(metadata.schema_string)
     inserted = only_where(df, where)
     touched = find(df.sparkSession, table, condition)
-    row_ids = [name for name in (ROW_ID, ROW_VERSION) if name in touched.rows.columns]
-    there = fit_rows(touched.rows, schema, beside=row_ids)
     columns = {field.name: f.col(quote_name(field.name)) for field in schema.fields}
     absent = {name: f.when(f.lit(False), column) for name, column in columns.items()}
-    outcome = f.when(condition.column, DELETE).otherwise(KEEP)
-    old, new = rewriting.materialized_row_ids(table, outcome), rewriting.materialized_row_ids(table)
-    rows = rewriting.outcome_rows(there, columns, columns, outcome, old).unionByName(
-        rewriting.outcome_rows(inserted, absent, columns, f.lit(INSERT), new)
-    )
-    has_changes = rewrite.has_feed(table)
-    written = rewriting.select_written(rows, has_changes=has_changes)
-    actions = table.write(written, has_changes=has_changes, metadata=metadata)
-    return [*rewrite.removals(touched.files), *actions], touched.reads
+    new = rewriting.materialized_row_ids(table)
+    rows = rewriting.outcome_rows(inserted, absent, columns, f.lit(INSERT), new)
+    if not touched.is_marked or rewrite.has_feed(table):
+        there = touched.read()
+        row_ids = [name for name in (ROW_ID, ROW_VERSION) if name in there.columns]
+        there = fit_rows(there, schema, beside=row_ids)
+        outcome = f.when(touched.condition, DELETE).otherwise(KEEP)
+        old = rewriting.materialized_row_ids(table, outcome)
+        rows = rewriting.outcome_rows(there, columns, columns, outcome, old).unionByName(rows)
+    return touched.write(rows, metadata), touched.reads

@@ -28,9 +28,14 @@ import org.apache.spark.sql.types.StructType;
  */
 final class ServerScan {
   private static final String ROW = "__penstock_row";
-  private static final String START = "__penstock_start";
+  private static final String KEY = "__penstock_key";
   private static final String WORD = "__penstock_word";
-  private static final int WORD_ROWS = 64;
+
+  /** Of the number of a row, the bits that tell its place in its word. */
+  private static final int WORD_BITS = 6;
+
+  /** By how many bits the number of a file is before that of a word: no file has so many. */
+  private static final int FILE_SHIFT = 34;
 
   private final SparkSession session;
   private final JsonNode answer;
@@ -80,7 +85,7 @@ final class ServerScan {
     List<Column> names = new ArrayList<>();
     answer.get("columns").forEach(one -> names.add(functions.col(quoted(one.path("name").asText()))));
     return read.select(numbered.toArray(new Column[0]))
-        .join(deleted(deleted, file), new String[] {file, ROW}, "left_anti")
+        .join(deleted(deleted), isNamed(functions.col(file), functions.col(ROW)), "left_anti")
         .select(names.toArray(new Column[0]));
   }
 
@@ -102,29 +107,31 @@ final class ServerScan {
     };
   }
 
-  /** The rows that are left out, as the numbers of their files and their own. */
-  private Dataset<Row> deleted(JsonNode told, String file) throws IOException {
+  /** Whether a word names a row: that of its file and of its 64 rows. */
+  private static Column isNamed(Column file, Column row) {
+    Column key =
+        functions
+            .shiftleft(file.cast(DataTypes.LongType), FILE_SHIFT)
+            .bitwiseOR(functions.shiftright(row, WORD_BITS));
+    Column bit = row.bitwiseAND(functions.lit((1L << WORD_BITS) - 1)).cast(DataTypes.IntegerType);
+    return key.equalTo(functions.col(KEY)).and(functions.getbit(functions.col(WORD), bit).equalTo(1));
+  }
+
+  /** The words that name the rows that are left out, by file and number. */
+  private Dataset<Row> deleted(JsonNode told) throws IOException {
     LongBuffer numbers = numbers(told.path("words").asText());
     List<Row> words = new ArrayList<>();
     while (numbers.hasRemaining()) {
-      words.add(RowFactory.create((int) numbers.get(), numbers.get(), numbers.get()));
+      long file = numbers.get() << FILE_SHIFT;
+      words.add(RowFactory.create(file | numbers.get() >> WORD_BITS, numbers.get()));
     }
     StructType columns =
         new StructType(
             new StructField[] {
-              DataTypes.createStructField(file, DataTypes.IntegerType, true),
-              DataTypes.createStructField(START, DataTypes.LongType, true),
-              DataTypes.createStructField(WORD, DataTypes.LongType, true)
+              DataTypes.createStructField(KEY, DataTypes.LongType, false),
+              DataTypes.createStructField(WORD, DataTypes.LongType, false)
             });
-    Column bits =
-        functions.filter(
-            functions.sequence(functions.lit(0), functions.lit(WORD_ROWS - 1)),
-            bit -> functions.getbit(functions.col(WORD), bit).equalTo(1));
-    return session
-        .createDataFrame(words, columns)
-        .select(functions.col(file), functions.col(START), functions.explode(bits).as(ROW))
-        .select(functions.col(file), functions.col(START).plus(functions.col(ROW)).as(ROW))
-        .hint(told.path("hint").asText());
+    return session.createDataFrame(words, columns).hint(told.path("hint").asText());
   }
 
   private static LongBuffer numbers(String packed) throws IOException {

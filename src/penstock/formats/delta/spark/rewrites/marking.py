@@ -1,0 +1,75 @@
+"""Rows that a job of Spark's is to mark as deleted: found by Spark, told as words of bitmaps.
+
+Of a file that stays, the rows that change are read once more and written to other files. Which rows these are
+was decided when they were found: a condition that depends on the time cannot choose others then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.formats.delta.lake.file_changes import row_count
+from penstock.formats.delta.lake.marked_files import FileMarks, mark_beside
+from penstock.formats.delta.lake.scan_plan import FILE
+from penstock.formats.delta.protocol.actions import Action, Add
+from penstock.formats.delta.rows import deletion_words
+from penstock.formats.delta.rows.deletion_words import Words
+from penstock.formats.delta.spark.scan.deletions import word_of, words_by_file
+from penstock.formats.delta.spark.scan.scans import ROW
+from penstock.formats.rows.arrow_types import pa, pc
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from penstock.formats.delta.spark.job.tables import JobTable
+
+ROWS_AT_ONCE: Final = 1 << 29
+"""Of how many rows the words come at once: at most some two hundred megabytes."""
+ROWS_UNKNOWN: Final = 1 << 23
+"""How many rows a file is taken to have whose statistics do not tell."""
+WORD: Final = "__penstock_word"
+
+
+def by_word(numbered: DataFrame, *values: Column) -> DataFrame:
+    """Numbered rows by the words that they belong to, with values of each word."""
+    return numbered.groupBy(FILE, word_of(ROW).alias(WORD)).agg(*values)
+
+
+def collect_words(files: Sequence[Add], ask: Callable[[Sequence[Add]], DataFrame]) -> Any | None:
+    """What Spark tells of the words of files, as an Arrow table in which these are numbered.
+
+    ``ask`` makes the words of some files. ``None`` if there are too many to be held here.
+    """
+    parts: list[Any] = []
+    for first, part in split_files(files):
+        found = ask(part).toArrow()
+        parts.append(found.set_column(0, FILE, pc.add(found[FILE], pa.scalar(first, pa.int32()))))
+        if sum(one.num_rows for one in parts) > deletion_words.WORDS_MAX:
+            return None
+    return pa.concat_tables(parts)
+
+
+def rows_of(words: Any, name: str) -> dict[int, Words]:
+    """The rows that a column of collected words names, by the numbers of their files."""
+    return words_by_file(words[FILE], words[WORD], words[name])
+
+
+def split_files(files: Sequence[Add]) -> Iterator[tuple[int, Sequence[Add]]]:
+    """Files in parts of ``ROWS_AT_ONCE``, each with the number of its first file."""
+    start, count = 0, 0
+    for number, file in enumerate(files):
+        known = row_count(file)
+        count += ROWS_UNKNOWN if known is None else known
+        if count > ROWS_AT_ONCE and number > start:
+            yield start, files[start:number]
+            start, count = number, 0
+    if start < len(files):
+        yield start, files[start:]
+
+
+def mark_files(
+    table: JobTable, files: Sequence[Add], found: Mapping[int, Words], written: Iterable[Action]
+) -> list[Add]:
+    """Name files again with rows deleted, beside files that were written for the same change."""
+    return mark_beside(table, (FileMarks(files[at], words.bits) for at, words in found.items()), written)
