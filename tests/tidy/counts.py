@@ -153,7 +153,7 @@ COUNTS: Final = (
     Count("modules in import cycles", 0, find_cycles),
     Count("imports of own modules inside of functions", 107, find_inner_imports),
     Count("class names defined more than once", 4, find_repeated_classes),
-    Count(f"functions with more than {PARAMETERS_MAX} parameters", 6, find_long_signatures),
+    Count(f"functions with more than {PARAMETERS_MAX} parameters", 3, find_long_signatures),
     Count("functions named by a participle", 18, find_participles),
     Count("variables whose names say nothing", 247, find_vague_names),
     Count("modules named by a gerund", 18, find_gerunds),

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from heapq import heappop, heappush
 from itertools import count
 from threading import Condition, RLock, Thread
-from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
 import msgspec
@@ -141,6 +141,17 @@ class TableJob(Generic[T]):
         return isinstance(self.problem, AdministratorError) and not isinstance(self.problem, Denied)
 
 
+class PublisherOptions(TypedDict, total=False):
+    """What a publisher works with, in a kernel or without one."""
+
+    meter: Meter
+    clock: Clock
+    leases: Leases | None
+    """They keep processes apart on storage that does not do it itself; without, it is for one process."""
+    background: bool
+    """Whether threads of its own publish; otherwise only whoever waits does."""
+
+
 class BackgroundPublisher(ABC, Generic[T, B]):
     """Jobs, and the threads that work on them: the part of a publisher that all formats share. May be used by
     many threads.
@@ -153,13 +164,10 @@ class BackgroundPublisher(ABC, Generic[T, B]):
         self,
         profile: Profile,
         *,
-        meter: Meter = SILENT,
-        clock: Clock = now_us,
-        leases: Leases | None = None,
-        background: bool = True,
         uniform: Callable[[float, float], float] = random.uniform,
+        **options: Unpack[PublisherOptions],
     ) -> None:
-        self.background = background
+        self.background = options.get("background", True)
         self._lock = RLock()
         self.changed = Condition(self._lock)
         """To be held to look at jobs or to change them; notified as the end comes nearer."""
@@ -168,7 +176,8 @@ class BackgroundPublisher(ABC, Generic[T, B]):
         self.jobs: dict[JobId, TableJob[T]] = {}
         """Those that are not idle."""
         self._profile = profile
-        self._meter, self._clock, self._leases, self._uniform = meter, clock, leases, uniform
+        self._meter, self._clock = options.get("meter", SILENT), options.get("clock", now_us)
+        self._leases, self._uniform = options.get("leases"), uniform
         self._ready: deque[TableJob[T]] = deque()
         self._follow_ups: deque[TableJob[T]] = deque()
         self._later: list[tuple[float, int, TableJob[T]]] = []

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import islice
 from threading import Lock
-from typing import Final, TypeVar
+from typing import Final, TypeVar, Unpack
 from uuid import UUID, uuid4
 
 import msgspec
@@ -57,6 +57,7 @@ from penstock.kernel.request import (
     GeneratedKey,
     Request,
     RequestTerms,
+    TermOptions,
     Unchecked,
     measure_request,
     request_key,
@@ -251,33 +252,16 @@ class Kernel:
         meta: CommitMeta | None = None,
         *,
         base: ObjectId | None = None,
-        if_head: ObjectId | None = None,
-        grown_from: ObjectId | None = None,
-        incarnation: bytes | None = None,
         create_namespaces: bool = False,
-        doubt_from: int | None = None,
-        key: str | None = None,
-        asked: Callable[[], bytes] | None = None,
+        **terms: Unpack[TermOptions],
     ) -> Outcome:
-        """Carry out operations on a branch, all or none; ``CommitConflict`` names everything in the way.
-
-        ``grown_from`` refuses a branch that was moved away from a commit, ``incarnation`` one that was made
-        anew. ``doubt_from`` is the position of the log from where the key may be found in it.
-        """
-        terms = RequestTerms(
-            key=key,
-            fingerprint=asked,
-            if_head=if_head,
-            incarnation=incarnation,
-            grown_from=grown_from,
-            doubt_from=doubt_from,
-        )
+        """Carry out operations on a branch, all or none; ``CommitConflict`` names everything in the way."""
         request = CommitRequest(
             self.history,
             self.formats,
             operations,
             meta or CommitMeta(),
-            terms,
+            RequestTerms(**terms),
             base=base,
             create_namespaces=create_namespaces,
         )
@@ -448,34 +432,19 @@ class Kernel:
         meta: CommitMeta,
         options: MergeOptions = MergeOptions(),
         *,
-        if_head: ObjectId | None = None,
-        grown_from: ObjectId | None = None,
-        incarnation: bytes | None = None,
         dry_run: bool = False,
-        doubt_from: int | None = None,
-        key: str | None = None,
-        asked: Callable[[], bytes] | None = None,
         is_held: bool = False,
+        **terms: Unpack[TermOptions],
     ) -> MergeResult:
         """Bring what ``source`` has and a branch has not, as one commit that records it as a parent.
 
-        ``grown_from`` refuses a branch that was moved away from a commit, ``incarnation`` one that was made
-        anew. ``doubt_from`` is the position of the log from where the key may be found in it. ``is_held``
-        says that a row keeps the source until it has landed. Raises ``MergeConflict``; a dry run reports the
-        conflicts in its result instead.
+        ``is_held`` says that a row keeps the source until it has landed. Raises ``MergeConflict``; a dry run
+        reports the conflicts in its result instead.
         """
         if not is_held:
             self.references.require_kept(source)
-        terms = ThreeWayTerms(
-            key=key,
-            fingerprint=asked,
-            if_head=if_head,
-            incarnation=incarnation,
-            grown_from=grown_from,
-            doubt_from=doubt_from,
-            is_dry_run=dry_run,
-        )
-        request = MergeRequest(self.history, self.formats, source, meta, options, terms)
+        how = ThreeWayTerms(is_dry_run=dry_run, **terms)
+        request = MergeRequest(self.history, self.formats, source, meta, options, how)
         result, landed_before = self._bring(into, request)
         if landed_before:  # by now the source may be another commit, and so may the ancestor
             landed = self.history.commit(bytes.fromhex(result.head)).further_parents
@@ -490,16 +459,14 @@ class Kernel:
         meta: CommitMeta,
         options: MergeOptions = MergeOptions(),
         *,
-        if_head: ObjectId | None = None,
         dry_run: bool = False,
-        key: str | None = None,
-        asked: Callable[[], bytes] | None = None,
+        **terms: Unpack[TermOptions],
     ) -> MergeResult:
         """Repeat commits, oldest first, on a branch; all of them land by one swap or none does."""
         for commit_id in commits[:1]:  # those after it are nearer to whatever keeps it
             self.references.require_kept(commit_id)
-        terms = ThreeWayTerms(key=key, fingerprint=asked, if_head=if_head, is_dry_run=dry_run)
-        request = TransplantRequest(self.history, self.formats, commits, meta, options, terms)
+        how = ThreeWayTerms(is_dry_run=dry_run, **terms)
+        request = TransplantRequest(self.history, self.formats, commits, meta, options, how)
         return self._bring(onto, request)[0]
 
     def revert(
@@ -509,15 +476,13 @@ class Kernel:
         meta: CommitMeta,
         options: MergeOptions = MergeOptions(),
         *,
-        if_head: ObjectId | None = None,
         dry_run: bool = False,
-        key: str | None = None,
-        asked: Callable[[], bytes] | None = None,
+        **terms: Unpack[TermOptions],
     ) -> MergeResult:
         """Undo on a branch what one of its commits did."""
         self.references.require_kept(self.history.commit(commit).parent)
-        terms = ThreeWayTerms(key=key, fingerprint=asked, if_head=if_head, is_dry_run=dry_run)
-        request = RevertRequest(self.history, self.formats, commit, meta, options, terms)
+        how = ThreeWayTerms(is_dry_run=dry_run, **terms)
+        request = RevertRequest(self.history, self.formats, commit, meta, options, how)
         return self._bring(on, request)[0]
 
     def restore(
@@ -527,16 +492,14 @@ class Kernel:
         scope: RestoreScope,
         meta: CommitMeta,
         *,
-        if_head: ObjectId | None = None,
         dry_run: bool = False,
-        key: str | None = None,
-        asked: Callable[[], bytes] | None = None,
+        **terms: Unpack[TermOptions],
     ) -> MergeResult:
         """Set keys of a branch to what they were at a commit, or one table to a version of its own."""
         if isinstance(to, bytes):
             self.references.require_kept(to)
-        terms = ThreeWayTerms(key=key, fingerprint=asked, if_head=if_head, is_dry_run=dry_run)
-        request = RestoreRequest(self.history, self.formats, to, scope, meta, terms)
+        how = ThreeWayTerms(is_dry_run=dry_run, **terms)
+        request = RestoreRequest(self.history, self.formats, to, scope, meta, how)
         return self._bring(on, request)[0]
 
     def _bring(self, branch: str, request: M) -> tuple[MergeResult, bool]:
@@ -573,7 +536,7 @@ class Kernel:
         if_head: ObjectId | None = None,
         dry_run: bool = False,
         key: str | None = None,
-        asked: Callable[[], bytes] | None = None,
+        fingerprint: Callable[[], bytes] | None = None,
     ) -> MergeResult:
         """Repeat a branch's own commits on a new base, and move the branch there by one swap."""
         if is_transaction(branch):
@@ -589,7 +552,7 @@ class Kernel:
         request: bytes | None = None
         if key_is_given:
             wish = ("rebase", branch, onto, if_head, options.fingerprint())
-            request = asked() if asked is not None else object_id(encode(wish))
+            request = fingerprint() if fingerprint is not None else object_id(encode(wish))
         return rebase.run(request)
 
     def keep_history(self, pattern: str, max_commits: int | None, max_days: float | None) -> None:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypedDict
 
 import msgspec
 
@@ -57,10 +57,22 @@ class RequestTerms(msgspec.Struct, frozen=True, kw_only=True):
     repeated."""
     if_head: ObjectId | None = None
     incarnation: bytes | None = None
+    """Of the branch when the writer read it: one that was made anew since has another."""
     grown_from: ObjectId | None = None
     """A commit that the branch had when the writer began, and from which it must only have grown since."""
     doubt_from: int | None = None
     """The log position from which another process may have landed it, if nothing but the log tells."""
+
+
+class TermOptions(TypedDict, total=False):
+    """The same, as the kernel's methods take them: see ``RequestTerms``."""
+
+    key: str | None
+    fingerprint: Callable[[], bytes] | None
+    if_head: ObjectId | None
+    incarnation: bytes | None
+    grown_from: ObjectId | None
+    doubt_from: int | None
 
 
 class Request(ABC):

@@ -265,7 +265,7 @@ class TransactionCommits(TransactionRows):
             incarnation=transaction.incarnation,
             doubt_from=transaction.position if transaction.sends > 1 else None,
             key=transaction.id,
-            asked=lambda: digest_of(record),
+            fingerprint=lambda: digest_of(record),
             is_held=True,
         )
         # Without a commit the target has all of it already: then that is what it landed as.

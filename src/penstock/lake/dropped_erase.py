@@ -102,7 +102,7 @@ class DroppedErasure:
                 ),
                 base=self._head(),
                 key=f"erase-{erase}",
-                asked=erase.encode,
+                fingerprint=erase.encode,
             )
         except CommitConflict:
             raise self._is_back() from None

@@ -700,7 +700,7 @@ class Embedded:
             incarnation=call.incarnation,
             create_namespaces=call.create_namespaces,
             key=call.idempotency_key,
-            asked=partial(request_digest, call),
+            fingerprint=partial(request_digest, call),
         )
         return Commit.of(outcome.head, outcome.newest or self.kernel.history.commit(outcome.head))
 
@@ -731,7 +731,7 @@ class Embedded:
             if_head=self._resolve_optional(call.if_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
-            asked=partial(request_digest, call),
+            fingerprint=partial(request_digest, call),
         )
         if merged.applied:
             self.await_published(target, ((merged_key.key, merged_key.after) for merged_key in merged.keys))
@@ -754,7 +754,7 @@ class Embedded:
             if_head=self._resolve_optional(call.if_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
-            asked=partial(request_digest, call),
+            fingerprint=partial(request_digest, call),
         )
 
     def _commits(self, commits: Sequence[str]) -> list[ObjectId]:
@@ -782,7 +782,7 @@ class Embedded:
             if_head=self._resolve_optional(call.if_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
-            asked=partial(request_digest, call),
+            fingerprint=partial(request_digest, call),
         )
 
     def _restore(self, call: calls.Restore) -> MergeResult:
@@ -796,7 +796,7 @@ class Embedded:
             if_head=self._resolve_optional(call.if_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
-            asked=partial(request_digest, call),
+            fingerprint=partial(request_digest, call),
         )
         if restored.applied:
             self.await_published(branch, ((merged_key.key, merged_key.after) for merged_key in restored.keys))
@@ -838,7 +838,7 @@ class Embedded:
             if_head=self._resolve_optional(call.if_head),
             dry_run=call.dry_run,
             key=call.idempotency_key,
-            asked=partial(request_digest, call),
+            fingerprint=partial(request_digest, call),
         )
 
     def _options(self, call: calls.MergeCall) -> MergeOptions:

@@ -299,7 +299,7 @@ class EraseRun:
                     meta,
                     base=reference.head,
                     key=f"erase-{horizon.erase}-{reference.incarnation.hex()}",
-                    asked=horizon.erase.encode,
+                    fingerprint=horizon.erase.encode,
                 )
 
     # -- who holds rows --------------------------------------------------------------------------------------

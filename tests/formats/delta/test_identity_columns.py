@@ -188,6 +188,6 @@ def test_numbers_end_where_a_long_does() -> None:
     assert reserve(0, -2, None, 3, "down") == -4
     assert reserve(0, -2, -7, 1, "down") == -10
     assert reserve(NUMBER_MAX - 1, 1, None, 2, "end") == NUMBER_MAX
-    with pytest.raises(InvalidRequest, match="no 1 numbers left"):
+    with pytest.raises(InvalidRequest, match="fewer than 1 unused numbers left"):
         reserve(NUMBER_MAX - 1, 1, None, 1, "end")
     assert reserve(5, 1, 2, 1, "before") == 5

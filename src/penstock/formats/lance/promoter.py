@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
-from typing import Final
+from typing import Final, Unpack
 from uuid import UUID
 
 from penstock.errors import ForeignCommit, PenstockError
@@ -25,13 +25,10 @@ from penstock.formats.lance.ownership import Ownership
 from penstock.formats.lance.refs import RefFiles
 from penstock.formats.lance.state import Versions, state_of
 from penstock.formats.lance.tasks import PromoteTask, PromoteWork, job_id, merge_tasks
-from penstock.formats.publisher import BackgroundPublisher, Behind, Guard, Profile
+from penstock.formats.publisher import BackgroundPublisher, Behind, Guard, Profile, PublisherOptions
 from penstock.formats.sync import SyncState
-from penstock.kernel.leases import Leases
 from penstock.kernel.objects import Objects
 from penstock.metrics import table as metrics
-from penstock.metrics.meter import SILENT, Meter
-from penstock.model.clock import Clock, now_us
 from penstock.model.keys import Key
 from penstock.model.transactions import PREFIX
 from penstock.storage.places import Places
@@ -77,12 +74,9 @@ class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
         refs: RefFiles | None = None,
         current: Callable[[PromoteTask], LanceTable | None] | None = None,
         has_table: Callable[[PromoteTask], bool] | None = None,
-        meter: Meter = SILENT,
-        clock: Clock = now_us,
-        leases: Leases | None = None,
-        background: bool = True,
+        **options: Unpack[PublisherOptions],
     ) -> None:
-        super().__init__(PROFILE, meter=meter, clock=clock, leases=leases, background=background)
+        super().__init__(PROFILE, **options)
         self._places, self._objects, self._ownership = places, objects, ownership
         self._chains = Chains(places, manifests, objects)
         self._refs, self._current, self._has_table = refs, current, has_table

@@ -60,7 +60,7 @@ class JournalPlugin(FormatPlugin):
             commit_meta(call.said, call.who, f"append to {call.key}"),
             create_namespaces=True,
             key=call.idempotency_key,
-            asked=lambda: request_digest(call),
+            fingerprint=lambda: request_digest(call),
         )
         commit = outcome.commits[-1]
         return Commit.of(commit, outcome.newest or kernel.history.commit(commit))

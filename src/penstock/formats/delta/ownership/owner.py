@@ -127,7 +127,7 @@ class DeltaOwner:
         """
 
         def ratify() -> Outcome:
-            return self._kernel.commit(branch, changes, meta, key=key, asked=asked, base=base)
+            return self._kernel.commit(branch, changes, meta, key=key, fingerprint=asked, base=base)
 
         wanted_changes = [
             change for change in changes if isinstance(change, Change) and change.format == NAME

@@ -162,7 +162,7 @@ class Tables:
             asked.meta,
             create_namespaces=True,
             key=asked.key,
-            asked=asked.digest,
+            fingerprint=asked.digest,
         )
 
     def find_outcome(self, request: AskedTable, branch: str | None = None) -> Outcome | None:

@@ -149,7 +149,7 @@ class FilesErasure:
             [Change(self._key, NAME, intent)],
             CommitMeta(message=f"erase deleted files of {self._key}", committer=self._who, authors=authors),
             key=f"erase-{erase}",
-            asked=erase.encode,
+            fingerprint=erase.encode,
         )
         content = self._at(outcome.commits[-1] if outcome.commits else outcome.head)
         first = state_of(content).mark

@@ -159,7 +159,7 @@ class FilesAnswers:
             meta,
             create_namespaces=call.create,
             key=call.idempotency_key,
-            asked=partial(request_digest, call),
+            fingerprint=partial(request_digest, call),
         )
         return describe_written(self._lake, outcome)
 

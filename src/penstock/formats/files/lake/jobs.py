@@ -144,7 +144,7 @@ class JobAnswers:
             create_namespaces=call.create,
             doubt_from=job.position,
             key=job.commit_key,
-            asked=partial(request_digest, call),
+            fingerprint=partial(request_digest, call),
         )
         return describe_written(self._lake, outcome)
 
@@ -166,7 +166,7 @@ class JobAnswers:
             incarnation=job.incarnation,
             doubt_from=job.position,
             key=key,
-            asked=digest,
+            fingerprint=digest,
         )
         # Somebody may have merged the attempt's branch by hand: then its own commit is in the target.
         commit = ObjectId(bytes.fromhex(merged.commits[-1])) if merged.commits else made.commits[-1]
@@ -186,7 +186,7 @@ class JobAnswers:
                     incarnation=own.incarnation,
                     create_namespaces=call.create,
                     key=job.commit_key,
-                    asked=partial(request_digest, call),
+                    fingerprint=partial(request_digest, call),
                 )
         except (ReferenceNotFound, ReferenceChanged):
             pass

@@ -347,7 +347,7 @@ class LanceErasure:
             [Change(self._key, NAME, encode_steps(Steps((Placed(0, step),))))],
             CommitMeta(message=f"erase deleted rows of {self._key}", committer=self._who, authors=authors),
             key=key,
-            asked=erase.encode,
+            fingerprint=erase.encode,
         )
         is_new = bool(outcome.commits)
         return self._at(outcome.commits[-1] if is_new else outcome.head), is_new

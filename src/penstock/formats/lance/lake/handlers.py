@@ -226,7 +226,7 @@ class LanceAnswers:
                 commit_meta(call.said, call.who, message_of(call.operations)),
                 create_namespaces=call.create,
                 key=call.idempotency_key,
-                asked=partial(request_digest, call),
+                fingerprint=partial(request_digest, call),
             )
         except (RequestError, ConflictError) as refused:
             placing.take_back()
