@@ -70,8 +70,8 @@ def commit_planned(
 ) -> Ratified | None:
     """Plan a change of a table and commit it; ``None`` if there is nothing to do.
 
-    A change that came too late only because files got others with the same rows, or because of appends, is
-    planned anew: it means the same. ``TableConflict`` if others changed what it rests on.
+    A change that came too late only because its files got others with the same rows, or because of appends,
+    is planned anew, on the table as it is then. ``TableConflict`` if others changed what it rests on.
     """
     for tries_left in reversed(range(TRIES_MAX)):
         planned = plan(table)
@@ -79,22 +79,28 @@ def commit_planned(
             return None
         try:
             return planned.commit(said, idempotency_key)
-        except TableConflict:
+        except TableConflict as conflict:
             fresh = table.again()
-            if not tries_left or not _only_maintained(table, fresh):
+            if not tries_left or not _can_be_planned_anew(conflict, table, fresh):
                 raise
             table = fresh
     raise AssertionError("the last try returns or raises")
 
 
-def _only_maintained(before: DeltaJob, after: DeltaJob) -> bool:
-    """Whether nothing happened to a table between two versions but that files got others with the same
-    rows, and appends."""
+def _can_be_planned_anew(conflict: TableConflict, before: DeltaJob, after: DeltaJob) -> bool:
+    """Whether a change was refused for nothing that it means: the version that it conflicts with only gave
+    files others with the same rows, or all that came since are such versions and appends."""
     count = after.version - before.version
     if before.id != after.id or count <= 0:
         return False
     since = after.snapshot.outside_read_set.history(count)
-    return len(since) == count and all(
+    if len(since) < count:
+        return False
+    winners = {str(part.found) for part in conflict.conflicts if part.key == before.key}
+    named = [past for past in since if f"version {past.version}" in winners]
+    if named and all(past.operation.upper() in MAINTENANCE for past in named):
+        return True
+    return all(
         past.operation.upper() in MAINTENANCE or past.info.get("isBlindAppend") is True for past in since
     )
 
