@@ -290,6 +290,7 @@ def test_following_the_advice_of_a_refusal_lets_the_erase_go_on(lake: Lake, path
         assert lake.erase("t", all_references=True).finished
         assert where_is(path, MARKER) == []
         assert lake.lance().list_table_tags({"id": ["t"]}).tags == {}
+        lake.finish_background()
         assert {*lance.dataset(location_of(lake)).tags.list()} == set()
         for name in ("v1", "dev"):
             with pytest.raises(HistoryExpired):

@@ -59,11 +59,15 @@ def now() -> datetime:
 
 
 def live_on(table: Table) -> dict[str, str]:
-    """Let a row come and go after the moment; the two commits."""
+    """Let a row come and go after the moment; the two commits. A branch that is made of a table has, as its
+    own, the versions that were not published by its last commit."""
+    table.lake.finish_background()
     table.append(pa.table({"id": [7], "name": [YOUNGER]}))
     appended = table.lake.branch().head
     found = table.to_arrow()
+    table.lake.finish_background()
     table.overwrite(found.filter(pc.not_equal(found["name"], YOUNGER)), message="younger deletion")
+    table.lake.finish_background()
     return {"appended": appended, "deleted": table.lake.branch().head}
 
 
@@ -77,7 +81,9 @@ def rows_of_version(lake: Lake, version: int) -> list[dict[str, Any]]:
 def deleted(lake: Lake) -> tuple[Table, datetime]:
     """A table whose last change before the moment was the deletion of the marker."""
     table = lake.create_table("t", data=people())
+    lake.finish_background()
     without_marker(table)
+    lake.finish_background()
     return table, now()
 
 
@@ -295,6 +301,7 @@ def test_references_hold_it_if_they_are_older_and_younger_ones_stay_readable(lak
     table = lake.create_table("t", data=people())
     lake.tag("old").create()
     lake.branch("own").create().table("t").append(pa.table({"id": [5], "name": ["own"]}))
+    lake.finish_background()
     without_marker(table)
     lake.branch("left").create()  # where history is to begin
     when = now()
@@ -353,6 +360,7 @@ def test_a_branch_that_changed_the_table_itself_before_the_moment_holds_it(
     lake: Lake, deleted: tuple[Table, datetime]
 ) -> None:
     deleted[0].append(pa.table({"id": [8], "name": ["new"]}))
+    lake.finish_background()
     deleted[0].append(pa.table({"id": [9], "name": ["new"]}))
     work = lake.branch("work").create().table("t")
     work.append(pa.table({"id": [6], "name": [MARKER]}))
@@ -617,6 +625,7 @@ def fill(lake: Lake, kind: str) -> tuple[datetime, datetime, str]:
     if kind == "lance":
         lance.write_dataset(people(), namespace_client=lake.lance(), table_id=["t"])
     table = lake.table("t") if kind == "lance" else lake.create_table("t", data=people())
+    lake.finish_background()
     without_marker(table)
     when = now()
     later = live_on(table)

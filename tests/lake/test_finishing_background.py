@@ -183,6 +183,7 @@ def test_an_alarm_ends_when_its_table_is_dropped_from_the_lake(
 ) -> None:
     with penstock.open(tmp_path / "lake") as lake:
         location = add_delta(lake)
+        lake.finish_background()  # what was not published by the next commit, the lake could publish again
         lake.table("t").append(ROWS)
         lake.create_table("other", data=ROWS)
         lake.finish_background()

@@ -294,6 +294,7 @@ def test_a_change_of_columns_and_properties_is_taken_back_with_the_rows(lake: La
     then = write(lake, "delta.t", [1])
     lake.table("delta.t").overwrite({"id": [2]})
     table = lake.table("delta.t")
+    lake.finish_background()
     actions = deltalake.DeltaTable(table.location)
     assert actions.version() == 1
     lake.branch().drop("delta.t")

@@ -57,11 +57,12 @@ def test_readers_of_the_published_log_find_the_old_table_where_it_was_and_the_ne
 ) -> None:
     lake.table("a.t").write(OLD)
     old = lake.table("a.t").location
+    lake.finish_background()
     lake.branch("dev").create()
     lake.branch("dev").drop("a.t")
     lake.table("a.t", "dev").write(NEW)
     lake.merge("dev")
-    lake.table("a.t").backfill_to_version()
+    lake.finish_background()
     new = lake.table("a.t").location
     assert deltalake.DeltaTable(old).to_pyarrow_table() == OLD
     assert deltalake.DeltaTable(new).to_pyarrow_table().to_pylist() == NEW.to_pylist()
