@@ -362,6 +362,7 @@ def test_a_branch_that_changed_the_table_itself_before_the_moment_holds_it(
     deleted[0].append(pa.table({"id": [8], "name": ["new"]}))
     lake.finish_background()
     deleted[0].append(pa.table({"id": [9], "name": ["new"]}))
+    lake.finish_background()
     work = lake.branch("work").create().table("t")
     work.append(pa.table({"id": [6], "name": [MARKER]}))
     without_marker(work)

@@ -37,7 +37,11 @@ from tests.sweep.tables import LateClock, abandoned, data_files, ids, root_of, r
 
 @pytest.fixture
 def lake(tmp_path: Path, later: LateClock) -> Iterator[Lake]:
-    with penstock.open(tmp_path / "lake", create=True, author="tester", clock=later) as lake:
+    # A client of Lance's that is not sent to a file beside the versions leaves none that has to wait.
+    patient = Settings(promote_wait_s=60.0)
+    with penstock.open(
+        tmp_path / "lake", create=True, author="tester", clock=later, settings=patient
+    ) as lake:
         yield lake
 
 

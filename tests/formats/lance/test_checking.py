@@ -119,6 +119,7 @@ def test_the_same_version_asked_for_twice_is_one(lake: Lake, table: Path, tmp_pa
     put(table, STAGED, next_manifest(table, tmp_path))
     asked = CreateLanceVersion(key=ITEMS, version=2, manifest=str(table / STAGED))
     lake.do(CommitLance(operations=(asked,)))
+    lake.finish_background()
     put(table, STAGED, (table / manifest_name("", "", 2)).read_bytes())
     lake.do(CommitLance(operations=(asked,)))
     assert newest(lake)[0] == 2
