@@ -475,10 +475,7 @@ DELTA: Final = (
         "tests/row_changes/test_merge_source.py::test_a_source_that_is_too_large_is_merged_in_parts",
     ),
     Advice(
-        (
-            "drop it with Delta Spark (ALTER TABLE … DROP FEATURE",
-            "unset {} (ALTER TABLE … UNSET TBLPROPERTIES)",
-        ),
+        ("unset {} (ALTER TABLE … UNSET TBLPROPERTIES)",),
         "Delta Spark writes a version without the feature; rows stay.",
         "tests/interop/test_delta_spark.py"
         "::test_what_a_refusal_advises_makes_the_table_one_that_can_be_adopted",

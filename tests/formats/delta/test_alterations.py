@@ -102,7 +102,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "mode": (lambda d: d.set_properties(KEY, {MODE: "id"}), "cannot become 'id'"),
     "version": (lambda d: d.set_properties(KEY, {"delta.minWriterVersion": "7"}), "follow from the features"),
     "feature": (lambda d: d.set_properties(KEY, {"delta.feature.bogus": "supported"}), "'bogus'"),
-    "iceberg": (lambda d: d.set_properties(KEY, {"delta.enableIcebergCompatV2": "true"}), "icebergCompatV2"),
+    "iceberg": (lambda d: d.set_properties(KEY, {"delta.enableIcebergCompatV2": "true"}), "mapped columns"),
     "uniform": (
         lambda d: d.set_properties(KEY, {"delta.universalFormat.enabledFormats": "iceberg"}),
         "readable as Iceberg",

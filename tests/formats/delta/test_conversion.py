@@ -475,13 +475,13 @@ def test_r31_a_table_of_another_lake_is_refused_until_that_one_hands_it_back(
 
 
 def test_a_table_that_uses_what_cannot_be_written_is_refused_by_name(lake: DeltaLake, tmp_path: Path) -> None:
-    root = tmp_path / "materialized"
+    root = tmp_path / "redirected"
     path = root / str(CommitName(0))
     path.parent.mkdir(parents=True)
-    path.write_bytes(write_commit((protocol("materializePartitionColumns"), metadata())))
-    with pytest.raises(UnsupportedFeature, match="materializePartitionColumns"):
+    path.write_bytes(write_commit((protocol("redirectWriterOnly-preview"), metadata())))
+    with pytest.raises(UnsupportedFeature, match="redirectWriterOnly-preview"):
         lake.owner.adopt(str(root))
-    assert not lake.has("materialized")
+    assert not lake.has("redirected")
 
 
 def test_there_must_be_a_table_to_adopt(lake: DeltaLake, tmp_path: Path) -> None:

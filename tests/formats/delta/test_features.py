@@ -18,6 +18,7 @@ from penstock.formats.delta.protocol.features import (
     in_use,
     protocol_faults,
     supported_features,
+    unlisted_features,
     unreadable,
     unwritable,
 )
@@ -81,7 +82,7 @@ def test_an_old_table_that_uses_nothing_special_is_read_and_written(writer: int)
 @pytest.mark.parametrize(
     ("feature", "metadata"),
     [
-        ("icebergCompatV2", configured(**{"delta.enableIcebergCompatV2": "true"})),
+        ("icebergWriterCompatV1", configured(**{"delta.enableIcebergWriterCompatV1": "true"})),
     ],
 )
 def test_a_feature_is_refused_on_write_only_once_the_table_makes_use_of_it(
@@ -115,6 +116,10 @@ def test_what_is_not_known_is_refused_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("feature", "metadata"),
     [
+        (
+            "variantType-preview",
+            msgspec.structs.replace(PLAIN, schema_string=schema_string({"v": "variant"})),
+        ),
         ("variantType", msgspec.structs.replace(PLAIN, schema_string=schema_string({"v": "variant"}))),
         (
             "variantShredding",
@@ -122,17 +127,12 @@ def test_what_is_not_known_is_refused_by_its_name() -> None:
         ),
     ],
 )
-def test_a_feature_of_readers_is_refused_only_once_the_table_makes_use_of_it(
-    feature: str, metadata: Metadata
-) -> None:
-    protocol = listed("materializePartitionColumns", reader=(feature,))
-    assert unreadable(protocol, PLAIN) == ()
-    assert [one.feature for one in unreadable(protocol, metadata)] == [feature]
-    assert [one.feature for one in unreadable(protocol)] == [feature]
-    assert [one.feature for one in unwritable(protocol, metadata)] == [
-        feature,
-        "materializePartitionColumns",
-    ]
+def test_tables_with_variants_are_read_and_written(feature: str, metadata: Metadata) -> None:
+    protocol = listed(reader=(feature,))
+    assert unreadable(protocol) == unreadable(protocol, metadata) == ()
+    assert unwritable(protocol, metadata) == ()
+    missing = {"variantType"} if feature == "variantShredding" else set()
+    assert unlisted_features(protocol, metadata) == missing
 
 
 def test_every_feature_that_is_ever_refused_says_why_and_what_to_do() -> None:
@@ -172,6 +172,10 @@ def test_features_that_writers_need_not_know_are_few_and_the_unknown_are_not_amo
         "rowTracking",
         "typeWidening",
         "typeWidening-preview",
+        "variantShredding",
+        "variantShredding-preview",
+        "variantType",
+        "variantType-preview",
     }
     assert binds_writers("bogus")
 

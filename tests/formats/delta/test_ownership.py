@@ -207,9 +207,12 @@ def test_r31_a_table_of_another_owner_is_refused_and_the_way_out_is_told() -> No
 def test_a_table_that_cannot_be_written_is_not_adopted_and_all_reasons_are_told() -> None:
     with pytest.raises(UnsupportedFeature) as caught:
         check_adoptable(
-            protocol("icebergWriterCompatV1", "materializePartitionColumns"), metadata(), "/data/sales"
+            protocol("redirectWriterOnly-preview", "managed-commit-preview"), metadata(), "/data/sales"
         )
-    assert caught.value.details["features"] == ("icebergWriterCompatV1", "materializePartitionColumns")
+    assert caught.value.details["features"] == ("managed-commit-preview", "redirectWriterOnly-preview")
+    serves_iceberg = metadata(**{"delta_universalFormat.enabledFormats": "iceberg"})
+    with pytest.raises(UnsupportedFeature, match="UNSET TBLPROPERTIES"):
+        check_adoptable(protocol(), serves_iceberg, "/data/sales")
 
 
 def test_r37_only_the_owner_changes_the_properties_that_say_who_it_is() -> None:

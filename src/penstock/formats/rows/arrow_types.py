@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
-from penstock.errors import InvalidRequest
+from penstock.errors import InvalidRequest, UnsupportedFeature
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
 
 try:
@@ -57,6 +57,10 @@ _PLAIN: Final[dict[str, Any]] = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
+    # A value in a binary encoding of its own, as files have it.
+    "variant": pa.struct(
+        [pa.field("value", pa.binary(), nullable=False), pa.field("metadata", pa.binary(), nullable=False)]
+    ),
 }
 
 Match: TypeAlias = Callable[[Any, StructType, str], Sequence[int | None]]
@@ -135,6 +139,8 @@ def read_csv(path: Any) -> Any:
 
 def spelled(kind: Any) -> str:
     """The type of Delta that holds an Arrow type, as people write it; Arrow's own word if there is none."""
+    if kind == _PLAIN["variant"]:
+        return "variant"
     try:
         found = _type_of(kind, "")
     except InvalidRequest:
@@ -154,6 +160,8 @@ def reshaped(array: Any, kind: Type, match: Match, cast: Cast, path: str) -> Any
         array = array.storage
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
+    if kind == "variant" and pa.types.is_struct(array.type):
+        return _variant(array, path)
     if isinstance(kind, str) or pa.types.is_null(array.type):
         return cast(array, wanted, path)
     match kind:
@@ -169,6 +177,28 @@ def reshaped(array: Any, kind: Type, match: Match, cast: Cast, path: str) -> Any
             items = reshaped(array.items.slice(first, length), kind.value_type, match, cast, f"{path}.value")
             return pa.MapArray.from_arrays(offsets, keys, items, type=wanted, mask=_mask(array))
     raise TypeError(f"the column '{path}' holds {array.type}, and the table's type is {wanted}")
+
+
+def _variant(array: Any, path: str) -> Any:
+    """Variants, whose two parts may be in any order. ``UnsupportedFeature`` for shredded ones."""
+    names = [array.type.field(place).name for place in range(array.type.num_fields)]
+    if "typed_value" in names:
+        raise UnsupportedFeature(
+            f"the column '{path}' has shredded variants, which only Spark reads: use penstock.spark.read, or "
+            "name the columns to be read, without this one",
+            feature="variantShredding",
+            column=path,
+        )
+    wanted = _PLAIN["variant"]
+    if sorted(names) != ["metadata", "value"]:
+        raise TypeError(f"the column '{path}' holds {array.type}, and variants are {wanted}")
+    is_null = array.is_null()
+    parts = [array.field(names.index(field.name)).cast(pa.binary()) for field in wanted]
+    for part in parts:
+        if part.null_count and pc.any(pc.and_not(part.is_null(), is_null)).as_py():
+            raise TypeError(f"the column '{path}' has a variant without a value or metadata")
+    parts = [pc.fill_null(part, b"") for part in parts]
+    return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=is_null)
 
 
 def _struct(array: Any, kind: StructType, match: Match, cast: Cast, path: str) -> Any:

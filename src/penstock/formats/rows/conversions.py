@@ -94,6 +94,9 @@ def may_store(kind_before: Type, kind_after: Type) -> bool:
                 may_store(first.type, second.type)
                 for first, second in zip(kind_before.fields, kind_after.fields, strict=True)
             )
+        case StructType(), "variant":  # its two parts
+            parts = sorted((field.name, str(field.type)) for field in kind_before.fields)
+            return parts == [("metadata", "binary"), ("value", "binary")]
         case str(), str():
             if is_number(kind_before) and is_number(kind_after):
                 return True

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
 MICROSECONDS: Final = {TIMESTAMPS: "TIMESTAMP_MICROS"}
+UNSHREDDED: Final = {
+    "spark.sql.variant.writeShredding.enabled": "false",
+    "spark.sql.variant.inferShreddingSchema": "false",
+}
+"""Variants as every reader of them knows them."""
 
 
 class _HeldSetting:

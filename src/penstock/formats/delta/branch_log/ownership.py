@@ -36,10 +36,18 @@ from penstock.formats.delta.protocol.features import (
     with_features,
     with_required,
 )
+from penstock.formats.delta.protocol.iceberg_compat import iceberg_faults
 from penstock.formats.delta.protocol.lint import ENABLED_TIMESTAMP, ENABLED_VERSION, OWNER_NAME, TIMESTAMPS
 from penstock.formats.delta.protocol.lint_metadata import unserved_columns
 from penstock.formats.delta.protocol.mapping import mapping_faults
-from penstock.formats.delta.protocol.properties import PROTECTED_BEFORE, is_on
+from penstock.formats.delta.protocol.properties import (
+    MATERIALIZE_PARTITIONS,
+    MATERIALIZED_PARTITIONS,
+    PROTECTED_BEFORE,
+    UNIFORM,
+    iceberg_version,
+    is_on,
+)
 from penstock.formats.delta.protocol.property_changes import FEATURE_PROPERTY, asked_features
 from penstock.formats.delta.protocol.row_ids import name_row_columns
 from penstock.formats.rows.schema import parse_schema
@@ -183,7 +191,7 @@ def check_adoptable(protocol: Protocol, metadata: Metadata, table: str) -> None:
         )
     refusals = (*unwritable(protocol, metadata), *disagreements(protocol, metadata))
     if not refusals:  # else a feature tells more of the same columns
-        refusals = (*_unserved_refusals(metadata), *_mapping_refusals(metadata))
+        refusals = (*_unserved_refusals(metadata), *_mapping_refusals(metadata), *_iceberg_refusals(metadata))
     _refuse_features(refusals, table)
 
 
@@ -195,6 +203,19 @@ def check_writable(protocol: Protocol, metadata: Metadata, table: str) -> None:
 def _mapping_refusals(metadata: Metadata) -> Iterator[FeatureRefusal]:
     for reason in mapping_faults(metadata, parse_schema(metadata.schema_string)):
         yield FeatureRefusal("columnMapping", f"cannot be written: {reason}", ENGINE)
+
+
+def _iceberg_refusals(metadata: Metadata) -> Iterator[FeatureRefusal]:
+    version = iceberg_version(metadata.configuration)
+    if metadata.configuration.get(UNIFORM, "").strip():
+        yield FeatureRefusal(
+            UNIFORM,
+            "lets engines of Iceberg read the table, and they would not see commits of a lake",
+            f"unset '{UNIFORM}' (ALTER TABLE … UNSET TBLPROPERTIES), or copy its rows into a table of the "
+            "lake",
+        )
+    for reason in iceberg_faults(metadata, None):
+        yield FeatureRefusal(f"icebergCompatV{version}", f"cannot be written: {reason}", ENGINE)
 
 
 def _unserved_refusals(metadata: Metadata) -> Iterator[FeatureRefusal]:
@@ -256,6 +277,8 @@ def first_commit(
         name: value for name, value in new.properties.items() if not name.startswith(FEATURE_PROPERTY)
     }
     noted = ENABLED if IN_COMMIT_TIMESTAMP in requested_features else ADDED
+    if MATERIALIZE_PARTITIONS in requested_features:
+        configuration[MATERIALIZED_PARTITIONS] = "true"
     configuration = name_row_columns(configuration)
     configuration |= {TIMESTAMPS: "true"} | identity.configuration(table_id, noted)
     metadata = Metadata(

@@ -31,6 +31,7 @@ from penstock.formats.delta.protocol.features import (
     with_features,
     with_required,
 )
+from penstock.formats.delta.protocol.iceberg_compat import allows_vectors
 from penstock.formats.delta.protocol.lint_metadata import metadata_faults
 from penstock.formats.delta.protocol.mapping import mapping_changes, stored_name
 from penstock.formats.delta.protocol.properties import is_on
@@ -97,9 +98,12 @@ class TableAlterations:
         texts = {name: _property_text(value) for name, value in properties.items()}
         features = property_changes.asked_features(texts)
 
-        def change(metadata: Metadata, _: Any) -> AlteredTable:
+        def change(metadata: Metadata, snapshot: Callable[[], TableSnapshot]) -> AlteredTable:
             changed = property_changes.set_properties(metadata, texts)
-            return AlteredTable(metadata=changed, features=features)
+            if allows_vectors(changed) or not allows_vectors(metadata):
+                return AlteredTable(metadata=changed, features=features)
+            _check_no_vectors(snapshot())
+            return AlteredTable(metadata=changed, features=features, reads=_WHOLE)
 
         return self._alter(key, change, "SET TBLPROPERTIES", {"properties": _json(texts)}, said)
 
@@ -389,6 +393,16 @@ def _check_altered(table: Table, before: Metadata, protocol: Protocol, after: Me
         raise InvalidRequest(f"'{table.key}' cannot be changed so: {'; '.join(faults)}")
     for refusal in unwritable(protocol, after):
         raise UnsupportedFeature(f"'{table.key}' cannot be changed so: {refusal}", feature=refusal.feature)
+
+
+def _check_no_vectors(snapshot: TableSnapshot) -> None:
+    """``InvalidRequest`` if a file has a deletion vector, which Iceberg would not see."""
+    for file in snapshot.files():
+        if file.deletion_vector is not None:
+            raise InvalidRequest(
+                f"the file {file.path} has a deletion vector, and the table is to suit Iceberg\n  Write its "
+                "rows anew first: lake.table(…).overwrite(lake.table(…).to_arrow())."
+            )
 
 
 def _checks() -> Any:

@@ -29,6 +29,7 @@ from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
 from penstock.formats.delta.protocol.column_rules import CONSTRAINTS
 from penstock.formats.delta.protocol.mapping import MODE
 from penstock.formats.delta.protocol.names import LOG
+from penstock.formats.delta.protocol.properties import ICEBERG_COMPAT, MATERIALIZED_PARTITIONS
 from penstock.formats.delta.rows.stats import indexed_leaves
 from penstock.formats.delta.rows.tails import tail
 from penstock.formats.rows.arrow_types import DECIMAL, loosened, pa, pq, schema_of
@@ -107,10 +108,14 @@ def convert_folder(
     return msgspec.structs.replace(converted, commit=made.commit)
 
 
+_OF_FILES: Final = (*ICEBERG_COMPAT.values(), MATERIALIZED_PARTITIONS)
+"""Properties that ask for more than the files of a folder have."""
+
+
 def _check_properties(properties: Mapping[str, str]) -> None:
     """``InvalidRequest`` for properties by which files would have had to be written otherwise, or checked."""
     for name in properties:
-        if name == MODE or name.startswith(CONSTRAINTS):
+        if name == MODE or name.startswith(CONSTRAINTS) or name in _OF_FILES:
             raise InvalidRequest(
                 f"the property {name} cannot be set while a folder is converted\n  Convert it first, then "
                 "alter the table: that checks its rows, and notes how its files call the columns.",

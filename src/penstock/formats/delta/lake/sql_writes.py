@@ -29,7 +29,7 @@ from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
 from penstock.formats.delta.protocol.column_rules import constraints_of, fills_itself
 from penstock.formats.delta.protocol.mapping import Mapping, assign_columns, mapping_of
-from penstock.formats.delta.protocol.properties import RANDOM_PREFIXES, is_on
+from penstock.formats.delta.protocol.properties import RANDOM_PREFIXES, is_on, materializes_partitions
 from penstock.formats.delta.publishing.scratch import note_creation
 from penstock.formats.delta.rows.merged_schemas import check_names, new_table_schema
 from penstock.formats.delta.rows.stats import StatsLeaf, indexed_leaves
@@ -57,6 +57,8 @@ SETTINGS: Final = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.variant.writeShredding.enabled": "false",
+    "spark.sql.variant.inferShreddingSchema": "false",
 }
 """How values are stored that readers of a Delta table rely on."""
 
@@ -219,6 +221,8 @@ def _needs(metadata: Metadata) -> Iterator[str]:
         yield "generated, identity or default columns"
     if mapping_of(metadata) is not Mapping.NONE:
         yield "mapped column names"
+    if metadata.partition_columns and materializes_partitions(metadata.configuration):
+        yield "partition columns in its files"
     if is_on(metadata.configuration, RANDOM_PREFIXES):
         yield "random folders for its files"
     if any(field.type == "timestamp" for field in fields_of(metadata)):

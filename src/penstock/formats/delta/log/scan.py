@@ -184,7 +184,7 @@ class _Plan:
             schema = pq.read_schema(_open(self._place, self._name(file.path), file.size))
         hidden = row_columns_of(self._metadata) or ()
         columns = [column for column in schema if column.name not in hidden]
-        return _has_further(columns, self._data_fields, self._mapping)
+        return _has_further(columns, [*self._data_fields, *self._partition_fields], self._mapping)
 
     def _rows(self, file: Add, number: int | None = None, names_only: Sequence[str] = ()) -> Iterator[Any]:
         """The rows of one file; with a number of its own, also where each of them is."""

@@ -17,7 +17,7 @@ import msgspec
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.column_rules import HIGH_WATER_MARK, IDENTITY_STEP
 from penstock.formats.delta.protocol.mapping import (
-    ID,
+    COLUMN_NOTES,
     MAX_ID,
     PHYSICAL_NAME,
     Mapping,
@@ -26,6 +26,7 @@ from penstock.formats.delta.protocol.mapping import (
     renumber_columns,
     stored_name,
 )
+from penstock.formats.delta.protocol.properties import iceberg_version
 from penstock.formats.delta.protocol.wider_types import TYPE_CHANGES, is_wider
 from penstock.formats.rows.schema import (
     ArrayType,
@@ -75,10 +76,10 @@ def unite(before: Metadata, ours: Metadata, theirs: Metadata) -> Metadata | None
     together.
 
     Ids that both sides have given to new columns are given anew where readers go by physical names; where
-    they go by ids, files have them already, and the columns do not go together.
+    they go by ids, as Iceberg does, files have them already, and the columns do not go together.
     """
     if mapping_of(ours) is not Mapping.NONE and max_id(ours) != max_id(before) != max_id(theirs):
-        if mapping_of(ours) is Mapping.ID:
+        if mapping_of(ours) is Mapping.ID or iceberg_version(ours.configuration) is not None:
             return None
         before_field, theirs_field = parse_schema(before.schema_string), parse_schema(theirs.schema_string)
         renumbered, last = renumber_columns(before_field, theirs_field, max_id(ours))
@@ -184,7 +185,7 @@ def _may_be_added(field: Field) -> bool:
 
 
 def _is_binding(note: str) -> bool:
-    return note.startswith(_BINDING) and note not in (ID, PHYSICAL_NAME)
+    return note.startswith(_BINDING) and note not in COLUMN_NOTES
 
 
 def _bring_type(before: Type, ours: Type, theirs: Type) -> Type | None:

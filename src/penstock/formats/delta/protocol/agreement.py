@@ -16,7 +16,14 @@ import msgspec
 
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
 from penstock.formats.delta.protocol.feature_table import FEATURES, Support
-from penstock.formats.delta.protocol.features import FeatureRefusal, in_use, unlisted_features, with_features
+from penstock.formats.delta.protocol.features import (
+    FeatureRefusal,
+    in_use,
+    supported_features,
+    unlisted_features,
+    with_features,
+)
+from penstock.formats.delta.protocol.properties import MATERIALIZE_PARTITIONS, MATERIALIZED_PARTITIONS
 
 
 def agree(protocol: Protocol, metadata: Metadata) -> tuple[Protocol, Metadata]:
@@ -25,6 +32,9 @@ def agree(protocol: Protocol, metadata: Metadata) -> tuple[Protocol, Metadata]:
     ``disagreements`` are left: nothing is listed that Penstock would then not write.
     """
     metadata = _without_marks(metadata, unlisted_features(protocol, metadata) & _unwritten(metadata))
+    if MATERIALIZE_PARTITIONS in supported_features(protocol):
+        properties = {**metadata.configuration, MATERIALIZED_PARTITIONS: "true"}
+        metadata = msgspec.structs.replace(metadata, configuration=properties)
     return with_features(protocol, unlisted_features(protocol, metadata) - _unwritten(metadata)), metadata
 
 

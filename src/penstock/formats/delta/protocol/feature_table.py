@@ -8,6 +8,11 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from penstock.formats.delta.protocol.properties import (
+    ICEBERG_COMPAT,
+    MATERIALIZE_PARTITIONS,
+    MATERIALIZED_PARTITIONS,
+)
 from penstock.formats.rows.schema import Field, plain_types
 
 MANAGED_COMMITS: Final = "managedCommits"
@@ -72,33 +77,12 @@ ENGINE: Final = f"write it with the engine that made it, {_COPY}"
 _CATALOGUE: Final = "read and write it through the catalogue that manages it"
 
 
-def _drop(name: str) -> str:
-    """Advice for a feature that Delta Spark can drop."""
-    return f"drop it with Delta Spark (ALTER TABLE … DROP FEATURE {name}), {_COPY}"
-
-
-def _iceberg(version: str) -> Feature:
+def _iceberg(version: int, *requires: str) -> Feature:
     return Feature(
-        name=f"icebergCompat{version}",
-        writing=Support.UNUSED,
-        why="its files must also suit Iceberg, which is not checked",
-        advice=ENGINE,
-        properties={f"delta.enableIcebergCompat{version}": _ON},
-    )
-
-
-def _unread(
-    name: str, why: str, column: ColumnTest | None, properties: Mapping[str, tuple[str, ...]]
-) -> Feature:
-    return Feature(
-        name=name,
-        reader=True,
-        reading=Support.UNUSED,
-        writing=Support.UNUSED,
-        why=why,
-        advice="use the engine that made it",
-        column=column,
-        properties=properties,
+        name=f"icebergCompatV{version}",
+        properties={ICEBERG_COMPAT[version]: _ON},
+        binds_rows=True,
+        requires=("columnMapping", *requires),
     )
 
 
@@ -213,24 +197,34 @@ _ALL: Final = (
         binds_rows=True,
         marks=("delta.identity.start", "delta.identity.step", "delta.identity.highWaterMark"),
     ),
-    _iceberg("V1"),
-    _iceberg("V2"),
-    _iceberg("V3"),
+    # What a table may be is said by ``protocol.iceberg_compat``; writers of files do the rest.
+    _iceberg(1),
+    _iceberg(2),
+    _iceberg(3, ROW_TRACKING, DOMAIN_METADATA),
+    # Writers go by the property, which a table of a lake that lists the feature has (``agreement``).
+    Feature(name=MATERIALIZE_PARTITIONS, properties={MATERIALIZED_PARTITIONS: _ON}, binds_rows=True),
     *map(
         _widening_feature, ("typeWidening", "typeWidening-preview"), ({"delta.enableTypeWidening": _ON}, {})
     ),
-    # Read only.
-    Feature(
-        name="materializePartitionColumns",
-        writing=Support.NEVER,
-        why="files are not written with their partition columns",
-        advice=_drop("materializePartitionColumns"),
-        properties={"delta.enableMaterializePartitionColumnsFeature": _ON},
+    # No file that is written here is shredded, as tables with shredding allow. Arrow reads no shredded ones
+    # (``formats.rows.arrow_types``), Spark does.
+    *(
+        Feature(name=name, reader=True, column=_has_type("variant"), binds_writers=False)
+        for name in ("variantType", "variantType-preview")
     ),
+    Feature(
+        name="variantShredding",
+        reader=True,
+        properties={"delta.enableVariantShredding": _ON},
+        requires=("variantType",),
+        binds_writers=False,
+    ),
+    Feature(name="variantShredding-preview", reader=True, binds_writers=False),
+    # Read only.
     *(
         Feature(
             name=f"icebergWriterCompat{version}",
-            writing=Support.NEVER,
+            writing=Support.UNUSED,
             why="its files must also suit Iceberg, which is not checked",
             advice=ENGINE,
             properties={f"delta.enableIcebergWriterCompat{version}": _ON},
@@ -249,17 +243,6 @@ _ALL: Final = (
     _catalogue_feature("catalogOwned-preview", reader=True),
     _catalogue_feature("catalogManaged", reader=True),
     _redirect_feature("redirectReaderWriter-preview", reader=True),
-    # Neither read nor written once the table makes use of them.
-    *(
-        _unread(name, "variants are not understood", _has_type("variant"), {})
-        for name in ("variantType", "variantType-preview", "variantShredding-preview")
-    ),
-    _unread(
-        "variantShredding",
-        "variants are not understood",
-        _has_type("variant"),
-        {"delta.enableVariantShredding": _ON},
-    ),
 )
 
 FEATURES: Final[Mapping[str, Feature]] = {feature.name: feature for feature in _ALL}

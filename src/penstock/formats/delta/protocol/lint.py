@@ -43,11 +43,19 @@ from penstock.formats.delta.protocol.features import (
     unlisted_features,
     unwritable,
 )
+from penstock.formats.delta.protocol.iceberg_compat import allows_vectors
 from penstock.formats.delta.protocol.lint_files import Expected, Fault, Lookup, Numbered, file_faults
 from penstock.formats.delta.protocol.lint_lines import info_faults, read_lines
 from penstock.formats.delta.protocol.lint_metadata import metadata_faults
 from penstock.formats.delta.protocol.mapping import stored_name
-from penstock.formats.delta.protocol.properties import APPEND_ONLY, is_on
+from penstock.formats.delta.protocol.properties import (
+    APPEND_ONLY,
+    ICEBERG_COMPAT,
+    MATERIALIZE_PARTITIONS,
+    MATERIALIZED_PARTITIONS,
+    iceberg_version,
+    is_on,
+)
 from penstock.formats.delta.protocol.row_ids import ENABLED as ROW_TRACKING_ENABLED
 from penstock.formats.delta.protocol.row_ids import (
     ID_COLUMN,
@@ -316,6 +324,15 @@ def _domains(commit: _Commit) -> Iterator[Fault]:
                 yield commit.protocol_line, f"the feature '{name}' needs the feature '{required}'"
 
 
+def _partition_columns(commit: _Commit) -> Iterator[Fault]:
+    """Writers of files know the properties of a table alone."""
+    if MATERIALIZE_PARTITIONS not in commit.features or not commit.changes_table:
+        return
+    if not is_on(commit.configuration, MATERIALIZED_PARTITIONS):
+        line = commit.metadata_line or commit.protocol_line
+        yield line, f"the feature '{MATERIALIZE_PARTITIONS}' needs '{MATERIALIZED_PARTITIONS}' set to true"
+
+
 def _clustering(commit: _Commit) -> Iterator[Fault]:
     """Files of a clustered table have statistics of the columns that it is clustered by."""
     if CLUSTERING not in commit.features:
@@ -368,6 +385,7 @@ def _files(commit: _Commit) -> Iterator[Fault]:
     if commit.schema is not None and not commit.schema.fields:
         for line, _ in commit.of(Add):
             yield line, "the table has no columns yet, so it can hold no file"
+    version = iceberg_version(commit.configuration)
     expected = Expected(
         partitions=_partitions(commit.metadata),
         partitions_before=_partitions(commit.before.metadata),
@@ -375,6 +393,8 @@ def _files(commit: _Commit) -> Iterator[Fault]:
         absolute_paths=commit.rules.absolute_paths,
         live=commit.before.live,
         needs_row_counts=_needs_row_counts(commit),
+        iceberg=None if version is None else ICEBERG_COMPAT[version],
+        has_vectors=commit.metadata is None or allows_vectors(commit.metadata),
     )
     yield from file_faults(commit.actions, expected)
 
@@ -388,6 +408,7 @@ _RULES: Final = (
     _timestamps,
     _lint_managed_table,
     _domains,
+    _partition_columns,
     _clustering,
     _row_tracking,
     _append_only,

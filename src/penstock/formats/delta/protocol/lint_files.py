@@ -43,6 +43,10 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """``None`` if nobody can look: then removes are believed."""
     needs_row_counts: bool = False
     """Whether rows of new files get ids."""
+    iceberg: str | None = None
+    """The property by which files suit Iceberg, too."""
+    has_vectors: bool = True
+    """Whether new files may have deletion vectors."""
 
 
 def file_faults(actions: Sequence[Numbered], expected: Expected) -> Iterator[Fault]:
@@ -143,6 +147,8 @@ def _row_id_faults(add: Add, expected: Expected) -> Iterator[str]:
             yield f"it has '{name}', for which the table would need the feature '{ROW_TRACKING}'"
     if expected.needs_row_counts and add.base_row_id is None and not add.stats:
         yield "it has no 'stats' with 'numRecords', and the table gives ids to its rows"
+    elif expected.iceberg and not add.stats:
+        yield f"it has no 'stats' with 'numRecords', which '{expected.iceberg}' asks for"
 
 
 def _vector_faults(vector: DeletionVector | None, expected: Expected) -> Iterator[str]:
@@ -150,6 +156,8 @@ def _vector_faults(vector: DeletionVector | None, expected: Expected) -> Iterato
         return
     if VECTORS not in expected.features:
         yield "it has a deletion vector, for which the table would need the feature 'deletionVectors'"
+    if not expected.has_vectors:
+        yield f"it has a deletion vector, which '{expected.iceberg}' forbids"
     if vector.size_in_bytes < 0 or vector.cardinality < 0 or (vector.offset or 0) < 0:
         yield "the deletion vector has a negative size, cardinality or offset"
     if vector.size_in_bytes > _INT32_MAX or (vector.offset or 0) > _INT32_MAX:

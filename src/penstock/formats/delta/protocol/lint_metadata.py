@@ -21,7 +21,9 @@ from penstock.formats.delta.protocol.durations import (
     TRANSACTION_RETENTION,
     duration_ms,
 )
+from penstock.formats.delta.protocol.iceberg_compat import iceberg_faults
 from penstock.formats.delta.protocol.mapping import MAX_ID, MODE, mapping_faults
+from penstock.formats.delta.protocol.properties import ICEBERG_COMPAT, MATERIALIZED_PARTITIONS
 from penstock.formats.delta.protocol.transaction import ISOLATION_PROPERTY, table_isolation
 from penstock.formats.rows.schema import (
     ArrayType,
@@ -63,6 +65,7 @@ def metadata_faults(metadata: Metadata, before: Metadata | None) -> Iterator[str
         for name in _bare_fields(msgspec.json.decode(metadata.schema_string)):
             yield f"the column {name[:60]!r} lacks 'metadata', which is an empty object if there is none"
     yield from _partition_faults(schema, metadata.partition_columns)
+    yield from iceberg_faults(metadata, before)
     if before is None or _mapping_settings(before) != _mapping_settings(metadata):
         yield from mapping_faults(metadata, schema)
 
@@ -105,6 +108,8 @@ def _partition_faults(schema: StructType, columns: tuple[str, ...]) -> Iterator[
             yield f"the partition column '{name}' is not in the schema"
         elif not isinstance(field.type, str):
             yield f"the partition column '{name}' is of a type that holds others"
+        elif field.type == "variant":
+            yield f"the partition column '{name}' is a variant, and these have no order"
     if schema.fields and set(columns) >= {field.name for field in schema.fields}:
         yield "every column is a partition column, so that files would have none"
 
@@ -227,11 +232,13 @@ _SWITCHES: Final = (
     "delta.enableChangeDataFeed",
     "delta.enableDeletionVectors",
     "delta.enableExpiredLogCleanup",
-    "delta.enableIcebergCompatV1",
-    "delta.enableIcebergCompatV2",
+    *ICEBERG_COMPAT.values(),
     "delta.enableInCommitTimestamps",
     "delta.enableRowTracking",
     "delta.enableTypeWidening",
+    "delta.enableVariantShredding",
+    "delta.writePartitionColumnsToParquet",
+    MATERIALIZED_PARTITIONS,
     "delta.randomizeFilePrefixes",
 )
 JUDGED_PROPERTIES: Final[Mapping[str, _Judge]] = {

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from penstock.formats.delta.errors import InvalidLog, MalformedAction
 from penstock.formats.delta.protocol.actions import Metadata
+from penstock.formats.delta.protocol.properties import MAPPING_MODE, complete_properties, iceberg_version
 from penstock.formats.rows.schema import (
     ArrayType,
     Field,
@@ -29,12 +30,17 @@ from penstock.formats.rows.schema import (
     write_schema,
 )
 
-MODE: Final = "delta.columnMapping.mode"
+MODE: Final = MAPPING_MODE
 ID: Final = "delta.columnMapping.id"
 _ID_DIGITS_MAX: Final = 18
 MAX_ID: Final = "delta.columnMapping.maxColumnId"
 """The largest id that any column of the table has had."""
 PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
+NESTED_IDS: Final = "delta.columnMapping.nested.ids"
+"""Ids of the elements of arrays, and of the keys and values of maps, in a column that a table has for
+Iceberg: by paths that begin with the column's physical name."""
+COLUMN_NOTES: Final = (ID, PHYSICAL_NAME, NESTED_IDS)
+"""What a mapped column notes of itself."""
 PARQUET_ID: Final = b"PARQUET:field_id"
 
 
@@ -105,15 +111,16 @@ def stored_name(field: Field) -> str:
 
 def assign_columns(metadata: Metadata) -> Metadata:
     """Metadata in which every column that notes no id and physical name has new ones, if columns are mapped;
-    without such notes, if they are not."""
+    without such notes, if they are not. So have elements of arrays and maps of a table that suits Iceberg,
+    whose columns are always mapped."""
+    metadata = replace(metadata, configuration=complete_properties(metadata.configuration))
     schema = parse_schema(metadata.schema_string)
     if metadata.configuration.get(MODE, "none").lower() not in tuple(Mapping):
         return metadata  # which is refused for that
     if mapping_of(metadata) is Mapping.NONE:
         plain = _change_fields(schema, _without_notes)
         return metadata if plain == schema else replace(metadata, schema_string=write_schema(plain))
-    numbers = (field.metadata.get(ID) for field in schema.walk())
-    last = max([max_id(metadata), *(number for number in numbers if _is_id(number))])
+    last = max([max_id(metadata), *(number for _, number in _numbers(schema) if _is_id(number))])
 
     def note_column(field: Field) -> Field:
         nonlocal last
@@ -122,11 +129,58 @@ def assign_columns(metadata: Metadata) -> Metadata:
         last += 1
         return replace(field, metadata={**field.metadata, ID: last, PHYSICAL_NAME: f"col-{uuid4()}"})
 
+    def note_nested(field: Field) -> Field:
+        nonlocal last
+        paths = [path for path in nested_paths(field) if path not in nested_ids(field)]
+        if not paths:
+            return field
+        new = dict(zip(paths, range(last + 1, last + 1 + len(paths)), strict=True))
+        last += len(paths)
+        return replace(field, metadata={**field.metadata, NESTED_IDS: {**nested_ids(field), **new}})
+
     assigned = _change_fields(schema, note_column)
+    if has_nested_ids(metadata):
+        assigned = _change_fields(assigned, note_nested)
     configuration = {**metadata.configuration, MAX_ID: str(last)}
     if assigned == schema and configuration == metadata.configuration:
         return metadata
     return replace(metadata, schema_string=write_schema(assigned), configuration=configuration)
+
+
+def has_nested_ids(metadata: Metadata) -> bool:
+    """Whether elements of arrays and maps have ids, too: in tables that suit Iceberg by its later rules."""
+    return iceberg_version(metadata.configuration) in (2, 3)
+
+
+def nested_ids(field: Field) -> dict[str, Any]:
+    """The ids of elements, keys and values in a column, by their paths."""
+    noted = field.metadata.get(NESTED_IDS)
+    return noted if isinstance(noted, dict) else {}
+
+
+def nested_paths(field: Field) -> Iterator[str]:
+    """The paths of elements, keys and values in a column; those inside of structs belong to their fields."""
+    return _paths_in(field.type, stored_name(field))
+
+
+def _paths_in(kind: Type, path: str) -> Iterator[str]:
+    match kind:
+        case ArrayType():
+            yield f"{path}.element"
+            yield from _paths_in(kind.element_type, f"{path}.element")
+        case MapType():
+            yield f"{path}.key"
+            yield f"{path}.value"
+            yield from _paths_in(kind.key_type, f"{path}.key")
+            yield from _paths_in(kind.value_type, f"{path}.value")
+
+
+def _numbers(schema: StructType) -> Iterator[tuple[str, Any]]:
+    """Every id that a schema notes, with what has it."""
+    for field in schema.walk():
+        if ID in field.metadata:
+            yield field.name, field.metadata[ID]
+        yield from nested_ids(field).items()
 
 
 def map_columns(metadata: Metadata) -> Metadata:
@@ -153,7 +207,11 @@ def renumber_columns(before: StructType, theirs: StructType, last: int) -> tuple
         if ID not in field.metadata or field.metadata[ID] in known_ids:
             return field
         last += 1
-        return replace(field, metadata={**field.metadata, ID: last})
+        notes = {**field.metadata, ID: last}
+        if nested_ids(field):
+            notes[NESTED_IDS] = {path: last + place for place, path in enumerate(nested_ids(field), 1)}
+            last += len(nested_ids(field))
+        return replace(field, metadata=notes)
 
     return _change_fields(theirs, assign_id), last
 
@@ -183,6 +241,13 @@ def mapping_faults(metadata: Metadata, schema: StructType) -> Iterator[str]:
             yield f"the column '{field.name}' has the id {number}, which '{ids[number]}' has or no column can"
         elif number > max_id(metadata):
             yield f"the column '{field.name}' has the id {number}, and '{MAX_ID}' is {max_id(metadata)}"
+        for path, nested in nested_ids(field).items():
+            if (
+                not _is_id(nested)
+                or ids.setdefault(nested, path) != path
+                or not 0 < nested <= max_id(metadata)
+            ):
+                yield f"'{path}' has the id {nested}, which another one has, or which is beyond '{MAX_ID}'"
     yield from _repeated_names(schema)
 
 
@@ -216,6 +281,10 @@ def mapping_changes(before: Metadata, after: Metadata) -> Iterator[str]:
             yield f"the column '{field.name}' has the physical name '{stored_name(old[number])}', which stays"
         elif number not in old and isinstance(number, int) and number <= max_id(before):
             yield f"the column '{field.name}' has the id {number}, which a column had before"
+        nested_before = nested_ids(old[number]) if number in old else {}
+        for path, nested in nested_before.items():
+            if nested_ids(field).get(path, nested) != nested:
+                yield f"'{path}' has the id {nested}, which stays"
 
 
 def renamed_partitions(before: Metadata, after: Metadata) -> Iterator[tuple[str, str]]:
@@ -290,9 +359,7 @@ def numbered_schema(schema: StructType, note: str) -> StructType:
 
 
 def _without_notes(field: Field) -> Field:
-    if ID not in field.metadata and PHYSICAL_NAME not in field.metadata:
+    if field.metadata.keys().isdisjoint(COLUMN_NOTES):
         return field
-    remaining_metadata = {
-        name: value for name, value in field.metadata.items() if name not in (ID, PHYSICAL_NAME)
-    }
+    remaining_metadata = {name: value for name, value in field.metadata.items() if name not in COLUMN_NOTES}
     return replace(field, metadata=remaining_metadata)

@@ -18,9 +18,16 @@ from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE, COMMIT_TIME
 from penstock.formats.delta.protocol.column_rules import CONSTRAINTS, Constraint
 from penstock.formats.delta.protocol.feature_table import FEATURES
 from penstock.formats.delta.protocol.lint_metadata import JUDGED_PROPERTIES
-from penstock.formats.delta.protocol.mapping import MAX_ID, MODE, map_columns, mapping_of
+from penstock.formats.delta.protocol.mapping import (
+    MAX_ID,
+    MODE,
+    assign_columns,
+    has_nested_ids,
+    map_columns,
+    mapping_of,
+)
 from penstock.formats.delta.protocol.mapping import Mapping as ColumnMapping
-from penstock.formats.delta.protocol.properties import CHANGE_DATA_FEED, is_on
+from penstock.formats.delta.protocol.properties import CHANGE_DATA_FEED, complete_properties, is_on
 from penstock.formats.delta.protocol.row_ids import name_row_columns
 from penstock.formats.rows.schema import parse_schema
 
@@ -61,12 +68,16 @@ def set_properties(metadata: Metadata, properties: Mapping[str, str]) -> Metadat
     for name in properties:
         _check_name(name, metadata)
     stored = {name: value for name, value in properties.items() if not name.startswith(FEATURE_PROPERTY)}
-    changed = replace(metadata, configuration=name_row_columns({**metadata.configuration, **stored}))
+    told = {**metadata.configuration, **properties}
+    configuration = {**told, **complete_properties(told)}
+    for name in (*(properties.keys() - stored.keys()), *({MODE} - told.keys())):
+        configuration.pop(name, None)  # columns of a table with files are mapped by somebody who says so
+    changed = replace(metadata, configuration=name_row_columns(configuration))
     _check_feed(changed)
     mode = changed.configuration.get(MODE, "").lower()
     if mode == ColumnMapping.NAME and mapping_of(metadata) is ColumnMapping.NONE:
-        return map_columns(changed)
-    return changed
+        changed = map_columns(changed)
+    return assign_columns(changed) if has_nested_ids(changed) and mode else changed
 
 
 def unset_properties(metadata: Metadata, names: Iterable[str], *, if_exists: bool = False) -> Metadata:

@@ -28,12 +28,12 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.feature_table import ROW_TRACKING
 from penstock.formats.delta.protocol.features import supported_features
-from penstock.formats.delta.protocol.properties import is_on
+from penstock.formats.delta.protocol.properties import ROW_TRACKING_ENABLED, is_on
 from penstock.formats.rows.schema import parse_schema
 from penstock.model.decoders import json_decoder
 
 DOMAIN: Final = "delta.rowTracking"
-ENABLED: Final = "delta.enableRowTracking"
+ENABLED: Final = ROW_TRACKING_ENABLED
 SUSPENDED: Final = "delta.rowTrackingSuspended"
 ID_COLUMN: Final = "delta.rowTracking.materializedRowIdColumnName"
 VERSION_COLUMN: Final = "delta.rowTracking.materializedRowCommitVersionColumnName"

@@ -36,6 +36,7 @@ TEXT_SEARCH_MAX: Final = 64
 LAST_CHARACTER: Final = "\U0010ffff"
 LAST_OF_ASCII: Final = "\x7f"
 
+_WITHOUT_BOUNDS: Final = frozenset({"binary", "boolean", "variant"})
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 _NAMES: Final = re.compile(r"\s*((?:`(?:[^`]|``)+`|[^`,.\s]+)(?:\.(?:`(?:[^`]|``)+`|[^`,.\s]+))*)\s*(?:,|$)")
 _STEPS: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
@@ -174,7 +175,7 @@ class _StatsColumn:
         self._low: Any = None
         self._high: Any = None
         self._has_nan = False
-        self._has_bounds = isinstance(leaf.kind, str) and leaf.kind not in {"binary", "boolean"}
+        self._has_bounds = isinstance(leaf.kind, str) and leaf.kind not in _WITHOUT_BOUNDS
 
     def add(self, batch: Any) -> None:
         array = batch.column(self.leaf.path[0])

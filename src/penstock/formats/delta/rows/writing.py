@@ -28,7 +28,16 @@ from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata, Values
 from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE
 from penstock.formats.delta.protocol.feature_table import FEATURES, Support
 from penstock.formats.delta.protocol.features import in_use
-from penstock.formats.delta.protocol.mapping import ID, PARQUET_ID, Mapping, mapping_of, stored_schema
+from penstock.formats.delta.protocol.iceberg_compat import row_column_note
+from penstock.formats.delta.protocol.mapping import (
+    ID,
+    PARQUET_ID,
+    Mapping,
+    mapping_of,
+    nested_ids,
+    stored_schema,
+)
+from penstock.formats.delta.protocol.properties import materializes_partitions
 from penstock.formats.delta.protocol.row_ids import row_columns_of
 from penstock.formats.delta.rows.filled_columns import RowFill, RowNumbers
 from penstock.formats.delta.rows.row_checks import RowChecks, check_columns, conform_batch
@@ -231,19 +240,26 @@ class _Target:
         self._prefix += CHANGES_FOLDER if is_feed else ""
         check_features(metadata)
         row_columns = (row_columns_of(metadata) if with_row_ids else None) or ()
-        beside = tuple(Field(name=name, type="long", nullable=True) for name in row_columns)
+        beside = tuple(
+            Field(name=name, type="long", nullable=True, metadata=row_column_note(metadata, is_id=not place))
+            for place, name in enumerate(row_columns)
+        )
         if is_feed:
             beside = (Field(name=CHANGE_TYPE, type="string", nullable=False),)
-        self.schema = StructType((*parse_schema(metadata.schema_string).fields, *beside))
+        own = parse_schema(metadata.schema_string)
+        self.schema = StructType((*own.fields, *beside))
         self._partition_fields = [_partition_field(self.schema, name) for name in metadata.partition_columns]
         names = {field.name for field in self._partition_fields}
-        data_fields = [field for field in self.schema.fields if field.name not in names]
+        data_fields = [field for field in own.fields if field.name not in names]
         if not data_fields:
             raise InvalidRequest("the table has no columns besides those that it is partitioned by")
+        self._has_partitions = materializes_partitions(metadata.configuration)
+        if self._has_partitions:
+            data_fields += self._partition_fields
         loose = [replace(field, type=loosened(field.type), nullable=True) for field in data_fields]
         self.mapping = mapping_of(metadata)
-        self.stored = (*stored_schema(loose[: len(loose) - len(beside)], self.mapping).fields, *beside)
-        self.file_schema = arrow_schema(loose)
+        self.stored = (*stored_schema(loose, self.mapping).fields, *beside)
+        self.file_schema = arrow_schema((*loose, *(replace(field, nullable=True) for field in beside)))
         self.parquet_schema = self.file_schema
         if self.mapping is not Mapping.NONE:
             self.parquet_schema = pa.schema([_field_with_id(field) for field in self.stored])
@@ -252,10 +268,10 @@ class _Target:
         self.names: list[str] = []
 
     def partitions(self, batch: Any) -> Iterator[tuple[tuple[str | None, ...], Any]]:
-        """The rows of each partition, without the columns that say which it is."""
+        """The rows of each partition, as its files hold them."""
         if not batch.num_rows:
             return
-        rows = batch.select(self.file_schema.names)
+        rows = self._null_empty_texts(batch).select(self.file_schema.names)
         if not self._partition_fields:
             yield (), rows
             return
@@ -269,6 +285,15 @@ class _Target:
             part = rows if len(ends) == 1 else rows.take(chosen)
             yield tuple(texts[codes[first].as_py()] for codes, texts in coded), part
             start = end
+
+    def _null_empty_texts(self, batch: Any) -> Any:
+        """Rows as they are read: an empty text in a partition column is null."""
+        for field in self._partition_fields if self._has_partitions else ():
+            if field.type == "string":
+                column, place = batch.column(field.name), batch.schema.get_field_index(field.name)
+                kept = pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
+                batch = batch.set_column(place, batch.schema.field(place), kept)
+        return batch
 
     def as_stored(self, table: Any) -> Any:
         """Rows with the names that their columns have in files, at every depth."""
@@ -371,7 +396,9 @@ def _as_is(array: Any, wanted: Any, path: str) -> Any:  # noqa: ARG001
 
 def _field_with_id(field: Field) -> Any:
     """A column of a file with its id, and with those of its parts."""
-    found_field = pa.field(field.name, _numbered_type(field.type, field.name), field.nullable)
+    found_field = pa.field(
+        field.name, _numbered_type(field.type, field.name, nested_ids(field)), field.nullable
+    )
     # What stands beside the table's columns has no id.
     return (
         found_field.with_metadata({PARQUET_ID: str(field.metadata[ID])})
@@ -380,16 +407,22 @@ def _field_with_id(field: Field) -> Any:
     )
 
 
-def _numbered_type(kind: Type, path: str) -> Any:
+def _numbered_type(kind: Type, path: str, nested: MappingOf[str, int]) -> Any:
+    """A type with ids of the fields in it, and of elements, keys and values that have some by their paths."""
+
+    def inside(name: str, kind: Type, *, nullable: bool) -> Any:
+        field = pa.field(name, _numbered_type(kind, f"{path}.{name}", nested), nullable)
+        number = nested.get(f"{path}.{name}")
+        return field if number is None else field.with_metadata({PARQUET_ID: str(number)})
+
     match kind:
         case StructType():
             return pa.struct([_field_with_id(field) for field in kind.fields])
         case ArrayType():
-            return pa.list_(pa.field("element", _numbered_type(kind.element_type, path), kind.contains_null))
+            return pa.list_(inside("element", kind.element_type, nullable=kind.contains_null))
         case MapType():
-            value = _numbered_type(kind.value_type, path)
-            key = _numbered_type(kind.key_type, path)
-            return pa.map_(key, pa.field("value", value, kind.value_contains_null))
+            key = inside("key", kind.key_type, nullable=False)
+            return pa.map_(key, inside("value", kind.value_type, nullable=kind.value_contains_null))
         case _:
             return arrow_type(kind, path)
 

@@ -7,21 +7,28 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from penstock.errors import InvalidRequest, PenstockError
+from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake.file_actions import file_actions
 from penstock.formats.delta.lake.footer_stats import told_leaves
 from penstock.formats.delta.lake.job_outputs import JobTarget
 from penstock.formats.delta.lake.partition_folders import fields_of
 from penstock.formats.delta.lake.table import data_folder
 from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
-from penstock.formats.delta.protocol.mapping import stored_name
-from penstock.formats.delta.protocol.properties import RANDOM_PREFIXES, is_on
+from penstock.formats.delta.protocol.mapping import has_nested_ids, nested_ids
+from penstock.formats.delta.protocol.properties import RANDOM_PREFIXES, iceberg_version, is_on
 from penstock.formats.delta.rows.merged_schemas import check_names
 from penstock.formats.delta.rows.stats import indexed_leaves
 from penstock.formats.delta.rows.writing import check_features
 from penstock.formats.delta.spark.job import jobs
 from penstock.formats.delta.spark.job.constraints import enforce_constraints
 from penstock.formats.delta.spark.job.partitions import named_for_directories
-from penstock.formats.delta.spark.job.stored_columns import as_stored
+from penstock.formats.delta.spark.job.stored_columns import (
+    as_stored,
+    directory_names,
+    keep_partitions,
+    place_partitions,
+)
+from penstock.formats.rows.schema import parse_schema
 from penstock.lake.job_files import remove_files
 from penstock.spark.refusals import raise_refusals
 
@@ -53,12 +60,13 @@ def write_files(
     ``InvalidRequest`` for rows that the table cannot have; then no file is left, as far as possible.
     """
     check_features(metadata)
+    _check_elements(metadata)
     check_names(metadata)
     fields = fields_of(metadata)
     leaves = told_leaves(indexed_leaves(metadata, clustering))
     target = JobTarget(
         place=lake.places.at(location),
-        partition_by=tuple(stored_name(field) for field in fields),
+        partition_by=directory_names(fields, metadata),
         has_changes=has_changes,
         subdirectory=data_folder(lake, branch).rstrip("/"),
         prefix_length=_prefix_length(metadata.configuration),
@@ -67,8 +75,10 @@ def write_files(
     )
     checked = df if are_checked else enforce_constraints(df, metadata, fields, has_changes=has_changes)
     with raise_refusals():
-        named = named_for_directories(checked, fields, _name_max_bytes(target))
-        files = jobs.run(as_stored(named, metadata), target, uuid4())
+        kept = keep_partitions(checked, fields, metadata)
+        named = named_for_directories(kept, fields, _name_max_bytes(target))
+        stored = place_partitions(as_stored(named, metadata), fields, metadata)
+        files = jobs.run(stored, target, uuid4())
     try:
         actions = file_actions(files, metadata, leaves)
     except PenstockError:
@@ -76,6 +86,17 @@ def write_files(
         raise
     remove_files(target.place, (file.name for file in files if not file.rows))
     return actions
+
+
+def _check_elements(metadata: Metadata) -> None:
+    """``UnsupportedFeature`` for a table whose files need ids that Spark does not write."""
+    if has_nested_ids(metadata) and any(map(nested_ids, parse_schema(metadata.schema_string).walk())):
+        version = iceberg_version(metadata.configuration)
+        raise UnsupportedFeature(
+            "Spark writes no ids of elements of arrays and maps, which the table needs for Iceberg: write "
+            "its rows without Spark (table.append, table.update, table.merge) or by format('penstock')",
+            feature=f"icebergCompatV{version}",
+        )
 
 
 def _name_max_bytes(target: JobTarget) -> int | None:

@@ -20,7 +20,7 @@ from penstock.formats.delta.lake.job_outputs import CHANGES, JobTarget, ParquetO
 from penstock.formats.delta.spark.job import adopting
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
-from penstock.spark.job.parquet_settings import MICROSECONDS, hold_settings
+from penstock.spark.job.parquet_settings import MICROSECONDS, UNSHREDDED, hold_settings
 from penstock.spark.job.task_files import take_files
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 SETTINGS: Final = {
     **MICROSECONDS,
+    **UNSHREDDED,
     # Lists and decimals as only old readers want them.
     "spark.sql.parquet.writeLegacyFormat": "false",
     "spark.sql.parquet.fieldId.write.enabled": "true",
