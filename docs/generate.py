@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from docs.advice import ADVICE
+from docs.delta_features import features_page
 from docs.generate_api import API_STRUCTS, api_page, struct_section, structs_in, type_text
 from docs.generate_python import python_page
 from penstock import errors
@@ -494,6 +495,7 @@ def _first_paragraph(path: Path) -> str:
 PAGES: dict[Path, Callable[[], Iterator[str]]] = {
     REFERENCE / "api.md": api_page,
     REFERENCE / "cli.md": commands_page,
+    REFERENCE / "delta-features.md": features_page,
     REFERENCE / "errors.md": errors_page,
     REFERENCE / "configuration.md": configuration_page,
     REFERENCE / "metrics.md": metrics_page,
