@@ -47,6 +47,26 @@ def test_files_of_a_clustered_table_have_statistics_of_the_clustering_columns(
         assert set(json.loads(file.stats or "{}")["nullCount"]) == {"id", "name"}
 
 
+# -- variants and partition columns in files ---------------------------------------------------------------
+
+
+def test_variants_and_partition_columns_in_files_are_written_by_spark(
+    spark: SparkSession, lake: Lake
+) -> None:
+    properties = {"delta.enableIcebergCompatV3": "true", "delta.enableVariantShredding": "true"}
+    made = """SELECT id, parse_json('{"a": 1}') AS v, concat('d', id % 2) AS day FROM range(3)"""
+    write(spark.sql(made).coalesce(1), KEY, lake=lake, partition_by="day", properties=properties)
+    update(spark, KEY, {"v": "parse_json('[2]')"}, "id = 1", lake=lake)
+    table = lake.table(KEY)
+    names = [stored_name(field) for field in table.snapshot().schema.fields]
+    for file in table.snapshot().files():
+        written = pq.read_schema(Path(table.location) / file.path)
+        assert written.names[:3] == names
+        assert [part.name for part in written.field(1).type] == ["value", "metadata"]
+    shown = read(spark, KEY, lake=lake).selectExpr("id", "to_json(v)", "day").collect()
+    assert sorted(map(tuple, shown)) == [(0, '{"a":1}', "d0"), (1, "[2]", "d1"), (2, '{"a":1}', "d0")]
+
+
 # -- constraints -------------------------------------------------------------------------------------------
 
 CHECKED = {

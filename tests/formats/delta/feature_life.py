@@ -178,7 +178,7 @@ class FeatureLife:
         return {**self.rows, changed: "updated"}
 
     def _merge(self) -> Rows:
-        both = [max(self.rows), *self._new(1)]
+        both = [sorted(self.rows)[1], *self._new(1)]
         self._writer.merge(self.table, "merged", both)
         return {**self.rows, **dict.fromkeys(both, "merged")}
 

@@ -57,9 +57,14 @@ WRITTEN = {
     "checkConstraints",
     "columnMapping",
     "deletionVectors",
+    "icebergCompatV1",
+    "icebergCompatV2",
+    "icebergCompatV3",
+    "materializePartitionColumns",
     "rowTracking",
     "typeWidening",
     "v2Checkpoint",
+    "variantShredding",
 }
 """Those that a table of a lake may enable."""
 

@@ -218,9 +218,10 @@ def test_a_table_whose_partitions_cannot_be_written_is_told_before_it_is_taken_o
     refused(lake, table, "'b' is of the type binary, by which no rows are written")
 
 
-@pytest.mark.parametrize("feature", ["materializePartitionColumns", "icebergCompatV2"])
+@pytest.mark.parametrize("feature", ["icebergWriterCompatV1", "icebergCompatV2"])
 def test_what_cannot_be_taken_over_can_be_read_and_copied(table: Table, lake: Lake, feature: str) -> None:
-    properties = {"delta.enableIcebergCompatV2": "true"} if feature == "icebergCompatV2" else {}
+    # Without mapped columns, which it needs.
+    properties = {f"delta.enable{feature[0].upper()}{feature[1:]}": "true"}
     schema = StructType((Field(name="id", type="long", nullable=True),))
     file = put(table, "a.parquet", pa.table({"id": [1, 2]}))
     about = metadata_for(schema, properties=properties)

@@ -208,11 +208,11 @@ def _mapping_refusals(metadata: Metadata) -> Iterator[FeatureRefusal]:
 def _iceberg_refusals(metadata: Metadata) -> Iterator[FeatureRefusal]:
     version = iceberg_version(metadata.configuration)
     if metadata.configuration.get(UNIFORM, "").strip():
+        name = f"'{UNIFORM}'"
         yield FeatureRefusal(
             UNIFORM,
             "lets engines of Iceberg read the table, and they would not see commits of a lake",
-            f"unset '{UNIFORM}' (ALTER TABLE … UNSET TBLPROPERTIES), or copy its rows into a table of the "
-            "lake",
+            f"unset {name} (ALTER TABLE … UNSET TBLPROPERTIES), or copy its rows into a table of the lake",
         )
     for reason in iceberg_faults(metadata, None):
         yield FeatureRefusal(f"icebergCompatV{version}", f"cannot be written: {reason}", ENGINE)

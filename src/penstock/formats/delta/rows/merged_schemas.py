@@ -17,7 +17,7 @@ from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, 
 
 PLAIN: Final = frozenset({
     "byte", "short", "integer", "long", "float", "double", "boolean",
-    "string", "binary", "date", "timestamp", "timestamp_ntz",
+    "string", "binary", "date", "timestamp", "timestamp_ntz", "variant",
 })  # fmt: skip
 _OTHERS_RULES: Final = ("__", "delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "parquet.field.")
 """What Spark or Delta note at a column for their own use. Rows that are copied take none of it along."""
