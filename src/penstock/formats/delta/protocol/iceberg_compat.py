@@ -14,7 +14,7 @@ from typing import Final
 
 from penstock.formats.delta.errors import InvalidLog, MalformedAction
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.column_expressions import CURRENT_DEFAULT
+from penstock.formats.delta.protocol.column_rules import CURRENT_DEFAULT
 from penstock.formats.delta.protocol.mapping import (
     ID,
     MODE,
