@@ -18,7 +18,7 @@ from penstock.processes.pool import ProcessPool
 from penstock.server.app import ROW_WORK_IMPORTS
 from penstock.server.limits import Limits
 from penstock.server.metrics_endpoint import MetricsEndpoint
-from penstock.server.ui import history_pages
+from penstock.server.ui import history_pages, visit
 from penstock.server.ui.api import PAGES
 from penstock.server.ui.parts import show_size
 from tests.ui.conftest import HOSTILE, Page, Site, orders, serve
@@ -319,6 +319,16 @@ def test_the_size_of_a_table_is_told_for_its_versions(own_lake: Lake) -> None:
             f"Size, v0: {show_size(sizes[0])} to v{max(sizes)}: {show_size(sizes[max(sizes)])}" in page.text
         )
         check_page(page)
+
+
+def test_what_takes_long_beside_other_things_is_left_out(
+    sales: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Distances of branches and the commits of a table: a page has one budget for all of it."""
+    monkeypatch.setattr(visit, "SOON_S", 0.0)
+    assert "ahead" not in sales.get("branches").text
+    assert "dev is many commits away from main" in sales.get("diff?base=main&to=dev").text
+    assert "Look for them in the log" in sales.get("table?key=sales.orders").text
 
 
 def test_conflicts_are_counted_by_branch(tmp_path: Path) -> None:

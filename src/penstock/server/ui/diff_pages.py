@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from penstock.errors import TimedOut
 from penstock.lake.calls import Compare, Diff
 from penstock.model.keys import Key
 from penstock.server.ui.elements import Html, element, join
@@ -75,7 +76,11 @@ def show_diff(visit: Visit) -> PageView:
 
 
 def _show_heading(visit: Visit, base: ResolvedRef, to: ResolvedRef) -> Html:
-    relation = visit.do(Compare(one=to.pinned_ref, other=base.pinned_ref))
+    try:
+        relation = visit.do_soon(Compare(one=to.pinned_ref, other=base.pinned_ref))
+        distance = f"is {count_things(relation.ahead, 'commit')} ahead, {relation.behind:,} behind"
+    except TimedOut:
+        distance = f"is many commits away from {shorten(base.ref)}"
     return join(
         element(
             "h1",
@@ -88,8 +93,7 @@ def _show_heading(visit: Visit, base: ResolvedRef, to: ResolvedRef) -> Html:
             link_commit(base.commit, base.via),
             " … ",
             link_commit(to.commit, to.via),
-            f" · {shorten(to.ref)} is {count_things(relation.ahead, 'commit')} ahead, ",
-            f"{relation.behind:,} behind",
+            f" · {shorten(to.ref)} {distance}",
             [" · ", link(address("merge", source=to.ref, into=base.ref), "merge…")]
             if "@" not in base.ref
             else None,

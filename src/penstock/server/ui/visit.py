@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
+from time import monotonic
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from penstock.errors import Denied, PenstockError
+from penstock.errors import Denied, PenstockError, TimedOut
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.time_limits import limit_reads
 from penstock.lake.answers import About
@@ -30,7 +31,8 @@ A = TypeVar("A")
 PAGE_SIZE: Final = 50
 NAMES_MAX: Final = 100
 """How many branches and tags are offered where one is to be chosen, and looked for at commits."""
-SOON_S: Final = 1.0
+SOON_S: Final = 0.5
+"""For all that a page shows beside what it is about."""
 ROW_WORK: Final = "penstock.server.ui.row_work:run"
 
 
@@ -72,15 +74,23 @@ class Visit:
         self.ask = ask
         self.query: Any = ask.query
         self.form: Any = ask.body
+        self._used_s = 0.0
 
     def do(self, call: Call[R]) -> R:
         """Carry out a call as the visitor."""
         return self.ask.catalogue.do(call)
 
     def do_soon(self, call: Call[R]) -> R:
-        """The same for what a page shows beside other things; ``TimedOut`` if it takes long."""
-        with limit_reads(SOON_S):
-            return self.do(call)
+        """The same for what a page shows beside other things; ``TimedOut`` if all of it takes long."""
+        left_s = SOON_S - self._used_s
+        if left_s <= 0:
+            raise TimedOut("the page has no time left for what it shows beside other things")
+        began_s = monotonic()
+        try:
+            with limit_reads(left_s):
+                return self.do(call)
+        finally:
+            self._used_s += monotonic() - began_s
 
     @cached_property
     def about(self) -> About:
