@@ -116,7 +116,8 @@ def test_statements_leave_what_they_would_leave_without_vectors(spark: SparkSess
     assert {one: version for one, (_, version) in new.items()} == {
         k: version for k, (_, version) in old.items()
     }
-    there = [one for one in old if one < 300 and not 100 <= one <= 110]
+    # Not those that were deleted and came again: ids of new rows depend on what was written.
+    there = [one for one in old if one < 300 and one != 64 and not 100 <= one <= 110]
     assert {one: new[one] for one in there} == {one: old[one] for one in there}
     assert len({number for number, _ in new.values()}) == len(new)
     assert feed_of(spark, marking) == feed_of(spark, plain)
