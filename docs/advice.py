@@ -24,15 +24,16 @@ REPEATING: Final = (
     Advice(
         (
             "Nothing was changed; try again",
+            "nothing was changed, try again",
             "Nothing was added; try again",
             "as many as it accepts; try again shortly",
             "as many as {} allows; try again shortly",
             "never more than are left for others; try again shortly",
             "about to delete files that this write needs; try again when it has ended",
             "was not ready after {} s; try again",
-            "came and went all the time; try again",
+            "was created and dropped by others during every try; try again",
             "was changed during every try to read it; try again",
-            "came and went while it was to be declared; try again",
+            "and dropped the table while it was being declared; try again",
             "was changed by other writers too often; try again",
             "is being adopted at this moment; try again",
             "the outcome is not known yet: try again",
@@ -86,7 +87,7 @@ REPEATING: Final = (
             "To write it once more, give the job another id",
             "give this job another id",
             "was tried {} times; give it another id",
-            "'{}' was not written: give this job another",
+            "'{}' was not written: give this job another id",
         ),
         "It is a new job, and writes its rows. Nothing of the earlier one is undone: of what that had "
         "written, the message says what became.",
@@ -107,9 +108,9 @@ REPEATING: Final = (
         (
             "Open the table again, and write to its newest version",
             "Open the table again, and write to its newest version",
-            "read version {} and repeat the work, or rebase it on what came first",
+            "read version {} and repeat the work, or rebase it onto the newer versions",
             "read the table again, and run the job again",
-            "any more: read it again",
+            "is no longer in its log: read it again",
         ),
         "Nothing of the refused write is in the table. The rows are written on top of what others wrote, "
         "and nothing of theirs is lost.",
@@ -200,8 +201,8 @@ CONFLICTS: Final = (
     ),
     Advice(
         (
-            "write there again what the other side has written",
-            "adopt the table again and append the rows that the other side has",
+            "write the changes of the other side there again",
+            "adopt the table and append the rows that the other side has",
         ),
         "The table has all rows up to where it was handed back. What the other side has on top is "
         "written again; until then it is on its branch alone.",
@@ -209,9 +210,9 @@ CONFLICTS: Final = (
     ),
     Advice(
         (
-            "bring the commits that changed the columns along",
-            "bring fewer commits",
-            "bring its later commits by a request of their own",
+            "include the commits that changed the columns",
+            "merge fewer commits at once",
+            "include its later commits in another request",
             "merge branches instead of transplanting",
         ),
         "All that is brought is there, by one merge or by several.",
@@ -222,13 +223,13 @@ CONFLICTS: Final = (
             "revert the named commit first, the newest first if there are several",
             "To undo it by itself: revert the commits first that came since, the newest first",
             "without any later change, revert the commit with the mode 'force' for it",
-            "back to what it was before, without anything that came since, with the mode 'force'",
-            "back to what it was then, without anything that came since, with the mode 'force'",
+            "to its state before the commit, without any later change, with the mode 'force'",
+            "to its state at that commit, without any later change, with the mode 'force'",
             "or leave the table as it is with the mode 'drop'",
             "to leave it as it is, revert the commit with the mode 'drop' for it",
             "revert the commit that did so first, or leave it with the mode 'drop'",
             "drop or rename that one and revert again, or leave it as it is with the mode 'drop'",
-            "revert those first, or use the mode 'force', which drops the table with all that is in it",
+            "revert those first, or use the mode 'force', which drops the table with all its rows",
             "or the mode 'drop', which leaves it as it is",
         ),
         "What is undone goes from the table, by a new version, and nothing else does; with 'force' all goes "
@@ -237,7 +238,7 @@ CONFLICTS: Final = (
         "tests/formats/delta/test_conflict_advice.py::test_the_advice_of_a_conflict_leads_out_of_it",
     ),
     Advice(
-        ("as well: revert that commit instead",),
+        (": revert that commit instead",),
         "What the merge brought goes, and the rows that it took are back; what came since stays.",
         "tests/formats/delta/test_undo.py"
         "::test_an_overwrite_of_a_branch_whose_merge_took_rows_of_main_is_undone_with_the_merge",
@@ -358,11 +359,11 @@ DELTA: Final = (
         (
             "'penstock resync {}' takes the table's versions over, with all their rows",
             "'penstock resync --all' does so for every table of the lake",
-            "'penstock resync' takes the log's versions over",
-            "'penstock resync' takes the folder's versions over",
-            "'penstock resync' takes them over",
+            "'penstock resync' imports the versions of the log",
+            "'penstock resync' imports the versions of the folder",
+            "'penstock resync' imports them",
             "'penstock resync --all' takes over what they have",
-            "'penstock resync {}' takes the log's versions over",
+            "'penstock resync {}' imports the versions of the log",
             "'penstock resync {}' imports those versions, with all their rows",
         ),
         "The lake has all versions of the table's own log or folder, and goes on from them. Versions that "
@@ -379,10 +380,10 @@ DELTA: Final = (
         (
             "Bring the original file back",
             "try again; otherwise put the file back",
-            "bring it back from a backup, or read a version without it",
-            "Bring that file back, from a backup or an older version of the object, and publish again",
-            "Bring it back, from a backup or from older versions of the objects, and publish again",
-            "Bring the table's own log back and publish again",
+            "restore it from a backup, or read a version without it",
+            "Restore that file from a backup or from an older version of the object, and publish again",
+            "Restore it from a backup or from older versions of the objects, and publish again",
+            "Restore the log of the table and publish again",
         ),
         "Nothing is written before the file is what it was. Then every version is read and published as "
         "before.",
@@ -391,14 +392,14 @@ DELTA: Final = (
     Advice(
         (
             "If the table was deleted on purpose, drop it from the lake",
-            "If the table was given up on purpose, drop it from the lake",
+            "If that was on purpose, drop the table from the lake",
         ),
         "The table goes from the branch, as it has gone from storage. Versions of it that only the lake "
         "has can be read at earlier commits as long as their files are there.",
         "tests/advice/test_delta.py::test_a_table_that_was_deleted_on_purpose_is_dropped",
     ),
     Advice(
-        ("Rename it, as in '….damaged'", "if not, bring it back from a backup"),
+        ("Rename it, as in '….damaged'", "if not, restore the file from a backup"),
         "The table is read from its commits, with all rows; the file is kept under its new name. If "
         "commits are missing too, nothing is read before a backup brings them.",
         "tests/advice/test_delta.py::test_a_damaged_checkpoint_is_renamed_and_all_rows_are_read",
@@ -423,10 +424,10 @@ DELTA: Final = (
     ),
     Advice(
         (
-            "Move it out of the folder, or write it anew as Parquet",
-            "Move the file, so that every folder on its path is column=value, or none",
-            "Move the files, so that all lie in folders of the same columns",
-            "Write one of them anew with the name and the type of the other",
+            "Move it out of the folder, or rewrite it as Parquet",
+            "Move the file, so that every folder on its path is column=value, or none is",
+            "Move the files, so that all are in folders of the same partition columns",
+            "Rewrite one of the files with the column name and type of the other",
         ),
         "The folder is not the lake's yet, and nothing was changed. Once its files fit together, all "
         "of their rows are in the table.",
@@ -434,15 +435,15 @@ DELTA: Final = (
     ),
     Advice(
         (
-            "To try again on the table as it is now, ask again",
+            "To adopt the table in its present state, try again",
             "there is a Delta table already; adopt it: penstock delta adopt",
             "Adopt it: penstock delta adopt",
             "penstock delta adopt",
             "adopt it first",
             "commit to its log, or adopt it again",
-            "somebody else's commit came first; adopt it again on what it is now",
-            "or adopt these one by one, by --table",
-            "Hand it back there first: penstock delta release",
+            "another writer's commit came first; adopt it again in its present state",
+            "or adopt these one by one, with --table",
+            "Release it there first: penstock delta release",
             "Delete the key, then adopt the table: penstock delta adopt",
         ),
         "The lake decides the table's commits from its newest version on; every version stays. A key "
@@ -487,13 +488,13 @@ DELTA: Final = (
         "::test_a_table_with_vectors_suits_iceberg_once_its_files_are_written_anew",
     ),
     Advice(
-        ("bring the commits along that changed the constraints",),
+        ("include the commits that changed the constraints",),
         "The rows come with the constraints that they were checked against, or with none.",
         "tests/formats/delta/test_constraints.py"
         "::test_a_commit_is_not_repeated_where_its_rows_were_not_checked",
     ),
     Advice(
-        ("let the table's files be written anew without their deleted rows",),
+        ("or rewrite the table's files without their deleted rows",),
         "A new version has the rows that were not deleted, in other files.",
         "tests/spark/test_scans.py::test_more_deleted_rows_than_can_be_held_are_refused_with_a_way_out",
     ),
@@ -557,13 +558,18 @@ LANCE: Final = (
         "tests/advice/test_lance.py::test_a_table_of_the_oldest_format_is_written_anew",
     ),
     Advice(
-        ("Bring it back from a backup", "Restore what is missing from a backup of"),
+        ("Restore it from a backup", "Restore what is missing from a backup of"),
         "The version is read again, with all rows. A restore of an earlier one is a new version, and "
         "takes no other one away.",
         "tests/advice/test_lance.py::test_a_file_that_is_brought_back_makes_its_version_readable",
     ),
     Advice(
-        ("restore a version of it that can be read; if none can, drop the table there, and create it anew",),
+        (
+            (
+                "restore a version of it that can be read; if none can, drop the table there, and create it "
+                "again"
+            ),
+        ),
         "A restored version is the newest one again, with its rows. A table that is dropped is given up "
         "on that branch; versions of it that can be read stay in the history.",
         "tests/advice/test_lance.py"
@@ -571,7 +577,7 @@ LANCE: Final = (
     ),
     Advice(
         ("write_dataset with the mode 'overwrite'",),
-        "A table without a version gets its first one; there is nothing that could be overwritten.",
+        "Declare a table without a version gets its first one; there is nothing that could be overwritten.",
         "tests/advice/test_lance.py::test_a_declared_table_gets_its_first_rows",
     ),
     Advice(
@@ -644,8 +650,8 @@ LAKES: Final = (
     ),
     Advice(
         (
-            "let that history expire, which nobody can read then: penstock horizon",
-            "Bring the log back from a backup",
+            "let that history expire: penstock horizon",
+            "Restore the log from a backup",
         ),
         "Commits before the horizon are given up. Branches and tags keep what they have.",
         "tests/advice/test_horizons.py::test_history_that_cannot_be_read_expires_and_branches_stay",
@@ -663,7 +669,7 @@ LAKES: Final = (
         (
             "can use a shorter time: penstock sweep --nobody-writes",
             "'penstock sweep' removes their objects when they are old enough",
-            "'penstock sweep' removes only what no kept commit names",
+            "'penstock sweep' removes only files that no retained commit needs",
             "'penstock sweep --remove-data' removes data files",
             "are left to 'penstock sweep --remove-data'",
             "penstock sweep removes the tag when none has it any more",
@@ -877,7 +883,7 @@ ERASING: Final = (
         "::test_a_clone_that_has_files_of_the_table_holds_rows_until_it_is_written_anew",
     ),
     Advice(
-        ("cannot be made anew here\n  Drop it, erase the table, and create the index again then.",),
+        ("cannot be rebuilt here\n  Drop it, erase the table, and create the index again then.",),
         "An index is not there for a while; rows stay.",
         "tests/erase/test_erase_lance.py"
         "::test_an_index_that_cannot_be_made_anew_is_dropped_first_and_created_again",

@@ -82,7 +82,7 @@ def test_a_commit_that_is_missing_in_a_log_is_brought_back(place: Path, tmp_path
     commit = place / LOG / f"{0:020}.json"
     shutil.move(commit, tmp_path)
     with penstock.open(tmp_path / "lake") as lake:
-        with pytest.raises(PenstockError, match=r"has a gap.*\n.*bring it back from a backup"):
+        with pytest.raises(PenstockError, match=r"has a gap.*\n.*restore it from a backup"):
             lake.delta.read(str(place)).to_arrow()
         shutil.move(tmp_path / commit.name, commit)
         assert numbers_in(lake.delta.read(str(place)).to_arrow()) == numbers(lake) == [1, 2]
@@ -143,7 +143,7 @@ def unpublished(*_: object) -> int:
 def test_a_table_goes_from_one_lake_to_another_with_all_rows(lake: Lake, place: Path, tmp_path: Path) -> None:
     with penstock.open(tmp_path / "other", create=True) as other:
         other.add_root(str(place.parent))
-        with pytest.raises(ManagedElsewhere, match="Hand it back there first: penstock delta release"):
+        with pytest.raises(ManagedElsewhere, match="Release it there first: penstock delta release"):
             other.delta.adopt(str(place), "b.t")
         lake.table("a.t").append(rows(3))
         lake.delta.release("a.t")
@@ -183,7 +183,7 @@ def test_a_branch_from_before_a_table_was_handed_back_brings_its_rows_by_hand(
     if adopted:
         lake.delta.adopt(str(place), "a.t")
     advised = (
-        "write there again what the other side has written" if adopted else "append the rows that the other"
+        "write the changes of the other side there again" if adopted else "append the rows that the other"
     )
     with pytest.raises(MergeConflict, match=advised):
         lake.merge("dev", keys={} if adopted else {"a.t": "force"})

@@ -49,7 +49,7 @@ def test_history_that_cannot_be_read_expires_and_branches_stay(lake: Lake, tmp_p
     lake.close()
     (place / "_delta_log" / f"{0:020}.json").unlink()
     (place / "_delta_log" / f"{1:020}.json").unlink()
-    assert "let that history expire, which nobody can read then: penstock horizon" in sweep(tmp_path / "lake")
+    assert "let that history expire: penstock horizon" in sweep(tmp_path / "lake")
     with penstock.open(tmp_path / "lake") as anew:
         anew.finish_background()  # it is known then which versions are published, and noted with the next one
         anew.table("a.t").append(rows(4))

@@ -163,7 +163,7 @@ def test_a_table_of_the_first_release_is_repaired_once(terminal: Terminal) -> No
     ran = terminal("delta", "repair", "sales.old")
     assert ran.lines[0].startswith("repaired sales.old with version 1 (commit ")
     assert terminal.json("delta", "repair", "sales.old") is None
-    assert terminal("delta", "repair", "sales.new").lines == ["nothing is amiss with sales.new"]
+    assert terminal("delta", "repair", "sales.new").lines == ["sales.new needs no repair"]
     terminal("delta", "repair", "sales.nothing", status=4)
 
 
@@ -229,7 +229,7 @@ def test_what_cannot_be_adopted_is_named_with_the_reason(terminal: Terminal, fre
     deltalake.write_deltalake(other, ROWS)
     everything = ("delta", "adopt", "--recursive", str(other.parent))
     taken = terminal(*everything, "--namespace", "raw", status=1)
-    assert "1 of 3 tables would get keys that are taken; nothing was adopted" in taken.err
+    assert "1 of 3 tables would get keys that are in use; nothing was adopted" in taken.err
     (other / "_delta_log" / f"{0:020}.json").write_text("broken")
     ran = terminal(*everything, status=1)
     assert ran.lines[-1] == "1 table adopted, 1 present, 1 refused"
@@ -307,7 +307,7 @@ def test_the_doctor_passes_an_alarm_on(terminal: Terminal, orders: str) -> None:
 @anywhere
 def test_a_table_that_is_adopted_already_is_said_to_be(terminal: Terminal, orders: str) -> None:
     assert terminal("delta", "adopt", orders, "--table", "sales.orders").lines[0] == (
-        "sales.orders is adopted already, and at version 1"
+        "sales.orders is already adopted, at version 1"
     )
     assert terminal.json("delta", "adopt", orders, "--table", "sales.orders")["repeated"] is True
 

@@ -98,12 +98,12 @@ def test_an_import_can_be_tried_first_and_an_export_leads_out_again(terminal: Te
     assert [one["key"] for one in done["tables"]] == ["search.a"]
     assert terminal.json("log", "-n", "1")["items"][0]["message"] == "ours now"
     assert (
-        "has something there already"
+        "this key is already in use"
         in terminal("lance", "import", str(root), "--into", "search", status=1).err
     )
     out = terminal.json("lance", "export", str(terminal.place / "warehouse"))
     assert [one["key"] for one in out["tables"]] == ["search.a"]
-    assert "1 of them as before" in terminal("lance", "export", str(terminal.place / "warehouse")).out
+    assert "1 of them unchanged" in terminal("lance", "export", str(terminal.place / "warehouse")).out
     assert "which is outside" in terminal("lance", "export", str(terminal.place / "other"), status=1).err
 
 
@@ -144,7 +144,7 @@ def apart(terminal: Terminal) -> None:
 def test_versions_of_one_number_on_two_branches_are_not_said_to_be_the_same(
     terminal: Terminal, apart: None
 ) -> None:
-    assert "v6 → v6 of another line" in terminal("diff", "main", "dev").out
+    assert "v6 → v6 on another branch history" in terminal("diff", "main", "dev").out
 
 
 def test_a_conflict_is_told_once_for_a_table_with_ways_out_that_work(terminal: Terminal, apart: None) -> None:

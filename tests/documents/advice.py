@@ -30,7 +30,7 @@ NO_ADVICE: Final = (
 )
 """Texts that only look like advice: statements of SQL, what a parameter may be."""
 _DEEDS: Final = (
-    "abort|adopt|append|assign|bring|cancel|complete|copy|delete|deregister|drop|empty|force|hand|merge|move|"
+    "abort|adopt|append|assign|bring|cancel|complete|copy|delete|deregister|drop|empty|force|hand|include|merge|move|"
     "overwrite|promote|publish|put it back|rebase|recover|register|release|remove|rename|repeat|replace|"
     "restart the query|restore|revert|rewrite|settle|sweep|undo|unset"
 )

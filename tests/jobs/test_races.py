@@ -82,7 +82,7 @@ def test_an_attempt_that_is_superseded_while_it_commits_never_lands_beside_the_n
     assert lakes.begin(other, B, own_branch=own_branch).job.state is JobState.RUNNING
     written = lakes.commit(other, B)
     gate.open()
-    with pytest.raises(JobOver):
+    with pytest.raises(JobOver, match="a newer attempt has begun"):
         older.result()
     assert lakes.files(other) == [B]
     assert lakes.job(other).commit == other.show().id == (written.commit and written.commit.id)
@@ -189,7 +189,7 @@ def test_a_commit_that_is_sent_twice_is_refused_to_both_or_to_none() -> None:
     lakes.begin(other, B, id="3" * 32)
     lakes.commit(other, B, id="3" * 32, added=(), replaced=("",))  # and now it has none
     gate.open()
-    with pytest.raises(JobOver):
+    with pytest.raises(JobOver, match="cancelled before it was applied: cannot commit"):
         first.result()
     assert lakes.files(other) == []
     assert lakes.job(other).state is JobState.ABORTED

@@ -103,7 +103,9 @@ def test_a_version_is_told_from_another_of_its_number(
 def test_rows_that_were_written_for_another_history_are_not_put_into_this_one(
     lake: Lake, dev: Table, way: Callable[[Lake], None], write: Callable[[Table, Any], object]
 ) -> None:
-    with pytest.raises(TableConflict, match=r"'orders' has another history on 'dev'(.|\n)*run the job again"):
+    with pytest.raises(
+        TableConflict, match=r"'orders' has a different history on 'dev'(.|\n)*run the job again"
+    ):
         write(dev, meanwhile(lambda: way(lake), 7))
     assert 7 not in ids(dev)
     write(dev, numbers(7))
@@ -130,7 +132,7 @@ def test_what_landed_is_answered_as_before_in_whatever_history(lake: Lake, dev: 
     again = lake.do(call)
     assert again.commit == first.commit
     assert again.tables[0].repeated
-    with pytest.raises(TableConflict, match="another history"):
+    with pytest.raises(TableConflict, match="a different history"):
         lake.do(CommitTables(tables=(one,), branch="dev"))
 
 
@@ -142,5 +144,5 @@ def test_what_is_no_tip_is_a_mistake_of_the_caller(lake: Lake, dev: Table, text:
 
 
 def test_what_is_no_tip_is_not_looked_for(lake: Lake, dev: Table) -> None:
-    with pytest.raises(InvalidRequest, match="names no version"):
+    with pytest.raises(InvalidRequest, match="is not a tip of the table"):
         versions(lake, tip="2-x")

@@ -284,7 +284,7 @@ def test_rows_outside_of_the_condition_are_refused_and_leave_no_files(
     orders: Table, outside: str | None
 ) -> None:
     before = data_files(orders.location)
-    with pytest.raises(InvalidRequest, match="not among the partitions"):
+    with pytest.raises(InvalidRequest, match="not one of the partitions"):
         orders.overwrite(days("2026-11-05", outside), where="day >= '2026-11-01'")
     assert (data_files(orders.location), orders.version) == (before, 0)
 

@@ -369,7 +369,7 @@ def test_a_creation_that_was_sent_twice_and_has_landed_gets_its_own_table_for_an
     assert [one.commit for one in answers] == [answers[0].commit] * 3
     found = lake.at("main").get(STEAL)
     assert found is not None
-    with pytest.raises((InvalidRequest, TableConflict), match=r"already had a table|is there already"):
+    with pytest.raises((InvalidRequest, TableConflict), match=r"already had a table|is already there"):
         lake.do(msgspec.structs.replace(own, idempotency_key="another"))
 
 

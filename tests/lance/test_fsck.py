@@ -48,9 +48,9 @@ def test_a_sound_table_has_no_flaws(lake: Lake) -> None:
     [
         ({tag_key("t"): OwnTag(version=9)}, "a tag 't' of version 9"),
         ({version_key("dev", 1): Version(sha256=b"0" * 32)}, "of branch 'dev', which it does not have"),
-        ({version_key("", 2): Version(sha256=b"short")}, "cannot be known"),
-        ({version_key("", 2): Version(chain="elsewhere/", sha256=b"0" * 32)}, "which is no chain"),
-        ({version_key("", 2): OwnTag(version=1)}, "of another kind"),
+        ({version_key("", 2): Version(sha256=b"short")}, "without a size and hash"),
+        ({version_key("", 2): Version(chain="elsewhere/", sha256=b"0" * 32)}, "which is not a version chain"),
+        ({version_key("", 2): OwnTag(version=1)}, "whose kind does not match"),
     ],
     ids=["tag-of-nothing", "branch-of-nothing", "no-hash", "no-chain", "another-kind"],
 )
@@ -69,6 +69,4 @@ def test_a_state_that_cannot_be_read_or_holds_another_tree_is_told(lake: Lake) -
     torn = msgspec.structs.replace(content, state=b"?")
     assert [name for name, what in check.find_flaws("a", torn) if "cannot be read" in what] == ["a"]
     alone = msgspec.structs.replace(content, held=(bytes(32),))
-    assert [what for _, what in check.find_flaws("a", alone)] == [
-        "does not hold the tree that its state names"
-    ]
+    assert [what for _, what in check.find_flaws("a", alone)] == ["lacks the tree that its state names"]

@@ -268,7 +268,7 @@ def test_a_reader_is_told_the_lakes_version_where_another_is_in_its_place(
         with pytest.raises(ForeignCommit):
             lake.finish_background()
         assert foreign.read_bytes() == b"somebody else's"
-        assert "without asking the lake" in caplog.text
+        assert "writes to the table directly" in caplog.text
 
 
 def _appended(folder: Path, fragments: Any) -> bytes:

@@ -81,7 +81,7 @@ def test_a_fork_that_drops_a_table_leaves_what_its_owner_noted(fork: tuple[Lake,
 
 @pytest.fixture
 def place(tmp_path: Path) -> str:
-    """A table that is there before any lake knows it."""
+    """Register an existing table before any lake knows it."""
     found = str(tmp_path / "shared" / "items.lance")
     lance.write_dataset(rows([0]), found)
     return found

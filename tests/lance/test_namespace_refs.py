@@ -196,7 +196,7 @@ def test_a_commit_of_a_branch_is_read_in_its_line(lake: Lake, main: PenstockName
 
 def test_nothing_is_written_at_a_commit(lake: Lake, main: PenstockNamespace) -> None:
     pinned = lake.lance(lake.resolve())
-    with pytest.raises(InvalidInputError, match="is of a commit, which cannot change"):
+    with pytest.raises(InvalidInputError, match="shows a commit, which cannot change"):
         pinned.create_table_tag(CreateTableTagRequest(id=["items"], tag="t", version=1))
     with pytest.raises(OSError, match="result for version"):
         written(pinned, "items", ids=[9])

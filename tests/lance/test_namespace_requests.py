@@ -326,7 +326,7 @@ def test_a_manifest_that_is_not_what_was_said_is_refused(tables: PenstockNamespa
     ):
         assert code(lambda wrong=wrong: tables.create_table_version({**good, **wrong})) in (13, 22), wrong  # type: ignore[misc]
     told = {**good, "naming_scheme": "V1"}
-    with pytest.raises(errors.InvalidInputError, match="are named by the scheme V2"):
+    with pytest.raises(errors.InvalidInputError, match="use the naming scheme V2"):
         tables.create_table_version(told)
     assert code(lambda: tables.create_table_version({**good, "id": ["none"]})) == 4
     assert code(lambda: tables.create_table_version({**good, "id": []})) == 13

@@ -144,7 +144,7 @@ def _at_once(lake: Lake, monkeypatch: pytest.MonkeyPatch, *work: Callable[[], An
         (lambda table: table.append({"id": 5}), "cannot be converted to Arrow"),
         (
             lambda table: table.append(pa.table([[1], [2]], names=["id", "id"])),
-            "the rows have more than one column 'id'",
+            "the rows have duplicate columns: 'id'",
         ),
         (lambda table: table.to_arrow(["nope"]), "'a': Schema error: No field named nope"),
         (lambda table: table.to_arrow(where="nope > 1"), "No field named nope"),

@@ -250,7 +250,7 @@ def test_if_a_manifest_is_another_one_nothing_goes(lake: Lake, clock: LateClock)
     (place / "_versions/18446744073709551614.manifest").write_bytes(b"no manifest at all")
     clock.days = OLD_DAYS
     found = {str(one.key): one for one in lake.sweep_tables(remove_data=True)}
-    assert "is another one" in found["a"].problem
+    assert "differs from the committed one" in found["a"].problem
     assert (place / left).exists()
     assert not (sound / other).exists()
 

@@ -204,7 +204,7 @@ def test_a_key_that_only_points_at_a_table_says_how_it_comes_to_be_adopted(
     lake.branch().put("pointer", DeltaTable(location="s3://b/pointer"))
     lake.branch().put("ice", ICE)
     many = [add(f"file-{number}") for number in range(20)]
-    with pytest.raises(NotManaged, match=r"(?s)points at a table already.*Delete the key, then adopt"):
+    with pytest.raises(NotManaged, match=r"(?s)only a reference to a table.*Delete the key, then adopt"):
         lake.table("pointer").append_actions(many)
     with pytest.raises(NotManaged, match="'ice' is of type ICEBERG_TABLE"):
         lake.table("ice").append_actions(many)

@@ -89,7 +89,9 @@ def test_a_moment_that_no_log_can_hold_is_refused_and_nothing_is_left(
 ) -> None:
     write(spark.sql("select 1 as id, timestamp'2024-01-01 00:00:00' as t"), "demo.t", partition_by="t")
     before = files_below(lake, "demo.t")
-    with pytest.raises(InvalidRequest, match=r"'t' has a value that no partition can have, '\+12000-"):
+    with pytest.raises(
+        InvalidRequest, match=r"'t' has the value '\+12000-.*, which cannot be a partition value"
+    ):
         write(spark.sql("select 1 as id, timestamp'+12000-01-01 00:00:00' as t"), "demo.t")
     assert files_below(lake, "demo.t") == before
 

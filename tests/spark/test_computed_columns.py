@@ -155,7 +155,7 @@ def test_rows_are_numbered_whoever_writes_them(spark: SparkSession, lake: Lake) 
     assert marks == [202, None, 1101]
     with pytest.raises(InvalidRequest, match="leave the column out"):
         write(many.withColumn("id", many.n), KEY, lake=lake)
-    with pytest.raises(InvalidRequest, match="is not assigned"):
+    with pytest.raises(InvalidRequest, match="cannot be assigned"):
         update(spark, KEY, {"id": "5"}, "n = 1", lake=lake)
     with pytest.raises(UnsupportedFeature, match=r"penstock\.spark\.write"):
         merge(many, KEY, "target.n = source.n", lake=lake).when_not_matched_insert({"n": "n"}).commit()

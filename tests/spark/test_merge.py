@@ -197,7 +197,7 @@ def found_where(table: Table, where: str) -> list[int]:
         (lambda one: one, "no clause"),
         (lambda one: one.when_matched_update({"x": "1"}), "no column 'x'"),
         (lambda one: one.when_matched_update({"v": "source.x"}), "Spark does not accept it"),
-        (lambda one: one.when_matched_update({"v": "'7'"}), "'v' is of the type int"),
+        (lambda one: one.when_matched_update({"v": "'7'"}), "'v' has the type int"),
         (lambda one: one.when_not_matched_by_source_update({"v": "source.v"}), "with the table's columns"),
         (lambda one: one.when_not_matched_by_source_delete("source.v = 1"), "with the table's columns"),
         (

@@ -190,7 +190,7 @@ def test_more_deleted_rows_than_can_be_held_are_refused_with_a_way_out(
 ) -> None:
     monkeypatch.setattr(deletion_words, "WORDS_MAX", 2)
     vectored(lake, tmp_path / "t", [{1, 2, 70}, {0}])
-    with pytest.raises(InvalidRequest, match="name too many rows") as refused:
+    with pytest.raises(InvalidRequest, match="have too many deleted rows") as refused:
         whole(spark, lake)
     assert "'where'" in refused.value.message
     snapshot = lake.table("t").snapshot()
@@ -205,7 +205,7 @@ def test_a_deletion_vector_that_names_rows_that_are_not_there_is_an_error(
     begin = with_vectors(data)
     cut = written(lake, root, begin[1], data)
     adopted(lake, root, [[*begin, replace(cut, deletion_vector=inline_vector(vector_data({1, 12}), 2))]])
-    with pytest.raises(InvalidLog, match="names rows of a file that has 10"):
+    with pytest.raises(InvalidLog, match="names rows beyond the end of the file, which has 10"):
         whole(using(spark, engine), lake)
 
 

@@ -170,7 +170,7 @@ def test_what_a_job_fails_of_is_raised_and_not_told_in_the_log_too(
     from pyspark.errors import SparkRuntimeException
 
     refused = spark.createDataFrame([(1, "__HIVE_DEFAULT_PARTITION__")], "id LONG, part STRING")
-    with pytest.raises(InvalidRequest, match="stands for null"):
+    with pytest.raises(InvalidRequest, match="is reserved for null"):
         write(refused, "demo.rows", partition_by="part")
     fails = spark.range(1).selectExpr("id", "if(id = 0, raise_error('no'), 1) AS one")
     with pytest.raises(SparkRuntimeException):

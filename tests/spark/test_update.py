@@ -131,8 +131,8 @@ def test_a_row_for_which_the_condition_is_null_stays(
     [
         ({"nobody": "1"}, "no column 'nobody'"),
         ({"place.nobody": "1"}, "no column 'place.nobody'"),
-        ({"count": "'7'"}, "'count' is of the type int"),
-        ({"count": "true"}, "'count' is of the type int"),
+        ({"count": "'7'"}, "'count' has the type int"),
+        ({"count": "true"}, "'count' has the type int"),
         ({"count": "1", "COUNT": "2"}, "assigned twice"),
         ({"place": "null", "place.town": "'Ulm'"}, "as a whole and in part"),
         ({"count": "nobody + 1"}, "nobody"),

@@ -135,7 +135,7 @@ def test_a_condition_on_partitions_replaces_whole_partitions(spark: SparkSession
     assert [row["id"] for row in seen(lake, "demo.tens") if row["ten"] >= 2] == [21]
     assert len(seen_by_others(lake, "demo.tens")) == 21
     before = files_below(lake, "demo.tens")
-    with pytest.raises(InvalidRequest, match=r"rows of ten=2.* not among"):
+    with pytest.raises(InvalidRequest, match=r"rows of ten=2.* not one of"):
         write(new, "demo.tens", mode="overwrite", replace_where="ten = 3")
     assert files_below(lake, "demo.tens") == before
 
@@ -172,12 +172,12 @@ def test_a_condition_on_other_columns_rewrites_the_files_it_touches(
     assert rows == [*range(15), 15, 50, 51]
     kept = {one.path for one in lake.table("demo.numbers").snapshot().files()} & {first, second}
     assert len(kept) == 1
-    with pytest.raises(InvalidRequest, match="outside of what is to be overwritten: id > 14"):
+    with pytest.raises(InvalidRequest, match="that do not match the condition of the overwrite: id > 14"):
         write(spark.range(14, 16), "demo.numbers", mode="overwrite", replace_where="id > 14")
 
 
 def test_a_condition_holds_for_a_table_that_it_creates_too(spark: SparkSession, lake: Lake) -> None:
-    with pytest.raises(InvalidRequest, match="outside of what is to be overwritten: id > 1"):
+    with pytest.raises(InvalidRequest, match="that do not match the condition of the overwrite: id > 1"):
         write(spark.range(0, 5, 1, 1), "demo.new", mode="overwrite", replace_where="id > 1")
     assert not lake.table("demo.new").exists
     assert list(Path(lake.warehouse).rglob("*.parquet")) == []
@@ -351,7 +351,7 @@ def test_what_does_not_go_together_is_refused_before_anything_is_done(
         write(df, "demo.x", replace_where="id = 1")
     with pytest.raises(InvalidRequest, match="'replace_where' and 'partition_overwrite'"):
         write(df, "demo.x", mode="overwrite", replace_where="id = 1", partition_overwrite="dynamic")
-    with pytest.raises(InvalidRequest, match="'app_id' and 'batch' go together"):
+    with pytest.raises(InvalidRequest, match="'app_id' and 'batch' must be given together"):
         write(df, "demo.x", app_id="a")
     with pytest.raises(InvalidRequest, match="'static' or 'dynamic'"):
         write(df, "demo.x", mode="overwrite", partition_overwrite="some")

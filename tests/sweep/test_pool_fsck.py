@@ -135,7 +135,7 @@ def test_a_state_that_cannot_be_read_is_told(place: Path, database: Database, ta
 def test_a_tree_that_nothing_holds_is_told(place: Path, database: Database, table: FilesTable) -> None:
     """A sweep would take it."""
     put_table(database, msgspec.structs.replace(table, held=()))
-    assert "raw_events: does not hold the tree that its state names" in names_damaged(place)
+    assert "raw_events: lacks the tree that its state names" in names_damaged(place)
 
 
 def test_a_large_state_is_checked_as_well(lake: Lake, place: Path, database: Database) -> None:

@@ -102,7 +102,7 @@ def test_what_may_be_another_lakes_is_told_and_stays(lake: Lake, later: LateCloc
     later.days = 30
     (told,) = unlanded(lake)
     assert (str(told.key), told.data_files, told.data_removed) == (root.name, 0, False)
-    assert f"{root} holds old files (1)" in told.problem
+    assert f"{root} has old files (1)" in told.problem
     assert files(root) == {PART}
 
 

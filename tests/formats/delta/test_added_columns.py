@@ -211,7 +211,7 @@ def test_a_commit_is_not_repeated_without_the_one_that_added_its_columns(lake: L
     dev.add_column("note")
     dev.table.append(rows(30, note="d"))
     before = lake.branch().head
-    with pytest.raises(MergeConflict, match="does not have the columns of the rows that come: 'note'"):
+    with pytest.raises(MergeConflict, match="lacks columns of the rows to be merged: 'note'"):
         lake.transplant("dev", "main")
     assert lake.branch().head == before
     lake.transplant("dev~2..dev", "main")

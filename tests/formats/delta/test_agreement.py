@@ -132,7 +132,7 @@ def test_a_commit_that_enables_a_feature_lists_it(lake: Lake) -> None:
     widened = msgspec.structs.replace(
         about, configuration={**about.configuration, "delta.enableTypeWidening": "true"}
     )
-    with pytest.raises(InvalidContent, match="'typeWidening', but its protocol does not have"):
+    with pytest.raises(InvalidContent, match="'typeWidening', but its protocol lacks"):
         table.commit(1, [widened])
     table.commit(1, [with_features(protocol_of(table), {"typeWidening"}), widened])
     assert agrees(table)

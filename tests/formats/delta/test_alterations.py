@@ -91,15 +91,24 @@ def test_properties_are_set_and_unset_and_features_follow(lake: Lake, duckdb: An
 
 
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "nothing": (lambda d: d.set_properties(KEY, {}), "give one at least"),
+    "nothing": (lambda d: d.set_properties(KEY, {}), "give at least one"),
     "unknown": (lambda d: d.set_properties(KEY, {"delta.appendonly": "true"}), "'delta.appendOnly'"),
     "value": (lambda d: d.set_properties(KEY, {"delta.appendOnly": "maybe"}), "must be 'true' or 'false'"),
     "duration": (lambda d: d.set_properties(KEY, {"delta.logRetentionDuration": "x"}), "not a duration"),
-    "owner": (lambda d: d.set_properties(KEY, {"delta.managedCommitOwnerName": "x"}), "owner alone"),
-    "times": (lambda d: d.unset_properties(KEY, ["delta.enableInCommitTimestamps"]), "owner alone"),
+    "owner": (
+        lambda d: d.set_properties(KEY, {"delta.managedCommitOwnerName": "x"}),
+        "with the owner of the table",
+    ),
+    "times": (
+        lambda d: d.unset_properties(KEY, ["delta.enableInCommitTimestamps"]),
+        "with the owner of the table",
+    ),
     "constraint": (lambda d: d.set_properties(KEY, {"delta.constraints.a": "id > 0"}), "add_constraint"),
-    "ids": (lambda d: d.set_properties(KEY, {"delta.columnMapping.maxColumnId": "9"}), "kept by writers"),
-    "mode": (lambda d: d.set_properties(KEY, {MODE: "id"}), "cannot become 'id'"),
+    "ids": (
+        lambda d: d.set_properties(KEY, {"delta.columnMapping.maxColumnId": "9"}),
+        "maintained by the writers",
+    ),
+    "mode": (lambda d: d.set_properties(KEY, {MODE: "id"}), "from 'none' to 'id'"),
     "version": (lambda d: d.set_properties(KEY, {"delta.minWriterVersion": "7"}), "follow from the features"),
     "feature": (lambda d: d.set_properties(KEY, {"delta.feature.bogus": "supported"}), "'bogus'"),
     "iceberg": (lambda d: d.set_properties(KEY, {"delta.enableIcebergCompatV2": "true"}), "mapped columns"),
@@ -117,7 +126,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "type": (lambda d: d.widen_column(KEY, "id", "long"), "delta.enableTypeWidening"),
     "default": (lambda d: d.set_default(KEY, "id", "'x'"), "cannot be evaluated"),
     "call": (lambda d: d.set_default(KEY, "id", "uuid()"), "'uuid' is not known"),
-    "itself": (lambda d: d.move_column(KEY, "id", after="id"), "behind itself"),
+    "itself": (lambda d: d.move_column(KEY, "id", after="id"), "after itself"),
     "rename": (lambda d: d.rename_column(KEY, "id", "x"), MODE),
     "clustering": (lambda d: d.cluster_by(KEY, "nope"), "no such column"),
 }
@@ -345,7 +354,7 @@ def test_a_branch_that_appended_merges_into_one_that_was_widened(lake: Lake, duc
     assert table.properties["owner"] == "x"
     assert [one.name for one in table.snapshot().schema.fields] == ["id", "name", "more"]
     lake.delta.comment_column(KEY, "id", "kept")
-    with pytest.raises(MergeConflict, match=r"rows came since|changed"):
+    with pytest.raises(MergeConflict, match=r"rows were added since|changed"):
         lake.revert(next(one.id for one in lake.log() if "other" in (one.message or "")))
 
 

@@ -165,7 +165,7 @@ def test_a_key_that_is_taken_stops_all_before_anything_is_written(store: MemoryS
         foreign_append(above, 1)
         lake.owner.adopt(str(above), Key("b"))
         before, head = files_below(folder), lake.tables.head()
-        with pytest.raises(InvalidRequest, match="2 of 4 tables would get keys that are taken") as caught:
+        with pytest.raises(InvalidRequest, match="2 of 4 tables would get keys that are in use") as caught:
             adopt(lake, folder)
         assert caught.value.details["keys"] == ["a.second", "b.c.third"]
         assert "'b' is not a namespace" in caught.value.message

@@ -395,7 +395,7 @@ def test_a_partition_value_of_another_type_stops_the_checkpoint(table: Table) ->
 def test_an_action_that_does_not_fit_is_an_error_of_the_log(table: Table) -> None:
     vector = DeletionVector(storage_type="u", path_or_inline_dv="v", size_in_bytes=2**40, cardinality=1)
     table.create(add("a", deletion_vector=vector))
-    with pytest.raises(InvalidLog, match=r"version 0 .* that no checkpoint can hold"):
+    with pytest.raises(InvalidLog, match=r"version 0 .* that cannot be written to a checkpoint"):
         written(table)
     assert load_snapshot(table.files).segment.checkpoint is None
 

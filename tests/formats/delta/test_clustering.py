@@ -110,8 +110,8 @@ def test_a_clustered_table_is_created_empty_or_with_rows(lake: Lake, duckdb: Any
     ("wanted", "words"),
     [
         ({"cluster_by": "none"}, "no such column"),
-        ({"cluster_by": "part"}, "no smallest and largest"),
-        ({"cluster_by": ["id", "id"]}, "each column once"),
+        ({"cluster_by": "part"}, "without minimum and maximum"),
+        ({"cluster_by": ["id", "id"]}, "given twice"),
         ({"cluster_by": ["id", "name", "part.x", "a", "b"]}, "at most 4"),
     ],
 )
@@ -121,7 +121,7 @@ def test_columns_that_no_table_is_clustered_by_are_refused(lake: Lake, wanted: A
 
 
 def test_a_table_is_not_partitioned_and_clustered(lake: Lake) -> None:
-    with pytest.raises(InvalidContent, match="partitioned or clustered"):
+    with pytest.raises(InvalidContent, match="both partitioned and clustered"):
         lake.delta.create(KEY, data=ROWS, cluster_by="id", partition_by="name")
 
 

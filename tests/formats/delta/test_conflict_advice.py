@@ -448,13 +448,13 @@ CASES = [
         lambda lake: lake.revert("main~1"),
     ),
     Case(
-        "is another table now ({}){}",
+        "is a different table now ({}){}",
         undo_under_another_table,
         {"drop that one": make_way("main~2"), "drop": undone_by("drop", "main~2", [])},
         lambda lake: lake.revert("main~2"),
     ),
     Case(
-        "was dropped by this commit, and another table was created here since ({}){}",
+        "was dropped by this commit, and another table was created with this name since ({}){}",
         undo_a_drop_under_another_table,
         {"drop that one": make_way("main~1"), "drop": undone_by("drop", "main~1", [])},
         lambda lake: lake.revert("main~1"),
@@ -480,18 +480,18 @@ CASES = [
         {"force": by("force", [*ALL, 7]), "drop": by("drop", None)},
     ),
     Case(
-        "does not have the columns of the rows that come: {}",
+        "lacks columns of the rows to be merged: {}",
         transplant_rows_alone,
         {"columns too": transplant_columns_too},
         lambda lake: lake.transplant("dev"),
     ),
     Case(
-        "is something else here than on the other side, where the lake owns it",
+        "is not a table of the lake here, but is one on the other side",
         put_something_else,
         {"rename": rename_something_else, "drop": by("drop", None)},
     ),
     Case(
-        "is something else here than on the other side, where the lake owns it",
+        "is not a table of the lake here, but is one on the other side",
         own_what_was_a_pointer,
         {"rename": rename_the_pointer, "drop": by("drop", None)},
     ),
@@ -501,23 +501,23 @@ CASES = [
         {"drop": by("drop", None), "rename": rename_the_new_one},
     ),
     Case(
-        "was handed back and adopted again meanwhile ({}), so the sides have no common past",
+        "was released and adopted again since ({}), so the two sides have no common history",
         adopt_again,
         {"branch off anew": branch_off_anew},
     ),
     Case(
-        "{}was handed back to the file system, and changes no more",
+        "{}was released, and the lake no longer commits to it",
         release,
         {"adopt again": leave_and_adopt},
         force,
     ),
     Case(
-        "was written anew too many times on the other side for one merge",
+        "was overwritten too many times on the other side for one merge",
         write_anew_often,
         {"fewer commits": bring_fewer},
     ),
     Case(
-        "cannot take the change as it is now: {}{}",
+        "cannot take the change in its present state: {}{}",
         transplant_a_delete_alone,
         {
             "drop": transplanted("drop", [1, 2, 3, 4, 5, 6]),
@@ -529,13 +529,12 @@ CASES = [
 OTHERWISE = {
     "was changed on both sides: {} (rule {})": "the rules, above",
     "{}is being adopted, and the outcome is not known yet": "owned/test_format_custody.py",
-    "has {}, and the rows that come were not checked against it": "test_constraints.py",
-    "was partitioned by a column '{}' then, which is called '{}' now, and keeps that name"
-    ": commits name it so": ("test_mapped_columns.py"),
-    "is to track rows ('{ENABLED}'), and {} files that came meanwhile have no ids of rows": (
+    "has {}, and the rows to be merged were not checked against it": "test_constraints.py",
+    "was partitioned by the column '{}' at that version": "test_mapped_columns.py",
+    "would track rows ('{ENABLED}'), but {} files that were added on the other side have no row ids": (
         "test_row_tracking.py"
     ),
-    "is not owned by the lake on both sides": "a safeguard: only what the lake owns is asked about",
+    "is not managed by the lake on both sides": "a safeguard: only what the lake owns is asked about",
     "was created by the same request": "a safeguard: no request is known that meets it",
 }
 FOLLOWED = [pytest.param(case, way, id=f"{case.kind[:40]}: {way}") for case in CASES for way in case.ways]

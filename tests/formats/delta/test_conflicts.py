@@ -308,7 +308,7 @@ def test_a_batch_that_is_in_the_table_already_is_told_as_repeated() -> None:
         conflict = check_winner(winner, mine(Txn(app_id="a", version=version)))
         assert isinstance(conflict, DeltaConflict)
         assert conflict.repeated is repeated
-        assert ("nothing is left to do" in str(conflict)) is repeated
+        assert ("there is nothing to do" in str(conflict)) is repeated
     halves = check_winner(winner, mine(Txn(app_id="a", version=5), Txn(app_id="b", version=1)))
     assert isinstance(halves, DeltaConflict)
     assert not halves.repeated

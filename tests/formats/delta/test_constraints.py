@@ -205,7 +205,7 @@ def test_rows_do_not_come_back_past_a_constraint_that_came_since(lake: Lake) -> 
     table.overwrite(rows(2))
     deleted = lake.branch("main").head
     constrain(table, POSITIVE)
-    with pytest.raises(MergeConflict, match=r"the constraint 'positive' .* came since"):
+    with pytest.raises(MergeConflict, match=r"the constraint 'positive' .* was added since"):
         lake.revert(deleted)
     assert ids(table) == [2]
 

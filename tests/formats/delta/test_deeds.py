@@ -42,7 +42,7 @@ TOLD: dict[str, Sequence[Action]] = {
         remove("b", data_change=False),
         add("c", data_change=False),
     ],
-    "told 1 file anew": [add("a", data_change=False)],
+    "rewrote the metadata of 1 file": [add("a", data_change=False)],
     "changed the metadata and changed the protocol": [PROTOCOL, METADATA],
     "appended 1 file and recorded batch 3 of the application 's'": [Txn(app_id="s", version=3), add("a")],
     "wrote the domain 'd'": [DomainMetadata(domain="d", configuration="")],

@@ -189,7 +189,7 @@ def test_features_that_writers_need_not_know_are_few_and_the_unknown_are_not_amo
         (Protocol(min_reader_version=3, min_writer_version=7, writer_features=()), "'readerFeatures'"),
         (Protocol(min_reader_version=3, min_writer_version=6, reader_features=()), "writer version 7"),
         (listed("deletionVectors"), "missing from 'readerFeatures'"),
-        (listed(reader=("appendOnly",)), "for writers alone"),
+        (listed(reader=("appendOnly",)), "a writer feature only"),
     ],
 )
 def test_a_protocol_that_contradicts_itself_is_told(protocol: Protocol, words: str) -> None:
@@ -204,7 +204,7 @@ def test_a_protocol_that_contradicts_itself_is_told(protocol: Protocol, words: s
         (legacy(1, 2), listed("appendOnly", "invariants"), None),
         (legacy(1, 2), listed("appendOnly"), "lose the feature 'invariants'"),
         (legacy(1, 4), legacy(1, 3), "lose the feature"),
-        (listed("appendOnly", "invariants"), legacy(1, 2), "fall from 3 and 7 to 1 and 2"),
+        (listed("appendOnly", "invariants"), legacy(1, 2), "decrease from 3 and 7 to 1 and 2"),
         (listed(reader=("v2Checkpoint",)), listed(), "lose the feature 'v2Checkpoint'"),
     ],
 )

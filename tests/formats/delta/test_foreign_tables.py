@@ -205,7 +205,7 @@ def test_a_column_that_cannot_be_read_is_told_before_the_table_is_taken_over(
         schema = write_schema(StructType(fields))
         table.create()
         table.commit(1, msgspec.structs.replace(metadata(), schema_string=schema))
-        refused(lake, table, "'v' is of the type void, which is not read")
+        refused(lake, table, "'v' has the type void, which is not supported")
 
 
 def test_a_table_whose_partitions_cannot_be_written_is_told_before_it_is_taken_over(
@@ -215,7 +215,7 @@ def test_a_table_whose_partitions_cannot_be_written_is_told_before_it_is_taken_o
         (Field(name="id", type="long", nullable=True), Field(name="b", type="binary", nullable=True))
     )
     table.commit(0, protocol(), metadata_for(schema, ["b"]))
-    refused(lake, table, "'b' is of the type binary, by which no rows are written")
+    refused(lake, table, "'b' has the type binary, which is not supported for partition")
 
 
 @pytest.mark.parametrize("feature", ["icebergWriterCompatV1", "icebergCompatV2"])
@@ -267,6 +267,6 @@ def test_a_table_without_partitions_may_say_so_by_none(lake: Lake) -> None:
 
 def test_the_name_that_stands_for_null_is_no_partition_value(lake: Lake) -> None:
     data = pa.table({"id": [1], "p": ["__HIVE_DEFAULT_PARTITION__"]})
-    with pytest.raises(InvalidRequest, match="__HIVE_DEFAULT_PARTITION__, which stands for null"):
+    with pytest.raises(InvalidRequest, match="__HIVE_DEFAULT_PARTITION__, which is reserved for null"):
         lake.create_table(KEY, data=data, partition_by="p")
     lake.create_table(KEY, data=data)

@@ -215,7 +215,7 @@ def test_a_partition_is_overwritten_by_its_value_however_it_is_spelled(lake: Lak
     for number, spelling in enumerate(spellings, 10):
         table.overwrite(rows((number, value)), partitions={"p": spelling})
         assert ids(table.to_arrow()) == [2, number]
-        with pytest.raises(InvalidRequest, match="not among the partitions"):
+        with pytest.raises(InvalidRequest, match="not one of the partitions"):
             table.overwrite(rows((0, other)), partitions={"p": spelling})
     table.overwrite(rows().slice(0, 0), partitions={"p": spellings[0]})
     table.backfill_to_version()

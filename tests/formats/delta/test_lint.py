@@ -176,7 +176,7 @@ def test_a_property_without_its_feature_is_told(properties: dict[str, str], feat
         TABLE, metadata=untimed("n"), protocol=Protocol(min_reader_version=1, min_writer_version=2)
     )
     problems = check_commit([(1, untimed("n", **properties))], table)
-    assert any(f"makes use of '{feature}'" in one.reason for one in problems)
+    assert any(f"uses '{feature}'" in one.reason for one in problems)
     as_it_was = msgspec.structs.replace(table, metadata=untimed("n", **properties))
     renamed = msgspec.structs.replace(untimed("n", **properties), name="renamed")
     assert check_commit([(1, renamed)], as_it_was) == ()
@@ -213,7 +213,7 @@ def test_turning_timestamps_on_says_from_which_version() -> None:
 
 @pytest.mark.parametrize(
     ("partitions", "words"),
-    [(("gone",), "not in the schema"), (("n", "n"), "more than once"), (("inner",), "holds others")],
+    [(("gone",), "not in the schema"), (("n", "n"), "more than once"), (("inner",), "nested type")],
 )
 def test_partition_columns_are_plain_columns_of_the_schema(partitions: tuple[str, ...], words: str) -> None:
     schema = schema_string({"n": "long", "inner": "STRUCT", "m": "long"}).replace(

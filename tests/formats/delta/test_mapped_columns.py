@@ -255,10 +255,10 @@ def test_what_cannot_be_renamed_or_dropped_is_told(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({MODE: "id"}, "cannot become 'id'"),
+        ({MODE: "id"}, "from 'name' to 'id'"),
         ({MODE: "both"}, "must be one of"),
-        ({MODE: "none"}, "notes a physical name"),
-        ({MAX_ID: "3"}, "never falls"),
+        ({MODE: "none"}, "has a physical name"),
+        ({MAX_ID: "3"}, "cannot decrease"),
     ],
 )
 def test_a_commit_that_breaks_the_mapping_is_refused(lake: Lake, change: dict[str, str], words: str) -> None:
@@ -280,7 +280,7 @@ def test_columns_keep_their_physical_names_and_ids(lake: Lake) -> None:
     table = create(lake, "name")
     about = table.snapshot().metadata
     for old, new, words in (
-        (stored_name(field(table, "id")), "other", "which stays"),
+        (stored_name(field(table, "id")), "other", "which cannot change"),
         (f'"{ID}":1,', f'"{ID}":5,', "which 'part' has|has the id 5"),
         (PHYSICAL_NAME, "no.name", "lacks"),
     ):
@@ -325,7 +325,9 @@ def test_a_version_whose_partition_columns_had_other_names_does_not_come_back(
     lake.delta.adopt(table.root, KEY)
     adopted = lake.table(KEY)
     adopted.append(pa.table({"id": [1], "date": ["mon"]}))
-    with pytest.raises(MergeConflict, match="a column 'day' then, which is called 'date' now"):
+    with pytest.raises(
+        MergeConflict, match="by the column 'day' at that version; the column is called 'date' now"
+    ):
         adopted.restore(version=0)
     adopted.restore(version=1)
     assert adopted.to_arrow().num_rows == 0

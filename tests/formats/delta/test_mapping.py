@@ -35,7 +35,7 @@ def test_the_mode_is_a_property_of_the_table(properties: dict[str, str], mapping
 
 
 def test_a_mode_that_nobody_knows_is_refused() -> None:
-    with pytest.raises(InvalidLog, match="'guess', and can be 'none', 'name' or 'id'"):
+    with pytest.raises(InvalidLog, match="must be 'none', 'name' or 'id', got 'guess'"):
         mapping_of(metadata_for(StructType((FIELD,)), properties={"delta.columnMapping.mode": "guess"}))
 
 

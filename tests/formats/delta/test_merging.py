@@ -422,7 +422,7 @@ def test_a_table_that_was_adopted_again_is_not_said_to_be_at_another_place(owner
     owner.create()
     target = owner.content()
     again = msgspec.structs.replace(target, id=uuid4())
-    with pytest.raises(Refused, match="handed back and adopted again meanwhile"):
+    with pytest.raises(Refused, match="released and adopted again since"):
         owner.format.merge(owner.table(), None, again, None)
 
 

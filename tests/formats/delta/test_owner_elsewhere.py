@@ -154,7 +154,7 @@ def test_k12_who_would_change_a_log_can_ask_whose_it_is(
 ) -> None:
     copy, _ = copied
     content = copy.content("t")
-    with pytest.raises(ManagedElsewhere, match="can only be read here"):
+    with pytest.raises(ManagedElsewhere, match="is read-only here"):
         copy.publisher.check_owned(content)
     with pytest.raises(ManagedElsewhere):
         copy.publisher.look(content)

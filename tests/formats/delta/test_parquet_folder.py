@@ -258,7 +258,7 @@ def test_under_a_key_it_is_done_once(lake: Lake, folder: Path) -> None:
     assert again.commit == first.commit
     with pytest.raises(CommitConflict):
         lake.delta.convert(folder, "t")
-    with pytest.raises(InvalidRequest, match="there is a Delta table"):
+    with pytest.raises(InvalidRequest, match="there is already a Delta table"):
         lake.delta.convert(folder, "u")
 
 
@@ -266,15 +266,15 @@ REFUSED: dict[str, tuple[dict[str, dict[str, Any]], str]] = {
     "nothing there": ({}, "there are no Parquet files"),
     "two types": (
         {"a.parquet": {"x": [1]}, "b.parquet": {"x": ["1"]}},
-        "'x' is long in a.parquet, and 'x' is string",
+        "'x' is long in a.parquet, but 'x' is string",
     ),
-    "two spellings": ({"a.parquet": {"x": [1]}, "b.parquet": {"X": [1]}}, "do not fit together"),
+    "two spellings": ({"a.parquet": {"x": [1]}, "b.parquet": {"X": [1]}}, "have incompatible columns"),
     "some partitioned": (
         {"d=1/a.parquet": {"x": [1]}, "b.parquet": {"x": [1]}},
         "partitioned differently: b.parquet by nothing, d=1/a.parquet by d",
     ),
-    "folders of both kinds": ({"d=1/old/a.parquet": {"x": [1]}}, "some name a partition and some do not"),
-    "unsigned": ({"a.parquet": {"x": pa.array([1], pa.uint32())}}, "the column 'x' is of the type uint32"),
+    "folders of both kinds": ({"d=1/old/a.parquet": {"x": [1]}}, "name a partition, and others that do not"),
+    "unsigned": ({"a.parquet": {"x": pa.array([1], pa.uint32())}}, "the column 'x' has the type uint32"),
     "nanoseconds": ({"a.parquet": {"x": pa.array([1], pa.timestamp("ns"))}}, "nanoseconds"),
     "only partitions": ({"d=1/a.parquet": {"d": ["1"]}}, "no columns besides partition columns"),
 }
@@ -308,11 +308,11 @@ def test_advice_about_a_folder_leads_to_a_table_with_all_rows(lake: Lake, folder
     (folder / "d=1" / "notes.csv").write_text("4")
     assert "partitioned differently" in convert()
     (folder / "a.parquet").rename(folder / "d=1" / "a.parquet")
-    assert "d=1/old/c.parquet lies in folders" in convert()
+    assert "d=1/old/c.parquet has folders" in convert()
     (folder / "d=1" / "old" / "c.parquet").rename(folder / "d=1" / "c.parquet")
     assert "notes.csv cannot be a file of a Delta table" in convert()
     (folder / "d=1" / "notes.csv").rename(folder.parent / "notes.csv")
-    assert "do not fit together" in convert()
+    assert "have incompatible columns" in convert()
     save(folder / "d=1" / "b.parquet", {"id": [2]})
     lake.delta.convert(folder, "t")
     assert [row["id"] for row in sorted_rows(lake.table("t"))] == [1, 2, 3]
@@ -331,8 +331,14 @@ def test_a_file_that_is_not_parquet_is_named(lake: Lake, folder: Path) -> None:
     ("options", "words"),
     [
         ({"partition_by": {"d": "nonsense"}}, "'nonsense' is not a type"),
-        ({"partition_by": {"e": "date"}}, "no folder names the partition column 'e'; there are: d"),
-        ({"partition_by": {"d": "date"}}, "the column 'd' has a value that no partition can have, '1'"),
+        (
+            {"partition_by": {"e": "date"}},
+            "no folder has the partition column 'e'; the partition columns are: d",
+        ),
+        (
+            {"partition_by": {"d": "date"}},
+            "the column 'd' has the value '1', which cannot be a partition value",
+        ),
         ({"properties": {"delta.columnMapping.mode": "name"}}, "delta.columnMapping.mode cannot be set"),
         ({"properties": {"delta.constraints.c": "x > 0"}}, "delta.constraints.c cannot be set"),
     ],

@@ -177,7 +177,7 @@ def test_a_body_that_changed_is_not_published(table: Ratified, places: Places) -
     table.place.put(body, good.replace(b'"a"', b'"b"'))
     careful = publishing(table, places)
     careful.table_committed(KEY, content, is_default=True)
-    with pytest.raises(InvalidLog, match="has other bytes than those that were ratified") as problem:
+    with pytest.raises(InvalidLog, match="differs from the bytes that were ratified") as problem:
         careful.publish(content)
     assert (problem.value.details["version"], problem.value.details["name"]) == (1, body)
     assert table.log() == table.ratified(0, 0)

@@ -147,7 +147,7 @@ def test_storage_that_shows_nothing_where_it_says_something_is_is_unavailable(tm
 
     places = Disks(Contradicting)
     table = Ratified(str(tmp_path), places)
-    with pytest.raises(Unavailable, match="but does not show it"):
+    with pytest.raises(Unavailable, match="but cannot read it"):
         publishing(table, places).publish(table.held())
     places.close()
 

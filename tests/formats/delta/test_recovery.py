@@ -95,7 +95,7 @@ def test_versions_that_cannot_be_known_to_have_existed_are_named_one_by_one(
         (4, tuple(sorted((fourth, loser)))),
     ]
     assert str(recovered.doubtful[0]) == (
-        f"version 3 may have been {third}, and cannot be known to have existed"
+        f"version 3 may have been {third}; it is not known whether that version existed"
     )
     assert str(recovered.doubtful[1]).startswith("version 4 may have been one of ")
     assert recovered.made.version == 3

@@ -271,7 +271,9 @@ def test_rows_of_a_deletion_vector_are_left_out(table: Table, duckdb: Any, stora
 
 def test_a_broken_deletion_vector_is_an_error_and_not_more_rows(table: Table) -> None:
     vectored(table, pa.table({"id": range(10)}), inline_vector(vector_data({1, 12}), 2))
-    with pytest.raises(InvalidLog, match=r"part-00000.* of the table .* names rows of a file that has 10"):
+    with pytest.raises(
+        InvalidLog, match=r"part-00000.* of the table .* names rows beyond the end of the file, which has 10"
+    ):
         ours(table)
 
 

@@ -468,7 +468,7 @@ def test_a_dropped_table_comes_back_and_not_over_another_one(lake: Lake) -> None
     lake.commit([Delete(Key.parse(KEY))])
     again = head(lake)
     lake.create_table(KEY, data=pa.table({"id": [9]}), message="anew")
-    assert "another table was created here since" in told_of_drop(lake, again)
+    assert "another table was created with this name since" in told_of_drop(lake, again)
     lake.commit([Delete(Key.parse(KEY))])
     lake.revert(again)
     holds(lake, *ALL)

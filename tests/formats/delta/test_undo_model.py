@@ -314,7 +314,7 @@ class History:
             return
         # An overwrite of a day that was empty took nothing where it was made, but may have where it was
         # merged or done again: that is not a part of it.
-        took = done.replaced and ("as well: revert that commit instead" in why)
+        took = done.replaced and ("revert that commit instead" in why)
         assert took or "columns" in why, why
 
 

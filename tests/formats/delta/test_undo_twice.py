@@ -102,7 +102,7 @@ def test_what_an_overwrite_took_when_it_was_brought_again_is_a_conflict(lake: La
     main.append(7, day=day or "mon")
     again = lake.transplant(overwritten).head
     assert 7 not in main.ids()
-    with pytest.raises(MergeConflict, match=r"did it again, and took .* revert that commit instead"):
+    with pytest.raises(MergeConflict, match=r"repeated it, and also removed .* revert that commit instead"):
         lake.revert(overwritten)
     revert(lake, again)
     assert main.ids() == foreign_ids(lake) == [1, 2, 3, 4, 5, 6, 7]

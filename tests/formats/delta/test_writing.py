@@ -203,7 +203,7 @@ INNER = StructType(
         (
             schema(a="long", nullable=False),
             {"a": [1, None]},
-            "the column 'a' is not nullable, and the data has nulls",
+            "the column 'a' is not nullable, but the data has nulls",
         ),
         (
             schema(a="long", b="long", nullable=False),
@@ -214,7 +214,7 @@ INNER = StructType(
         (schema(s=INNER), {"s": [{"y": 1}]}, r"the column 's\.x' is not nullable"),
         (schema(s=INNER), {"s": [{"x": 1, "z": 1}]}, r"the table has no column 's\.z'; there are s\.x, s\.y"),
         (schema(s=INNER), {"s": [7]}, "the column 's' holds int64"),
-        (schema(s="long"), {"s": [{"x": 1}]}, "the column 's' is of the type long"),
+        (schema(s="long"), {"s": [{"x": 1}]}, "the column 's' has the type long"),
     ],
     ids=["extra", "null", "missing", "nested-null", "nested-missing", "nested-extra", "not-nested", "nested"],
 )
@@ -273,7 +273,7 @@ def test_what_is_no_data_is_told(table: Table) -> None:
     with pytest.raises(InvalidRequest, match="no columns besides"):
         write_files(table.place, metadata_for(schema(id="long"), ["id"]), pa.table({"id": [1]}))
     of = metadata_for(schema(id="long", part="string", nullable=False), ["part"])
-    with pytest.raises(InvalidRequest, match="an empty partition value is null"):
+    with pytest.raises(InvalidRequest, match="an empty partition value means null"):
         write_files(table.place, of, pa.table({"id": [1], "part": [""]}))
 
 

@@ -162,7 +162,7 @@ def test_no_difference_of_two_states_is_missed(seed: int) -> None:
         ((Recent("", 2, version_of_number(2)),), "a version 2 after version 3"),
         ((Recent("", 5, version_of_number(5)), Recent("", 4, version_of_number(4))), "4 after version 5"),
         ((Recent("gone", 1, version_of_number(1)),), "of branch 'gone', which it does not have"),
-        ((Recent("", 4, Version(sha256=b"short")),), "cannot be known"),
+        ((Recent("", 4, Version(sha256=b"short")),), "without a size and hash"),
     ],
     ids=["older-than-the-tree", "out-of-order", "of-no-branch", "no-hash"],
 )

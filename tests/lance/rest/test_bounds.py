@@ -133,7 +133,7 @@ def test_a_query_takes_only_so_many_vectors(small: Program) -> None:
     vectors = [[0.5, 1.0]] * 20_000
     said = Talk(small, "/lance")("/table/ws$t/query", {"k": 5, "vector": {"multi_vector": vectors}})
     assert said.status == 400
-    assert "20,000 vectors, and one query takes 1,000" in said.error
+    assert "20,000 vectors, but one query can have at most 1,000" in said.error
 
 
 @pytest.mark.verify

@@ -76,7 +76,7 @@ def test_an_expression_that_lance_has_a_bug_with_is_not_a_fault_of_the_server(
 ) -> None:
     said = table(f"/table/ws$t/{path}", body)
     assert told(said) == (406, UNSUPPORTED)
-    assert "Ask for it in another way" in said.error
+    assert "Try to express the request differently" in said.error
     assert table("/table/ws$t/count_rows", {}).body == 3
 
 
@@ -130,7 +130,7 @@ def test_a_table_whose_files_somebody_removed_is_not_said_to_be_declared(table: 
     for path, body in (("count_rows", {"predicate": "id = 1"}), ("query", {"k": 1, "vector": {}})):
         said = table(f"/table/ws$t/{path}", body)
         assert told(said) == (409, STATE)
-        assert "has lost a file that it needs, data/" in said.error
+        assert "a file of this version is missing, data/" in said.error
         assert "restore" in said.error
         assert str(place) not in said.error
     shutil.rmtree(place)

@@ -272,7 +272,7 @@ def test_what_means_nothing_for_files_is_refused(
 
 @pytest.mark.parametrize("name", ["job_id", "job_branch", "success_file", "timeout_s"])
 def test_what_is_for_jobs_of_files_is_refused_for_rows(spark: SparkSession, name: str) -> None:
-    with pytest.raises(InvalidRequest, match=f"'{name}' is for jobs that write files"):
+    with pytest.raises(InvalidRequest, match=f"'{name}' is only for jobs that write files"):
         write(rows(spark, 0), "sales.orders", **{name: 1})  # type: ignore[arg-type]
 
 

@@ -33,7 +33,7 @@ def test_addresses_are_percent_encoded_and_files_without_rows_are_left_out() -> 
 
 def test_nothing_in_a_column_that_must_have_something_is_refused() -> None:
     metadata = _table(Field(name="p", type="string", nullable=False))
-    with pytest.raises(InvalidRequest, match="'p' is not nullable, and the data has nulls or empty texts"):
+    with pytest.raises(InvalidRequest, match="'p' is not nullable, but the data has nulls or empty strings"):
         file_actions([_file("x", "p=__HIVE_DEFAULT_PARTITION__")], metadata, ())
 
 

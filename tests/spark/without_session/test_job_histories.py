@@ -65,7 +65,7 @@ def test_what_a_job_wrote_for_another_history_is_refused_and_removed(
     adds: list[Add] = write_files(job.place, job.metadata, numbers(7).to_reader())
     way(lake)
     before = files_of(dev)
-    with pytest.raises(TableConflict, match="another history on 'dev'"):
+    with pytest.raises(TableConflict, match="a different history on 'dev'"):
         job.commit(adds, operation="WRITE", parameters={}, reads=reads)
     assert before - files_of(dev) == {Path(dev.location, one.path) for one in adds}
     again = job.again()
@@ -87,7 +87,7 @@ def written(lake: Lake) -> tuple[SourceTarget, list[TaskMessage]]:
 def test_so_is_what_tasks_wrote_for_it(lake: Lake, dev: Table, way: Callable[[Lake], None]) -> None:
     target, messages = written(lake)
     way(lake)
-    with pytest.raises(TableConflict, match="another history on 'dev'"):
+    with pytest.raises(TableConflict, match="a different history on 'dev'"):
         target.commit(lake, messages, uuid4(), None)
     assert 7 not in dev.to_arrow()["id"].to_pylist()
 
@@ -99,6 +99,6 @@ def test_so_is_a_batch_whose_commit_is_planned_when_that_has_happened(
     _, messages = written(lake)
     way(lake)
     target, _ = written(lake)
-    with pytest.raises(TableConflict, match="another history on 'dev'"):
+    with pytest.raises(TableConflict, match="a different history on 'dev'"):
         target.as_planned(messages).commit(lake, messages, uuid4(), Txn(app_id="query", version=1))
     assert 7 not in dev.to_arrow()["id"].to_pylist()

@@ -182,7 +182,7 @@ def test_a_job_is_not_told_to_be_done_in_a_transaction_that_has_lost_its_table(l
     transaction = lake.transaction()
     run(lake, transaction.branch)
     transaction.drop("items")
-    with pytest.raises(JobOver, match="where that table is gone by now"):
+    with pytest.raises(JobOver, match="but the table no longer exists there"):
         run(lake, transaction.branch)
 
 

@@ -341,7 +341,7 @@ def test_a_condition_on_moments_is_refused_for_nobody_says_in_which_zone_it_is_m
 
 def test_a_column_with_a_name_of_ours_is_refused_when_the_job_is_planned(lake: Lake) -> None:
     wider = SCHEMA.append(pa.field("__penstock_row", pa.int64()))
-    with pytest.raises(InvalidRequest, match="cannot be called '__penstock_row'"):
+    with pytest.raises(InvalidRequest, match="the column name '__penstock_row' is reserved"):
         planned(lake, wider, mergeschema="true")
 
 

@@ -111,7 +111,7 @@ class DeltaFormat(Format):
             raise Refused("does not exist")
         if not isinstance(content, DeltaTable) or not content.state:
             raise NotManaged(
-                f"'{table.key}' is not a Delta table that this lake owns; adopt it first",
+                f"'{table.key}' is not a Delta table that this lake manages; adopt it first",
                 table=str(table.key),
             )
         line = line_of(content)
@@ -310,7 +310,7 @@ class DeltaFormat(Format):
             except OutOfSync:
                 raise
             except PenstockError as problem:
-                logger.info("'%s' goes without a look at its log: %s", table.key, problem)
+                logger.info("'%s' is removed without a check of its log: %s", table.key, problem)
         table.notes[note] = True
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
@@ -337,7 +337,7 @@ class DeltaFormat(Format):
 
     def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
         if not isinstance(before, DeltaTable) or not isinstance(after, DeltaTable):
-            return "would appear or vanish; merge the branch, or drop the table"
+            return "would be created or dropped by this move; merge the branch, or drop the table"
         if before.id != after.id or not before.state or not after.state:
             return "would become another table; merge the branch instead"
         was, becomes = line_of(before), line_of(after)
@@ -346,7 +346,7 @@ class DeltaFormat(Format):
         if becomes.tail is not None:
             return "has versions of another branch; merge that branch instead"
         if becomes.latest < was.latest:
-            return f"would fall back from version {was.latest} to {becomes.latest}"
+            return f"would go back from version {was.latest} to {becomes.latest}"
         if not _goes_on(was, becomes):
             return f"would get another version {was.latest}; merge the branch instead"
         return None
@@ -376,7 +376,9 @@ class DeltaFormat(Format):
 def check_phase(line: Line) -> None:
     """Refuse commits to a table that is on its way in or out."""
     if line.phase is OwnershipPhase.RELEASED:
-        raise Refused("was handed back to the file system: commit to its log, or adopt it again")
+        raise Refused(
+            "was released, so the lake no longer commits to it: commit to its log, or adopt it again"
+        )
     if line.phase is OwnershipPhase.ADOPTING:
         raise Refused("is being adopted, and the outcome is not known yet: try again")
 
@@ -406,7 +408,7 @@ def _replaced_refusal() -> Refused:
 def _own(content: AnyContent | None) -> DeltaTable | None:
     if content is None or (isinstance(content, DeltaTable) and content.state):
         return content
-    raise Refused("is not owned by the lake on both sides; keep the target's with the mode 'drop'")
+    raise Refused("is not managed by the lake on both sides; keep the target's with the mode 'drop'")
 
 
 def _as_managed(content: AnyContent | None) -> DeltaTable | None:

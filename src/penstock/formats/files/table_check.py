@@ -44,7 +44,7 @@ class FilesCheck:
             yield key, damaged.message
             return
         if with_state(content, state).held != content.held:
-            yield key, "does not hold the tree that its state names"
+            yield key, "lacks the tree that its state names"
         total = self._total(state.root)
         yield from self._flaws
         self._flaws.clear()

@@ -274,11 +274,10 @@ def _foreign_commit_error(task: PromoteTask, waiting: WaitingVersion, name: str)
     """The alarm: somebody who does not ask the lake writes to one of its tables."""
     return ForeignCommit(
         f"{task.content.location}/{name} is not the manifest that was ratified as version {waiting.number} "
-        "of "
-        "the table: something writes to it without asking the lake, or the lake was restored from an older "
-        "copy.\n"
-        "  Leave the file where it is: its rows may be nowhere else. 'penstock resync' takes the folder's "
-        "versions over, and says what becomes of those that only the lake has. Nothing is overwritten.",
+        "of the table: another program writes to the table directly, or the lake was restored from an "
+        "older copy.\n  Leave the file where it is: its rows may exist nowhere else. 'penstock resync' "
+        "imports the versions of the folder, and reports what happens to versions that only the lake has. "
+        "Nothing is overwritten.",
         location=task.content.location,
         id=str(task.content.id),
         version=waiting.number,

@@ -42,7 +42,7 @@ def why_not_read(written: Manifest, read: Manifest) -> str | None:
         elif column.name in dropped:
             return f"its column '{column.name}' was replaced"
         elif column.parent in then or not column.is_nullable:
-            return f"it got a column '{column.name}' that every row must have"
+            return f"it got a column '{column.name}' that is not nullable"
     return None
 
 

@@ -132,7 +132,7 @@ def _of_update(former: _Fragment, fragment: _Fragment, changes: _ChangedFragment
             changes, f"has another fragment {fragment.number}, which its transaction does not change"
         )
     if not set(former.files) & set(fragment.files):
-        return Gap(f"has another fragment {fragment.number} of the same number", is_sure=False)
+        return Gap(f"has a different fragment with the number {fragment.number}", is_sure=False)
     if former.deletions != fragment.deletions and changes.is_whole:
         return Gap(f"has other rows deleted in fragment {fragment.number}", is_sure=False)
     return None
@@ -149,9 +149,9 @@ def _of_table(before: Manifest, after: Manifest) -> Gap | None:
     if operation is not ManifestOperation.CONFIG and not after.has_settings_of(before):
         return Gap("has other settings", is_sure=False)
     if after.max_fragment_id < before.max_fragment_id:
-        return Gap("numbers fragments anew", is_sure=False)
+        return Gap("reuses numbers of fragments", is_sure=False)
     if (after.body.number(_NEXT_ROW_ID) or 0) < (before.body.number(_NEXT_ROW_ID) or 0):
-        return Gap("numbers rows anew", is_sure=False)
+        return Gap("reuses ids of rows", is_sure=False)
     return None
 
 

@@ -201,4 +201,4 @@ def _objects(table: Table) -> Objects:
 def _own(content: AnyContent | None) -> LanceTable | None:
     if content is None or (isinstance(content, LanceTable) and content.state):
         return content
-    raise Refused("is not kept by the lake on both sides")
+    raise Refused("is not managed by the lake on both sides")

@@ -182,7 +182,7 @@ def graft(
     _check_known(rows, bases, source_done, target_done)
     removed_rows = {} if receiver is None or receiver.changes is None else receiver.changes.removed_rows()
     if unknown := other_rows(shared_rows(rows.added, strange), removed_rows):
-        raise Ungraftable("has never had rows that the revert restores", unknown)
+        raise Ungraftable("never had the rows that the revert restores", unknown)
     _check_returned(rows, source_done, target_done)
     if rows.added or rows.removed or not is_again:
         _check_rows(rows, bases, source_done, target_done, receiver, is_again=is_again)

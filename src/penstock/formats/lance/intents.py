@@ -171,5 +171,5 @@ def decode_steps(data: bytes) -> Steps:
     try:
         steps: Steps = _decode(data)
     except msgspec.MsgspecError as problem:
-        raise Damaged(f"what was asked of a Lance table cannot be read: {problem}") from None
+        raise Damaged(f"the stored change of a Lance table cannot be read: {problem}") from None
     return steps

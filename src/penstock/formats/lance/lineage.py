@@ -153,7 +153,7 @@ class Lineage:
         moved = tuple(span for fragment in group.before for span in self.live(fragment))
         counts = [fragment.physical_rows for fragment in group.after]
         if size(moved) != sum(counts):
-            raise Immovable("was compacted to another number of rows")
+            raise Immovable("was compacted to a different number of rows")
         for after_fragment, piece in zip(group.after, split(moved, counts), strict=True):
             self._layouts[after_fragment.file] = piece
 

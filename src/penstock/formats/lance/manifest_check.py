@@ -179,7 +179,7 @@ class _RequestCheck:
     def _version(self, step: Create) -> MadeVersion:
         content, state, versions = self._table()
         if not 1 <= step.version <= VERSION_MAX:
-            raise InvalidRequest(f"{step.version} is not a version of '{self._key}'")
+            raise InvalidRequest(f"{step.version} is not a valid version of '{self._key}'")
         target_version = versions.get(step.branch, step.version)
         is_new_branch = bool(step.branch) and versions.branch(step.branch) is None
         try:
@@ -207,8 +207,8 @@ class _RequestCheck:
         before = self._before(versions, step)
         if step.is_v1 and before is not None and not (before[1].is_v1 and before[1].chain == chain.folder):
             raise InvalidManifest(
-                f"versions of '{self._key}' are named by the scheme V2, and version {step.version} is to be"
-                " named by V1: readers would take them for two tables"
+                f"versions of '{self._key}' use the naming scheme V2, but version {step.version} uses V1: "
+                "readers would see two tables"
             )
         try:
             self._check_bases(content, versions, step, manifest)
@@ -295,7 +295,7 @@ class _RequestCheck:
             )
         if branch != step.branch:
             raise InvalidManifest(
-                f"{step.path} of '{self._key}' is of branch '{branch or 'main'}', not of "
+                f"{step.path} of '{self._key}' belongs to branch '{branch or 'main'}', not to "
                 f"'{step.branch or 'main'}'"
             )
         return manifest
@@ -352,7 +352,7 @@ class _RequestCheck:
         is_sure = gap is not None and gap.is_sure
         if not is_sure and not self._is_other_there(content, version, step.branch, number, chain):
             return
-        why = "was written on top of another one" if gap is None else gap.why
+        why = "was written on top of another version" if gap is None else gap.why
         raise VersionTaken(
             f"version {step.version} of '{self._key}' does not continue version {number}: it {why}\n  "
             "Another writer committed first. Open the table again, and write to its newest version.",

@@ -59,8 +59,8 @@ class Manifests:
                 self.keep(version, data)
                 return data
         raise Damaged(
-            f"the manifest of version {number} of the Lance table at {location} is gone, or is another one:"
-            f" {' and '.join(names)}",
+            f"the manifest of version {number} of the Lance table at {location} is missing or was "
+            f"replaced: {' and '.join(names)}",
             location=location,
             version=number,
         )

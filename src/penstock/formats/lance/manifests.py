@@ -161,10 +161,10 @@ class Manifest(NamedTuple):
             raise Malformed(f"{len(data)} bytes are too few for a manifest")
         place, _, minor, magic = _FOOTER.unpack_from(data, len(data) - _FOOTER.size)
         if magic != MAGIC or minor < _OLDEST_MINOR:
-            raise Malformed("the file does not end as a manifest does")
+            raise Malformed("the file does not end like a manifest")
         body = Message.read(_section(data, place))
         if body.number(_Manifest.VERSION) is None:
-            raise Malformed("the manifest does not say which version it is")
+            raise Malformed("the manifest has no version number")
         indexes: tuple[Message, ...] = ()
         if (where := body.number(_Manifest.INDEX_SECTION)) is not None:
             indexes = tuple(Message.read(data) for data in Message.read(_section(data, where)).all(1))

@@ -68,7 +68,7 @@ def merge(
         newest = side.newest()
         if newest is None or includes(here, side, newest) or is_same(newest, here.newest()):
             return Applied(target)
-        raise Refused(f"is on both sides, and no common version is known; {WAY_OUT}")
+        raise Refused(f"exists on both sides, but no common version is known; {WAY_OUT}")
     parted = TableSide.of(base, objects)
     bases = [base for base in table.bases if isinstance(base, LanceTable) and base.id == target.id]
     others = [TableSide.of(content, objects) for content in bases if content != base]
@@ -157,7 +157,7 @@ def revert(
             raise Refused(f"{problem}; {_ways_out()}") from None
         except Damaged as problem:
             raise Refused(
-                "cannot get back what the commit removed, because the files were cleaned up: "
+                "cannot get back the rows that the commit removed, because their files were cleaned up: "
                 f"{problem.message}; {_LEAVE_IT}"
             ) from None
 
@@ -191,8 +191,8 @@ def _revert_existence(
             "or leave it as it is with the mode 'drop'"
         )
     raise Refused(
-        "is another table now than the commit changed; rename it, then revert the commit, or leave it as it "
-        "is with the mode 'drop'"
+        "is not the table that the commit changed; rename it, then revert the commit, or leave it as it is "
+        "with the mode 'drop'"
     )
 
 
@@ -255,7 +255,7 @@ def why_not_move(before: LanceTable, after: LanceTable) -> str | None:
     state, other = state_of(before), state_of(after)
     if before.id == after.id and _versions_of(state) == _versions_of(other):
         return None
-    return "would have other versions than those that readers see already"
+    return "would have versions that differ from those that readers have already seen"
 
 
 def _versions_of(state: LanceState) -> tuple[object, ...]:

@@ -58,7 +58,7 @@ def folder_of(chain: str, branch: str) -> str:
 
 
 def manifest_name(chain: str, branch: str, version: int, *, is_v1: bool = False) -> str:
-    """Where a version's manifest is once everybody may see it: Lance lists newer ones first."""
+    """Describe a version once everybody may see it: Lance lists newer ones first."""
     number = str(version) if is_v1 else f"{_LAST - version:020d}"
     return f"{folder_of(chain, branch)}{VERSIONS}{number}{MANIFEST}"
 
@@ -69,7 +69,7 @@ def detached_name(chain: str, branch: str, version: int) -> str:
 
 
 def staged_name(chain: str, branch: str, attempt: str, version: int) -> str:
-    """Where a version's manifest is while only those may see it who are told. No other attempt has it."""
+    """Describe a version while only those may see it who are told. No other attempt has it."""
     return f"{folder_of(chain, branch)}{STAGING}{attempt}/{_LAST - version:020d}{MANIFEST}"
 
 

@@ -276,7 +276,7 @@ class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
         try:
             self._places.at(task.content.location).delete(task.staged)
         except (PenstockError, RuntimeError) as problem:  # a process that ends starts no threads any more
-            logger.info("what was staged of '%s' is left for the sweep: %s", task.key, problem)
+            logger.info("the staged files of '%s' are left for the sweep: %s", task.key, problem)
 
 
 def _is_apart(name: str) -> bool:

@@ -169,7 +169,9 @@ class _RefFilesUpdate:
         if existing is None or self._is_ours(json) or _means_same(json, fields):
             self._place.put(name, data)
         else:
-            logger.warning("%s/%s is not what the lake says; it is left so", self._content.location, name)
+            logger.warning(
+                "%s/%s differs from what the lake recorded; it is not changed", self._content.location, name
+            )
 
     def _is_ours(self, fields: Mapping[str, Any]) -> bool:
         return fields.get(MARK) == self._lake

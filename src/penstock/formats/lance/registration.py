@@ -112,7 +112,7 @@ def _check(place: Place, branch: str, number: int, name: str) -> None:
         raise InvalidTable(f"{place.url}/{name} is not a manifest: {problem}", location=place.url) from None
     if says != (number, branch):
         raise InvalidTable(
-            f"{place.url}/{name} says that it is version {says[0]} of branch '{says[1] or 'main'}'",
+            f"{place.url}/{name} is, by its content, version {says[0]} of branch '{says[1] or 'main'}'",
             location=place.url,
         )
     if not manifest.data_format.startswith("2"):

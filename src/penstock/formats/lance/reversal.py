@@ -212,7 +212,7 @@ class _Reversal:
             else []
         )
         if replaced:
-            raise _clash("which the commit had removed, and which came back since, {} updated", replaced)
+            raise _clash("that the commit had removed, and that were restored later, {} updated", replaced)
         self._check_parts()
         self._check_inserts()
         self._check_values()
@@ -332,7 +332,7 @@ class _Reversal:
         files = {fragment.file for fragment in self._before}
         new = [fragment for fragment in self._now if fragment.file not in files]
         if new and (why := why_not_read(now, result)) is not None:
-            raise Irreversible(f"got rows since that do not fit its former columns: {why}", _files_of(new))
+            raise Irreversible(f"got rows since that do not match its former columns: {why}", _files_of(new))
         if numbers_of(result) - numbers_of(now):
             self._check_not_rewritten(new, "a column that the commit had dropped")
 
@@ -386,7 +386,7 @@ class _Reversal:
         moved = [fragment for fragment in fragments if not self._lineage.origins(fragment).isdisjoint(files)]
         if moved or self._later.has_replaced:
             raise Irreversible(
-                f"had rows compacted or updated since, which would have to get {what}", _files_of(moved)
+                f"had rows compacted or updated since, which would need {what}", _files_of(moved)
             )
 
     # -- settings ------------------------------------------------------------------------------------------

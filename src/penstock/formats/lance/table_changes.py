@@ -65,7 +65,7 @@ from penstock.model.keys import Key
 _OVERTAKEN: Final = "  Another writer committed first. Open the table again, and write to its newest version."
 _UNKNOWN: Final = (
     "  Open the table again, and write to its newest version. If that does not help, its folder has "
-    "versions that the lake does not know: 'penstock resync' takes them over."
+    "versions that the lake does not know: 'penstock resync' imports them."
 )
 
 
@@ -255,9 +255,9 @@ class _StepRun:
                 )
             if newest is not None and made.follows not in (None, newest[1].mark):
                 raise VersionTaken(
-                    f"version {step.version} of '{self._key}' follows another version {newest[0]} than the "
-                    "branch has\n  The branch was moved. Open the table again, and write to its newest "
-                    "version.",
+                    f"version {step.version} of '{self._key}' follows a version {newest[0]} that is not "
+                    "the one on the branch\n  The branch was moved. Open the table again, and write to its "
+                    "newest version.",
                     version=step.version,
                     newest=newest[0],
                 )

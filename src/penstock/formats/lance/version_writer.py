@@ -354,7 +354,7 @@ class VersionWriter:
             (data,) = self._place.read([self._inside(source)])
             if data is None:
                 raise Damaged(
-                    f"the deletion file {source} no longer exists of a Lance table", location=source
+                    f"the deletion file {source} of a Lance table no longer exists", location=source
                 )
             _create(self._place, self._inside(f"{folder}/{name}"), data)
 

@@ -111,7 +111,7 @@ def test_a_released_table_takes_no_more_commits(owner: Owner) -> None:
     owner.ask(last)
     assert owner.line().latest == 2
     for version in (None, 3):
-        with pytest.raises(CommitConflict, match="handed back"):
+        with pytest.raises(CommitConflict, match="was released"):
             owner.commit([add("b")], version=version)
     with pytest.raises(CommitConflict, match="is removed automatically"):
         owner.kernel.commit("main", [Delete(Key.parse(KEY))])
@@ -148,9 +148,9 @@ def test_the_default_branch_is_not_moved_to_where_a_table_is_another_or_older(ow
     newest = references.get("main").head
     owner.commit([add("c")], branch="dev")
     for target, why in (
-        (older, "fall back from version 2 to 1"),
+        (older, "go back from version 2 to 1"),
         (references.get("dev").head, "versions of another branch"),
-        (empty, "appear or vanish"),
+        (empty, "created or dropped by this move"),
     ):
         with pytest.raises(InvalidRequest, match=why):
             references.assign("main", target)

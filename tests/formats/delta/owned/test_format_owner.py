@@ -1,4 +1,4 @@
-"""A lake changes no table that is another's, none that it handed back, and never has two at one place."""
+"""A lake changes no table that is another's, none that it was released, and never has two at one place."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_table_that_would_name_another_owner_does_not_come(
     copy.close()
 
 
-# --- tables that were handed back ---------------------------------------------------------------------------
+# --- tables that were released ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_settled", [False, True], ids=["releasing", "gone"])
@@ -160,7 +160,7 @@ def test_a_released_table_gets_no_version_from_a_branch_that_still_has_it(
     )
     if way == "revert":
         bring = partial(owner.kernel.revert, head(owner), "main", META)
-    with pytest.raises(MergeConflict, match=r"handed back|dropped or renamed here"):
+    with pytest.raises(MergeConflict, match=r"was released|dropped or renamed here"):
         bring()
     log = Path(content.location) / "_delta_log"
     assert len(list(log.glob("*.json"))) == 3

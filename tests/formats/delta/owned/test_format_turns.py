@@ -395,7 +395,7 @@ def test_a_table_that_was_released_in_between_takes_nothing(owner: Owner, other:
         version=0, protocol=about.protocol, metadata=about.metadata, timestamp_ms=owner.line().timestamp_ms
     )
     last = Release(version=1, actions=release(before, uuid, owner.clock() // 1000), uuid=uuid)
-    with pytest.raises(CommitConflict, match="handed back"):
+    with pytest.raises(CommitConflict, match="was released"):
         rounds(owner, lambda: other.ask(last), lambda: owner.commit([add("a")]))
     assert content.id is not None
     owner.ask(Settle(id=content.id, owned=False))

@@ -157,16 +157,16 @@ def check_history(table: Table, line: Line, intent: CommitIntent) -> None:
 
 
 def _other_history(table: Table, line: Line, read: int) -> TableConflict:
-    why = f"has another history on '{table.branch}' by now"
+    why = f"has a different history on '{table.branch}' now"
     expected, actual = f"the version {read} that was read", f"version {line.latest} of another history"
     return TableConflict(
         [Conflict(ConflictKind.FORMAT, table.key, expected=expected, found=actual, why=why)],
         "\n".join(
             (
                 f"'{table.key}' {why}",
-                f"  you read    version {read}, which is not part of it any more",
+                f"  you read    version {read}, which is no longer part of it",
                 f"  now at      version {line.latest}",
-                "  why         the branch was created anew, set to another commit, or merged into",
+                "  why         the branch was created again, moved to another commit, or merged into",
                 "  what to do  read the table again, and run the job again",
             )
         ),

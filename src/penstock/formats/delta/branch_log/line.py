@@ -304,7 +304,9 @@ class Tip(NamedTuple):
         match = _TIP.fullmatch(text)
         if match is None or int(match[1]) > _VERSION_MAX:
             shown = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
-            raise InvalidRequest(f"{shown!r} names no version; give the 'tip' that was answered, as it was")
+            raise InvalidRequest(
+                f"{shown!r} is not a tip of the table; pass the 'tip' of an earlier response without changes"
+            )
         version, uuid, line = match.groups(default="")
         return cls(int(version), bytes.fromhex(uuid), bytes.fromhex(line))
 
@@ -344,7 +346,7 @@ def line_of(content: DeltaTable) -> Line:
     try:
         line: Line = _decode_line(content.state)
     except msgspec.MsgspecError as problem:
-        raise Damaged(f"the line of table {content.id} cannot be read: {problem}") from None
+        raise Damaged(f"the branch log of table {content.id} cannot be read: {problem}") from None
     return line
 
 

@@ -141,8 +141,8 @@ def restore(table: Table, commits: Commits, after: DeltaTable | None, now_ms: in
     is_now = read_declared(table, line.declared)
     for then, name in renamed_partitions(difference.metadata, is_now.metadata):
         raise Refused(
-            f"was partitioned by a column '{then}' then, which is called '{name}' now, and keeps that name:"
-            " commits name it so"
+            f"was partitioned by the column '{then}' at that version; the column is called '{name}' now, "
+            "and cannot be renamed back, because newer commits use the new name"
         )
     difference = msgspec.structs.replace(
         difference, metadata=_still_owned(difference.metadata, is_now.metadata)
@@ -208,8 +208,8 @@ def revert(
     _check_phase(target)
     if not target.id == before.id == after.id:
         raise Refused(
-            f"is another table now ({target.location}){_told_by(since, target)}; drop or rename that one and"
-            " revert again, or leave it as it is with the mode 'drop'"
+            f"is a different table now ({target.location}){_told_by(since, target)}; drop or rename that "
+            "one and revert again, or leave it as it is with the mode 'drop'"
         )
     return undo(table, commits, target, before, after, since, now_ms, extend)
 
@@ -228,9 +228,9 @@ def _undrop(
         return Applied(target)
     if target is not None:
         raise Refused(
-            f"was dropped by this commit, and another table was created here since ({target.location})"
-            f"{_told_by(since, target)}; drop or rename that one and revert again, or leave it as it is with"
-            " the mode 'drop'"
+            "was dropped by this commit, and another table was created with this name since "
+            f"({target.location}){_told_by(since, target)}; drop or rename that one and revert again, or "
+            "leave it as it is with the mode 'drop'"
         )
     return restore(table, commits, after, now_ms, extend)
 
@@ -248,8 +248,8 @@ def _uncreate(
     more = f" and {len(later_commits) - _SHOWN} more" if len(later_commits) > _SHOWN else ""
     by = f" ({', '.join(later_commits[:_SHOWN])}{more})" if later_commits else ""
     raise Refused(
-        f"was created by this commit, and written to since{by}; revert those first, or use the mode 'force',"
-        " which drops the table with all that is in it, or the mode 'drop', which leaves it as it is",
+        f"was created by this commit, and written to since{by}; revert those first, or use the mode "
+        "'force', which drops the table with all its rows, or the mode 'drop', which leaves it as it is",
         expected=f"version {line_of(before).latest}",
         found=f"version {line_of(target).latest}",
     )
@@ -529,16 +529,16 @@ class _TableMerge:
             return
         for constraint in added_constraints(written, lands):
             raise Refused(
-                f"has {constraint}, and the rows that come were not checked against it; bring the"
-                f" commits along that changed the constraints; {WAY_OUT}"
+                f"has {constraint}, and the rows to be merged were not checked against it; include the "
+                f"commits that changed the constraints; {WAY_OUT}"
             )
         if can_hold(lands.schema_string, written.schema_string):
             return
         names = missing_columns(lands.schema_string, written.schema_string)
         shown_names = ", ".join(f"'{name}'" for name in names[:_SHOWN]) or "others"
         raise Refused(
-            f"does not have the columns of the rows that come: {shown_names}; bring the commits that changed "
-            f"the columns along; {WAY_OUT}"
+            f"lacks columns of the rows to be merged: {shown_names}; include the commits that changed the "
+            f"columns; {WAY_OUT}"
         )
 
     def _known_before(
@@ -611,17 +611,17 @@ def _require_managed(table: Table) -> DeltaTable | None:
     if content is None or (isinstance(content, DeltaTable) and content.state):
         return content
     raise Refused(
-        "is something else here than on the other side, where the lake owns it; rename one of them, or keep"
-        " this one with the mode 'drop'"
+        "is not a table of the lake here, but is one on the other side; rename one of them, or keep this "
+        "one with the mode 'drop'"
     )
 
 
 def _check_same(target: DeltaTable, source: DeltaTable) -> None:
     if target.id != source.id and target.location == source.location:
         raise Refused(
-            f"was handed back and adopted again meanwhile ({target.location}), so the sides have no common"
-            " past; keep this one with the mode 'drop', branch off anew, and write there again what the other"
-            " side has written"
+            f"was released and adopted again since ({target.location}), so the two sides have no common "
+            "history; keep this one with the mode 'drop', create a new branch, and write the changes of "
+            "the other side there again"
         )
     if target.id != source.id or target.location != source.location:
         raise Refused(
@@ -642,8 +642,8 @@ def _check_phase(content: DeltaTable, where: str = "") -> None:
     phase = line_of(content).phase
     if phase is OwnershipPhase.RELEASED:
         raise Refused(
-            f"{where}was handed back to the file system, and changes no more; leave it out with 'drop', and"
-            " if the lake is to own it, adopt the table again and append the rows that the other side has"
+            f"{where}was released, and the lake no longer commits to it; leave it out with 'drop', and if "
+            "the lake is to manage it again, adopt the table and append the rows that the other side has"
         )
     if phase is OwnershipPhase.ADOPTING:
         raise Refused(f"{where}is being adopted, and the outcome is not known yet; try again")

@@ -95,7 +95,7 @@ class NextVersions:
             return
         if is_too_long(net.replacements) or is_too_long(net.undone):
             raise Refused(
-                "was written anew too many times on the other side for one merge; bring fewer commits"
+                "was overwritten too many times on the other side for one merge; merge fewer commits at once"
             )
         line = self._extend(table, self._content, line)
         time_ms = max(self._now_ms, line.timestamp_ms + 1)
@@ -111,7 +111,7 @@ class NextVersions:
         if problems:
             shown = "; ".join(problem.reason for problem in problems[:_SHOWN])
             more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-            raise Refused(f"cannot take the change as it is now: {shown}{more}; {WAY_OUT}")
+            raise Refused(f"cannot take the change in its present state: {shown}{more}; {WAY_OUT}")
         self._check_numbered(actions, old_declared, standing)
         actions, highest = self._number(actions, old_declared, line)
         composed = compose(
@@ -163,8 +163,8 @@ class NextVersions:
         missing = [key for key, file in files.items() if file.base_row_id is None and key not in named]
         if missing:
             raise Refused(
-                f"is to track rows ('{ENABLED}'), and {len(missing)} files that came meanwhile have no ids of"
-                f" rows; turn it on where these files are; {WAY_OUT}"
+                f"would track rows ('{ENABLED}'), but {len(missing)} files that were added on the other "
+                f"side have no row ids; enable it on that side first; {WAY_OUT}"
             )
 
     def _info(self, net: Net, actions: Iterable[Action]) -> CommitInfo:

@@ -178,9 +178,9 @@ def check_adoptable(protocol: Protocol, metadata: Metadata, table: str) -> None:
     """
     owner = owner_of(protocol, metadata, table)
     if owner is not None:
-        way = f"  Hand it back there first: penstock delta release … --lake {owner.at or '…'}"
+        way = f"  Release it there first: penstock delta release … --lake {owner.at or '…'}"
         if not owner.lake:
-            way = f"  Hand it back with the engine that '{owner.name}' belongs to."
+            way = f"  Release it with the engine that '{owner.name}' belongs to."
         raise ManagedElsewhere(
             f"{table} already belongs to {owner}, and a table can have one owner only\n{way}\n  Only if that "
             "owner is lost for good: penstock delta recover. It recovers only the versions that were "
@@ -230,7 +230,7 @@ def _unserved_refusals(metadata: Metadata) -> Iterator[FeatureRefusal]:
 def _refuse_features(refusals: Sequence[FeatureRefusal], table: str) -> None:
     if refusals:
         raise UnsupportedFeature(
-            "\n  ".join((f"{table} cannot be owned by a lake:", *map(str, refusals))),
+            "\n  ".join((f"{table} cannot be managed by a lake:", *map(str, refusals))),
             table=table,
             feature=refusals[0].feature,
             features=tuple(refusal.feature for refusal in refusals),
@@ -420,7 +420,7 @@ def _with_managed_features(protocol: Protocol) -> Protocol:
 
 def _asked_features(properties: Mapping[str, str]) -> frozenset[str]:
     """The features that properties ask for by name."""
-    _refuse([name for name in properties if name in PROTECTED], "is set by the table's owner alone")
+    _refuse([name for name in properties if name in PROTECTED], "can only be set by the owner of the table")
     return asked_features(properties)
 
 

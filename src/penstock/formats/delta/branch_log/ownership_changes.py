@@ -150,7 +150,7 @@ def _settle(content: DeltaTable, intent: Settle) -> Applied:
     if not intent.owned:
         return Applied(None)
     if line.phase is OwnershipPhase.RELEASED:
-        raise Refused("was released, and cannot be kept")
+        raise Refused("was released, so the lake cannot keep it")
     owned = msgspec.structs.replace(line.published_to(line.latest), phase=OwnershipPhase.OWNED)
     return Applied(with_line(content, owned))
 

@@ -365,9 +365,7 @@ class PreparedTable:
     def _snapshot(self) -> LogSnapshot:
         if self._from is None:
             # Whoever creates a table and restores another state of it in one request has nothing to look up.
-            raise Refused(
-                "was created by the same request; bring its later commits by a request of their own"
-            )
+            raise Refused("was created by the same request; include its later commits in another request")
         return self._commits.snapshot(self._from, self._table.read)
 
     def _since(self, version: int) -> Iterator[tuple[Action, ...]]:

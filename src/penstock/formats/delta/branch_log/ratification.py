@@ -512,7 +512,7 @@ def transaction_of(proposal: DeltaProposal, at: KnownProposal, read_version: int
 def refused_by(conflict: DeltaConflict) -> Refused:
     """A conflict of the table's, as the kernel tells it."""
     return Refused(
-        f"changed while this was being written: {conflict}",
+        f"was changed while this commit was being written: {conflict}",
         expected=f"version {conflict.read_version}",
         found=f"version {conflict.winner}",
     )
@@ -533,7 +533,7 @@ def _transaction_on_latest(
         winners = [Winner(*version) for version in commits.versions(table, content, version, line)]
     except VersionNotFound:
         raise Refused(
-            f"was read at version {version}, and its log does not reach back so far any more: read it again",
+            f"was read at version {version}, which is no longer in its log: read it again",
             expected=f"version {version}",
             found=f"version {line.latest}",
         ) from None

@@ -26,10 +26,10 @@ from penstock.formats.rows.schema import parse_schema
 from penstock.kernel.format import READ_AND_CHANGED, Refused, Table
 from penstock.model.nessie import DeltaTable
 
-OTHER_LINE: Final = "its versions since then are not those of this branch any more"
+OTHER_LINE: Final = "the branch was moved, so its versions since then are different ones"
 NO_ROWS: Final = "no rows"
 """The part of a table that is read by who looks at its columns and properties alone."""
-FORGOTTEN: Final = "its log does not tell any more what was changed"
+FORGOTTEN: Final = "its log no longer contains what was changed"
 
 PART_TOLD_CHARS: Final = 100
 """So much of a condition is told."""
@@ -66,7 +66,7 @@ def _why_others(
         return OTHER_LINE
     before, after = read_declared(table, line_of(old_content).declared), read_declared(table, line.declared)
     if changes := _changed_declarations(before, after):
-        return f"{some(changes, ' and ')} became different"
+        return f"{some(changes, ' and ')} changed"
     if parts is not None and set(parts) == {NO_ROWS}:
         return ""
     since = _since(table, commits, now, tip)

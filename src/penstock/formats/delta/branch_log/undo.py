@@ -131,7 +131,7 @@ class _Undo:
             net = self._net()
         except VersionNotFound as problem:
             self._table.notes[self._lost] = problem.message  # at the turn nobody may look for it again
-            raise self._refusal([f"{problem.message}, so that it cannot be told what came since"]) from None
+            raise self._refusal([f"{problem.message}, so later changes cannot be determined"]) from None
         if self._problems:
             raise self._refusal(self._problems)
         if not net.actions and not net.undone and not net.replacements:
@@ -152,7 +152,7 @@ class _Undo:
         parameters = {REPEATED: version}
         if held := self._since_then.files_with_rows_of(dict.fromkeys(paths_of(net.adds)), self._shifts):
             if len(held) > HELD_IN_MAX:
-                raise self._refusal([f"its rows were written into {len(held)} other files since"])
+                raise self._refusal([f"its rows were rewritten into {len(held)} other files since"])
             parameters[HELD_IN] = msgspec.json.encode(sorted(held)).decode()
         return {**MERGE_INFO, "operationParameters": parameters}
 
@@ -317,11 +317,11 @@ class _Undo:
         self._check_taken()
         if goes and len(shifts) < len(returns) and self._is_rewriting:
             missing = some(sorted(returns.keys() - shifts.keys()))
-            self._problem(f"rows of {missing}, which it wrote anew, were replaced since and do not come back")
+            self._problem(f"it rewrote rows of {missing}, which were replaced since and cannot be restored")
         returns = shifts
         files = self._files_before([*returns, *masked])
         for path in sorted(returns.keys() - files.keys()):
-            self._problem(f"it cannot be told what {path} was before")
+            self._problem(f"the earlier state of {path} is not known")
         if returns or masked:
             self._check_columns(metadata)
         removes = [self._removal(path, shift, time_ms) for path, shift in goes.items()]
@@ -466,10 +466,10 @@ class _Undo:
             if not self._is_replaced(None if shift.before is None else shift.before.partition_values):
                 touches = self._touches.get(path, [])
                 change_text = self._describe(touches[-1][0] if touches else None)
-                self._problem(f"{change_text} removed {path}, of which it deleted rows")
+                self._problem(f"{change_text} removed {path}, from which it deleted rows")
             return None
         if before is None:
-            self._problem(f"it cannot be told what {path} was before")
+            self._problem(f"the earlier state of {path} is not known")
             return None
         if self._is_redo and not changes:
             return None  # it stands
@@ -530,7 +530,7 @@ class _Undo:
         for later in self._later if returns else ():
             held = later.held_in & returns.keys()
             if held and self._standing.live(paths_of(later.adds) - self._shifts.keys()):
-                self._problem(f"{self._describe(later)} brought rows of {some(sorted(held))} again")
+                self._problem(f"{self._describe(later)} restored rows of {some(sorted(held))}")
 
     def _check_rewritten(self) -> None:
         """A problem if the change wrote rows anew, and what it wrote was changed since: what is to come back
@@ -564,14 +564,14 @@ class _Undo:
             version = line_of(self._newest).latest
             for later in self._later:
                 if later.repeats == version:
-                    self._check_taken_by(later, "did it again")
+                    self._check_taken_by(later, "repeated it")
             return
         line, read = line_of(self._target), self._table.read
         for step in steps(self._table, self._commits, self._target, *self._since_then.landed_at):
             later = Later(step, Tip.at(line, step.version, read))
             if not own & {place.id for place in step.replacements}:
                 continue
-            self._check_taken_by(later, "brought it here")
+            self._check_taken_by(later, "merged it into this branch")
 
     def _check_taken_by(self, later: Later, what: str) -> None:
         places = [replacement.partitions for step in self._own_steps for replacement in step.replacements]
@@ -587,23 +587,23 @@ class _Undo:
         gone = set(removed_paths) - self._standing.live(removed_paths).keys()
         if gone:
             self._problem(
-                f"{self._describe(later)} {what}, and took {some(sorted(gone))} as well: revert that commit"
-                " instead"
+                f"{self._describe(later)} {what}, and also removed {some(sorted(gone))}: revert that "
+                "commit instead"
             )
 
     def _check_columns(self, metadata: Metadata) -> None:
         """A problem if files come back whose columns the table has not any more."""
         then = read_declared(self._table, line_of(self._wanted).declared).metadata
         if then.partition_columns != metadata.partition_columns:
-            self._problem("the table is partitioned in another way by now")
+            self._problem("the table is partitioned differently now")
         elif not can_hold(metadata.schema_string, then.schema_string):
             names = missing_columns(metadata.schema_string, then.schema_string)
             shown_names = some([f"'{name}'" for name in names]) or "others"
-            self._problem(
-                f"the table does not have the columns of the rows that come back any more: {shown_names}"
-            )
+            self._problem(f"the table no longer has these columns of the rows to be restored: {shown_names}")
         for constraint in added_constraints(then, metadata):
-            self._problem(f"{constraint} came since, and rows that come back were not checked against it")
+            self._problem(
+                f"{constraint} was added since, and the rows to be restored were not checked against it"
+            )
 
     # -- metadata and domains -----------------------------------------------------------------------------
 
@@ -692,12 +692,12 @@ class _Undo:
 _FIRST: Final = "revert the named commit first, the newest first if there are several"
 _LEAVE: Final = "or leave the table as it is with the mode 'drop'"
 WAYS_TO_UNDO: Final = (
-    f"{_FIRST}; or bring the table back to what it was before, without anything that came since, with the"
-    f" mode 'force'; {_LEAVE}"
+    f"{_FIRST}; or reset the table to its state before the commit, without any later change, with the mode "
+    f"'force'; {_LEAVE}"
 )
 WAYS_TO_REDO: Final = (
-    f"{_FIRST}; or bring the table back to what it was then, without anything that came since, with the mode"
-    f" 'force'; {_LEAVE}"
+    f"{_FIRST}; or reset the table to its state at that commit, without any later change, with the mode "
+    f"'force'; {_LEAVE}"
 )
 _SHOWN: Final = 5
 """So many problems are told."""

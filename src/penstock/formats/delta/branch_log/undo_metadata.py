@@ -47,9 +47,7 @@ def undo_metadata(
         if is_now != became:
             changed.append(f"the property '{name}'")
         elif name.startswith(_BINDS_FILES) and (since := files_since()):
-            used[f"the property '{name}' cannot be undone while files are there that came since"] = _paths(
-                since
-            )
+            used[f"the property '{name}' cannot be undone, because files were added since"] = _paths(since)
         elif old_value is None:
             del configuration[name]
         else:
@@ -62,7 +60,7 @@ def undo_metadata(
         if is_now != became:
             changed.append(f"the table's {field.replace('_', ' ')}")
         elif field == "partition_columns" and (since := files_since()):
-            used["files came since that are partitioned so"] = _paths(since)
+            used["files were added since that are partitioned in this way"] = _paths(since)
         else:
             fields[field] = old_value
     schema_string = _undo_schema(before.schema_string, after.schema_string, now.schema_string)
@@ -73,7 +71,7 @@ def undo_metadata(
         names = _lost(schema_string, now.schema_string)
         if files := _using(schema_string, now.schema_string, names, files_since):
             shown_names = some([f"'{name}'" for name in names]) or "others"
-            used[f"rows came since that may use the columns {shown_names}"] = files
+            used[f"rows were added since that may use the columns {shown_names}"] = files
     # How far numbers were given away is not undone.
     undone = keep_marks(msgspec.structs.replace(now, **fields), marked)
     if parse_schema(undone.schema_string) == parse_schema(marked.schema_string):

@@ -83,7 +83,7 @@ def parse_columns(texts: Sequence[str]) -> Any:
 
 
 column_argument = click.argument("column", metavar="COLUMN")
-if_exists_option = click.option("--if-exists", is_flag=True, help="Do not complain if it is missing.")
+if_exists_option = click.option("--if-exists", is_flag=True, help="Do not fail if it is missing.")
 
 
 @alteration("set", "$ penstock delta alter set web.orders delta.logRetentionDuration='interval 60 days'")
@@ -163,9 +163,7 @@ def delta_comment(call: Call, key: str, column: str, text: str, **options: Any) 
 
 @alteration("move-column", "$ penstock delta alter move-column web.orders amount --after day")
 @column_argument
-@click.option(
-    "--after", metavar="COLUMN", help="The column that it is to stand behind. [it becomes the first]"
-)
+@click.option("--after", metavar="COLUMN", help="Put it after this column. [it becomes the first]")
 def delta_move_column(call: Call, key: str, column: str, **options: Any) -> None:
     """Have a column of KEY stand behind another one, or before all. No file is written anew."""
     _alter(call, key, "move_column", parse_path(column), **options)

@@ -65,11 +65,15 @@ $ penstock delta create web.visits page:string seconds:double --location ./lake/
 )
 @key_argument
 @click.argument("columns_", metavar="NAME:TYPE...", nargs=-1, required=True)
-@click.option("--partition-by", metavar="NAME", multiple=True, help="A column to keep files apart by.")
+@click.option("--partition-by", metavar="NAME", multiple=True, help="A partition column. Repeatable.")
 @click.option(
-    "--property", "properties", metavar="NAME=VALUE", multiple=True, help="Such as delta.appendOnly=true."
+    "--property",
+    "properties",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A table property, such as delta.appendOnly=true. Repeatable.",
 )
-@click.option("--location", metavar="PATH", help="Where it is to be. [a place of its own in the warehouse]")
+@click.option("--location", metavar="PATH", help="The location of the table. [a new folder in the warehouse]")
 @sole_writer_option
 @branch_option
 @message_option
@@ -193,9 +197,11 @@ def delta_checkpoint(call: Call, key: str) -> None:
 @delta.command("compact-log", prints=WrittenFile, examples="$ penstock delta compact-log web.orders")
 @key_argument
 @click.option(
-    "--first", type=int, metavar="VERSION", help="Begin with this one. [the one after the newest checkpoint]"
+    "--first", type=int, metavar="VERSION", help="The first version. [the one after the newest checkpoint]"
 )
-@click.option("--last", type=int, metavar="VERSION", help="End with this one. [the newest that is published]")
+@click.option(
+    "--last", type=int, metavar="VERSION", help="The last version. [the newest one that is published]"
+)
 @pass_call
 def delta_compact_log(call: Call, key: str, first: int | None, last: int | None) -> None:
     """Compact published commits of KEY's log into one file. Data files stay."""
@@ -226,7 +232,7 @@ def delta_repair(call: Call, key: str, branch: str | None, message: str | None) 
     def text(screen: Screen) -> Iterator[str]:
         name = screen.paint(printable(key), "strong")
         if repaired is None:
-            yield f"nothing is amiss with {name}"
+            yield f"{name} needs no repair"
         else:
             commit = screen.paint(short(repaired.commit.id), "id")
             yield f"repaired {name} with version {repaired.version} (commit {commit})"
@@ -236,7 +242,7 @@ def delta_repair(call: Call, key: str, branch: str | None, message: str | None) 
 
 @delta.command("clean-log", prints=CleanedLog, examples="$ penstock delta clean-log web.orders --dry-run")
 @key_argument
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @pass_call
 def delta_clean_log(call: Call, key: str, dry_run: bool) -> None:
     """Remove expired versions and unused commit files from the log of the Delta table KEY.

@@ -112,7 +112,7 @@ def check_publishing(lake: Lake) -> Finding:
     tables = lake.delta.status()
     alarms = [f"{table.key}: {table.alarm.partition(chr(10))[0]}" for table in tables if table.alarm]
     if alarms:
-        return Finding("failed", alarms[0], "'penstock delta status' tells more")
+        return Finding("failed", alarms[0], "'penstock delta status' shows details")
     count = format_count(len(tables), "table")
     if behind := sum(table.backlog for table in tables):
         oldest_s = max(table.oldest_s or 0.0 for table in tables)
@@ -120,12 +120,12 @@ def check_publishing(lake: Lake) -> Finding:
         return Finding(
             "warning",
             f"{count}, {waiting} not published yet, the oldest for {oldest_s:.0f} s",
-            "a server publishes them by itself; so does 'penstock delta publish'",
+            "a server publishes them automatically; 'penstock delta publish' does so now",
         )
     if others := [table.owner for table in tables if table.owner]:
         lakes = f"lake {others[0]}" if len({*others}) == 1 else f"{len({*others})} other lakes"
         owners = f"{format_count(len(others), 'is', 'are')} owned by {lakes}, and read-only here"
-        return Finding("ok", f"{count}, of which {owners}")
+        return Finding("ok", f"{count}: {owners}")
     return Finding("ok", f"{count}, all published")
 
 

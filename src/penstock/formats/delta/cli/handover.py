@@ -22,14 +22,14 @@ from penstock.formats.rows.schema import parse_schema
 sole_writer_option = click.option(
     "--sole-writer",
     is_flag=True,
-    help="Say that nobody else writes there, for storage that lets files be overwritten.",
+    help="State that nobody else writes there; needed for storage without put-if-absent.",
 )
 table_option = click.option(
     "--table",
     "key",
     metavar="KEY",
     shell_complete=complete_key,
-    help="What it is to be called in the lake. [the last part of PATH]",
+    help="The key of the table in the lake. [the last part of PATH]",
 )
 namespace_option = click.option(
     "--namespace", metavar="KEY", shell_complete=complete_key, help="The namespace of the tables."
@@ -53,9 +53,13 @@ $ penstock delta adopt --recursive ./lake/warehouse --namespace raw --dry-run
 )
 @click.argument("path", metavar="PATH")
 @table_option
-@click.option("--recursive", is_flag=True, help="All tables below PATH, each called by its path from there.")
+@click.option(
+    "--recursive", is_flag=True, help="Adopt all tables below PATH, with keys made of their paths below it."
+)
 @namespace_option
-@click.option("--dry-run", is_flag=True, help="With --recursive, only say what would be adopted.")
+@click.option(
+    "--dry-run", is_flag=True, help="With --recursive: show what would be adopted, and change nothing."
+)
 @sole_writer_option
 @message_option
 @key_option
@@ -128,7 +132,7 @@ $ penstock delta convert ./lake/warehouse/taps --table web.taps --partition day:
     multiple=True,
     help="The type of a partition column, such as day:date. May be repeated. [string]",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what the table would be.")
+@click.option("--dry-run", is_flag=True, help="Show the table that would be created, and change nothing.")
 @sole_writer_option
 @message_option
 @key_option
@@ -174,7 +178,7 @@ def delta_convert(
 def _show_converted(screen: Screen, converted: ConvertedFolder) -> Iterator[str]:
     name = screen.paint(printable(str(converted.key)), "strong")
     if converted.repeated:
-        yield f"{name} is converted already"
+        yield f"{name} is already converted"
         return
     counts = f"{format_count(converted.files, 'file')}, {format_count(converted.rows, 'row')}"
     if converted.dry_run:
@@ -199,7 +203,7 @@ $ penstock delta release --all --namespace web --dry-run
 @click.argument("key", metavar="[KEY]", required=False, shell_complete=complete_key)
 @click.option("--all", "every", is_flag=True, help="All Delta tables of the default branch.")
 @namespace_option
-@click.option("--dry-run", is_flag=True, help="With --all, only say what would be released.")
+@click.option("--dry-run", is_flag=True, help="With --all: show what would be released, and change nothing.")
 @message_option
 @key_option
 @pass_call
@@ -241,7 +245,7 @@ def say_made(call: Call, made: TableMade, done: str) -> None:
         name, place = screen.paint(printable(str(made.key)), "strong"), printable(made.location)
         commit = screen.paint(short(made.commit), "id")
         if made.repeated:
-            yield f"{name} is {done} already, and at version {made.version}"
+            yield f"{name} is already {done}, at version {made.version}"
         else:
             yield f"{done} {name} with version {made.version} (commit {commit})"
         yield f"  {place}"

@@ -100,7 +100,9 @@ $ penstock delta cat ./lake/warehouse/visits --version 0
 @click.option(
     "--timestamp", metavar="TIME", help="The version that was the newest at this time, in ISO 8601."
 )
-@click.option("--where", metavar="CONDITION", help="Only rows for which it is true, such as amount > 10.")
+@click.option(
+    "--where", metavar="CONDITION", help="Only rows that match this condition, such as amount > 10."
+)
 @click.option("--columns", "names", metavar="NAME,...", help="Only these columns.")
 @limit_option(ROWS_LIMIT)
 @pass_call

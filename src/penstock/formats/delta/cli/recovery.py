@@ -28,15 +28,15 @@ $ penstock delta recover ./lake/warehouse/visits --any --prefix web --lake ./oth
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--lost", metavar="ID", help="The id of the lake that was lost.")
-@click.option("--any", "any_lake", is_flag=True, help="Take tables of whatever lake they name.")
+@click.option("--any", "any_lake", is_flag=True, help="Recover tables of any lake.")
 @click.option(
     "--table",
     "key",
     metavar="KEY",
     shell_complete=complete_key,
-    help="What it is to be called in the lake. [as in the lost lake, else the last part of PATH]",
+    help="The key of the table in the lake. [as in the lost lake, else the last part of PATH]",
 )
-@click.option("--prefix", metavar="KEY", shell_complete=complete_key, help="The namespace to put them in.")
+@click.option("--prefix", metavar="KEY", shell_complete=complete_key, help="The namespace for the tables.")
 @pass_call
 def delta_recover(
     call: Call,
@@ -75,7 +75,7 @@ def _named_lake(path: str) -> str:
     try:
         owner = owner_at(absolute(path))
     except PenstockError:
-        return "--lost ID, or --any for whatever lake it was"
+        return "--lost ID, or --any for any lake"
     return f"{path} names {owner}. If that one is lost for good, --lost {owner.lake}"
 
 
@@ -94,5 +94,5 @@ def _render_recovered(screen: Screen, recovered_tables: Sequence[RecoveredTable]
         )
         if recovered_table.doubtful:
             count = format_count(len(recovered_table.doubtful), "file")
-            yield f"  {count} of later commits, of which it cannot be known whether they were ratified:"
+            yield f"  {count} of later commits that may or may not have been ratified:"
             yield from (f"    {printable(name)}" for name in recovered_table.doubtful)

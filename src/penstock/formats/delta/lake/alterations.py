@@ -286,8 +286,8 @@ class TableAlterations:
         def change(metadata: Metadata, path: Sequence[str]) -> Metadata:
             if not is_on(metadata.configuration, WIDENING):
                 raise InvalidRequest(
-                    f"types of columns are widened in a table whose property '{WIDENING}' is 'true': set it"
-                    " first. Readers must know the feature then",
+                    f"to widen the type of a column, set the property '{WIDENING}' of the table to 'true' "
+                    "first. Readers must then support the feature",
                     property=WIDENING,
                 )
             return column_changes.widen_column(metadata, path, type)
@@ -306,16 +306,17 @@ class TableAlterations:
 
         def change(metadata: Metadata, snapshot: Callable[[], TableSnapshot]) -> AlteredTable:
             if metadata.partition_columns and names:
-                raise InvalidRequest("the table is partitioned, and so it cannot be clustered")
+                raise InvalidRequest("the table is partitioned, so it cannot be clustered")
             fields = find_columns(parse_schema(metadata.schema_string), names)
             paths = [tuple(map(stored_name, field)) for field in fields]
             for file in snapshot().files():
                 for path in lacking_statistics(file, paths):
                     name = names[paths.index(path)]
                     raise InvalidRequest(
-                        f"the table cannot be clustered by '{name}': its file {file.path} has no statistics"
-                        " of the column\n  Name it in the property 'delta.dataSkippingStatsColumns', and add "
-                        "them: lake.table(…).analyze().",
+                        f"the table cannot be clustered by '{name}': its file {file.path} has no "
+                        "statistics of the column\n  Add the column to the property "
+                        "'delta.dataSkippingStatsColumns', then compute the statistics: "
+                        "lake.table(…).analyze().",
                         column=name,
                     )
             features = frozenset({CLUSTERING, "domainMetadata"})
@@ -386,13 +387,16 @@ def _check_altered(table: Table, before: Metadata, protocol: Protocol, after: Me
     """``InvalidRequest`` or ``UnsupportedFeature`` for a table that the lake would not write."""
     for name in protected_changes(before, after):
         raise InvalidRequest(
-            f"the property '{name}' of '{table.key}' changes with the table's owner alone", property=name
+            f"the property '{name}' of '{table.key}' can only change with the owner of the table",
+            property=name,
         )
     faults = [*metadata_faults(after, before), *mapping_changes(before, after)]
     if faults:
-        raise InvalidRequest(f"'{table.key}' cannot be changed so: {'; '.join(faults)}")
+        raise InvalidRequest(f"'{table.key}' cannot be changed in this way: {'; '.join(faults)}")
     for refusal in unwritable(protocol, after):
-        raise UnsupportedFeature(f"'{table.key}' cannot be changed so: {refusal}", feature=refusal.feature)
+        raise UnsupportedFeature(
+            f"'{table.key}' cannot be changed in this way: {refusal}", feature=refusal.feature
+        )
 
 
 def _check_no_vectors(snapshot: TableSnapshot) -> None:

@@ -75,7 +75,7 @@ class _GoneFolder:
             other = content.location.rstrip("/")
             if f"{other}/".startswith(f"{self._location}/") or f"{self._location}/".startswith(f"{other}/"):
                 raise LocationRefused(
-                    f"another table of the lake is at {other}, so that nothing is removed there",
+                    f"another table of the lake is at {other}, so nothing is removed there",
                     location=self._location,
                 )
         self._kept.neighbours.check(self._location)

@@ -179,8 +179,8 @@ class DeltaErasure:
                 continue
             return len(old)
         raise Unavailable(
-            f"files of '{self._key}' that hold deleted rows were changed by others {TRIES_MAX} times while "
-            "they were rewritten; erase it when less is written to it",
+            f"files of '{self._key}' that hold deleted rows were changed by other writers {TRIES_MAX} "
+            "times while they were rewritten; erase the table when there are fewer writes",
             key=str(self._key),
         )
 
@@ -269,7 +269,7 @@ class DeltaErasure:
         if not ended.waiting:
             return ended.removed, 0, ""
         until_us = max(entry.modified_us for entry in ended.waiting) + grace_us
-        return ended.removed, until_us, f"{len(ended.waiting)} files of checkpoints that nothing names"
+        return ended.removed, until_us, f"{len(ended.waiting)} unreferenced checkpoint files"
 
     def sweep(self, progress: Progress) -> SweptTable:
         """Remove data files that no retained version names and that nobody can be about to commit."""
@@ -310,8 +310,8 @@ class DeltaErasure:
             return
         files = f"{len(old)} data files" if len(old) > 1 else "1 data file"
         yield (
-            f"{files} with rows or columns that were removed before that: later versions need them; they go "
-            f"with an erase older than {self._until(first, old)}, or without older_than"
+            f"{files} with rows or columns that were removed before that: later versions need the files; "
+            f"an erase older than {self._until(first, old)}, or one without older_than, removes them"
         )
 
     def _until(self, first: int, old: set[str]) -> str:

@@ -94,7 +94,7 @@ def partition_names(schema: StructType, names: Sequence[str]) -> tuple[str, ...]
             suggestion = describe_names(name, [field.name for field in schema.fields])
             raise InvalidRequest(f"there is no column '{name}' to partition by{suggestion}", column=name)
         if field.name in columns:
-            raise InvalidRequest(f"'{name}' is named twice among the columns to partition by", column=name)
+            raise InvalidRequest(f"'{name}' is given twice as a partition column", column=name)
         columns.append(field.name)
     return tuple(columns)
 

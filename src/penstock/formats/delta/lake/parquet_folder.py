@@ -117,8 +117,9 @@ def _check_properties(properties: Mapping[str, str]) -> None:
     for name in properties:
         if name == MODE or name.startswith(CONSTRAINTS) or name in _OF_FILES:
             raise InvalidRequest(
-                f"the property {name} cannot be set while a folder is converted\n  Convert it first, then "
-                "alter the table: that checks its rows, and notes how its files call the columns.",
+                f"the property {name} cannot be set while a folder is converted\n  Convert the folder "
+                "first, then alter the table: that checks its rows, and records the names of columns in "
+                "its files.",
                 property=name,
             )
 
@@ -157,7 +158,7 @@ def _data_entries(place: Place) -> Iterator[BucketEntry]:
             inner = entry.key.partition(LOG)[0].rstrip("/")
             where = f"{place.url}/{inner}" if inner else place.url
             raise InvalidRequest(
-                f"there is a Delta table at {where} already\n  Adopt it: penstock delta adopt {where}",
+                f"there is already a Delta table at {where}\n  Adopt it: penstock delta adopt {where}",
                 location=where,
             )
         if not any(map(_is_hidden, entry.key.split("/"))):
@@ -183,7 +184,7 @@ def _read_footer(place: Place, entry: BucketEntry, *, has_partitions: bool) -> _
     except (InvalidRequest, pa.ArrowException, OSError) as problem:
         raise InvalidRequest(
             f"{place.url}/{entry.key} cannot be a file of a Delta table: {problem}\n  Move it out of the "
-            "folder, or write it anew as Parquet.",
+            "folder, or rewrite it as Parquet.",
             file=entry.key,
         ) from None
     output = ParquetOutput(
@@ -228,9 +229,11 @@ def _stored_type(kind: Any, name: str, has_int96: bool) -> Any:
     if kinds.is_timestamp(kind) and kind.unit == "ns":
         if has_int96:
             return pa.timestamp("us", "UTC")
-        raise InvalidRequest(f"the column '{name}' has times in nanoseconds, and Delta's are in microseconds")
+        raise InvalidRequest(
+            f"the column '{name}' has times in nanoseconds, but Delta supports microseconds only"
+        )
     if kinds.is_unsigned_integer(kind) or kinds.is_null(kind):
-        raise InvalidRequest(f"the column '{name}' is of the type {kind}, which Delta does not have")
+        raise InvalidRequest(f"the column '{name}' has the type {kind}, which Delta does not support")
     return kind
 
 
@@ -247,9 +250,10 @@ def _common_columns(place: Place, files: Iterable[_FolderFile], partitions: set[
             first, where = columns.setdefault(field.name.lower(), (field, file.output.name))
             if first.name != field.name or first.type != field.type:
                 raise InvalidRequest(
-                    f"the files at {place.url} do not fit together: '{first.name}' is {_describe(first)} in "
-                    f"{where}, and '{field.name}' is {_describe(field)} in {file.output.name}\n"
-                    "  Write one of them anew with the name and the type of the other.",
+                    f"the files at {place.url} have incompatible columns: '{first.name}' is "
+                    f"{_describe(first)} in {where}, but '{field.name}' is {_describe(field)} in "
+                    f"{file.output.name}\n  Rewrite one of the files with the column name and type of the "
+                    "other.",
                     column=field.name,
                 )
     if not columns:
@@ -269,8 +273,8 @@ def _partition_names(place: Place, entries: Iterable[BucketEntry]) -> tuple[str,
         names = tuple(unquote(folder.partition("=")[0]) for folder in folders if "=" in folder)
         if names and len(names) < len(folders):
             raise InvalidRequest(
-                f"{place.url}/{entry.key} lies in folders of which some name a partition and some do not\n"
-                "  Move the file, so that every folder on its path is column=value, or none.",
+                f"{place.url}/{entry.key} has folders in its path that name a partition, and others that "
+                "do not\n  Move the file, so that every folder on its path is column=value, or none is.",
                 file=entry.key,
             )
         if first is None:
@@ -278,8 +282,8 @@ def _partition_names(place: Place, entries: Iterable[BucketEntry]) -> tuple[str,
         elif names != first[0]:
             raise InvalidRequest(
                 f"the files at {place.url} are partitioned differently: {first[1]} by "
-                f"{', '.join(first[0]) or 'nothing'}, {entry.key} by {', '.join(names) or 'nothing'}\n"
-                "  Move the files, so that all lie in folders of the same columns.",
+                f"{', '.join(first[0]) or 'nothing'}, {entry.key} by {', '.join(names) or 'nothing'}\n  "
+                "Move the files, so that all are in folders of the same partition columns.",
                 file=entry.key,
             )
     assert first is not None
@@ -289,7 +293,9 @@ def _partition_names(place: Place, entries: Iterable[BucketEntry]) -> tuple[str,
 def _partition_fields(names: tuple[str, ...], types: Mapping[str, str]) -> Iterator[Field]:
     if unknown := [name for name in types if name not in names]:
         found = ", ".join(names) or "none"
-        raise InvalidRequest(f"no folder names the partition column '{unknown[0]}'; there are: {found}")
+        raise InvalidRequest(
+            f"no folder has the partition column '{unknown[0]}'; the partition columns are: {found}"
+        )
     for name in names:
         text = types.get(name, "string").strip().lower()
         kind = SQL_TYPES.get(text, text)

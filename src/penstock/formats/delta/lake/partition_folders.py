@@ -22,14 +22,14 @@ def partition_fields(schema: StructType, names: Sequence[str]) -> tuple[Field, .
     for name in names:
         field = schema.field(name)
         if field is None:
-            raise InvalidRequest(f"the table is partitioned by '{name}', and has no such column", column=name)
+            raise InvalidRequest(f"the table is partitioned by '{name}', but has no such column", column=name)
         if not isinstance(field.type, str) or field.type == "binary":
             raise InvalidRequest(
-                f"a table cannot be partitioned by '{name}', which is of the type {field.type}", column=name
+                f"a table cannot be partitioned by '{name}', which has the type {field.type}", column=name
             )
         found.append(field)
     if len(found) == len(schema.fields):
-        raise InvalidRequest("the table has no columns besides those that it is partitioned by")
+        raise InvalidRequest("the table has no columns besides its partition columns")
     return tuple(found)
 
 
@@ -60,12 +60,12 @@ def _value(field: Field, spelled: str) -> str | None:
         value = parse_value(kind, text)
     except ValueError as problem:
         raise InvalidRequest(
-            f"the column '{field.name}' has a value that no partition can have, {text!r}: {problem}",
+            f"the column '{field.name}' has the value {text!r}, which cannot be a partition value: {problem}",
             column=field.name,
         ) from None
     if value is None and not field.nullable:
         raise InvalidRequest(
-            f"the column '{field.name}' is not nullable, and the data has nulls or empty texts there",
+            f"the column '{field.name}' is not nullable, but the data has nulls or empty strings in it",
             column=field.name,
         )
     return partition_text(kind, value)

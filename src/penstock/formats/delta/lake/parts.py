@@ -94,7 +94,7 @@ class DeltaParts:
         so long; returns what is left, each with what stands against it."""
         ends_s = monotonic() + timeout_s
         if not self.publisher.await_catch_up(timeout_s):
-            return {"what is left to be published is still being looked up": None}
+            return {"the versions to be published are still being determined": None}
         unpublished = self.publisher.finish(max(0.0, ends_s - monotonic()))
         problems = {f"'{key}' is not published": problem for key, problem in unpublished.items()}
         waiting = self.maintenance.finish(max(0.0, ends_s - monotonic()))

@@ -42,7 +42,7 @@ def check_inside(metadata: Metadata, parts: Sequence[Part], adds: Sequence[Add])
         if not (region.holds(add.partition) and region.is_told(add.partition)):
             where = ", ".join(f"{name}={value}" for name, value in add.partition_values.items())
             raise InvalidRequest(
-                f"the data has rows of {where}, which is not among the partitions to be overwritten"
+                f"the data has rows of {where}, which is not one of the partitions to be overwritten"
             )
 
 
@@ -85,7 +85,8 @@ def _part(metadata: Metadata, values: Values, where: str | None) -> Part:
         if column is None:
             partition_columns = ", ".join(metadata.partition_columns) or "none"
             raise InvalidRequest(
-                f"'{name}' is not a partition column of the table; there are {partition_columns}"
+                f"'{name}' is not a partition column of the table; the partition columns are "
+                f"{partition_columns}"
             )
         several = given if isinstance(given, list | tuple | set | frozenset) else (given,)
         spelled[column] = tuple(_partition_value(schema, column, one) for one in several)

@@ -113,10 +113,10 @@ class RetainedFiles:
             missing = next(unknown, None) if version > log.latest or log.covers(version) else version
             if missing is not None:
                 raise InvalidLog(
-                    f"version {missing} of the table at {self.place.url} cannot be read from its log any "
-                    "more, and a kept commit of the lake has it: what it names is not known\n"
-                    "  Bring the log back from a backup, or let that history expire, which nobody can read "
-                    "then: penstock horizon",
+                    f"version {missing} of the table at {self.place.url} can no longer be read from its "
+                    "log, but a retained commit of the lake has it, so the files that it needs are not "
+                    "known\n  Restore the log from a backup, or let that history expire: penstock horizon. "
+                    "Expired history cannot be read.",
                     location=self.place.url,
                     version=missing,
                 )
@@ -135,8 +135,8 @@ class RetainedFiles:
         if owner is None or owner.table not in self._ids:
             says = "no owner" if owner is None else f"table {owner.table or '(none)'} of {owner}"
             raise ForeignCommit(
-                f"the log of {self.place.url} names {says}, and no kept commit of this lake has that table "
-                "there: whose files they are is not known",
+                f"the log of {self.place.url} names {says}, but no retained commit of this lake has that "
+                "table there, so the owner of the files is not known",
                 location=self.place.url,
                 id=str(self.content.id),
             )

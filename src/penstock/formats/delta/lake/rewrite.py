@@ -110,7 +110,7 @@ def check_changeable(table: DeltaJob) -> None:
     writers than Penstock does."""
     if is_on(table.metadata.configuration, APPEND_ONLY):
         raise InvalidRequest(
-            f"rows of '{table.key}' stay as they are: the table has the property {APPEND_ONLY}",
+            f"rows of '{table.key}' cannot be changed: the table has the property {APPEND_ONLY}",
             table=str(table.key),
         )
     check_features(table.metadata)

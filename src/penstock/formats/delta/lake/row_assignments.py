@@ -51,8 +51,8 @@ class RowAssignment:
         for field in self._fields if not is_insert else ():
             if field.name in assigned and identity_of(field) is not None:
                 raise InvalidRequest(
-                    f"'{field.name}' is not assigned: the table numbers its rows there, and they keep their"
-                    " numbers",
+                    f"'{field.name}' cannot be assigned: it is an identity column, whose numbers do not "
+                    "change",
                     column=field.name,
                 )
         self._fill = RowFill(schema, arrow_schema(self._fields), kept=self._kept - assigned, numbers=numbers)
@@ -101,7 +101,7 @@ def parse_assignments(
                 raise InvalidRequest(
                     f"'{name}' is assigned twice"
                     if path == other
-                    else f"'{name}' is assigned as a whole and in part",
+                    else f"'{name}' is assigned both as a whole and in part",
                     column=name,
                 )
         if isinstance(value, str):

@@ -186,7 +186,9 @@ def _plan_replacement(job: DeltaJob, data: Any, where: str) -> PlannedChange:
         for batch in reader:
             rows = fill.fill(batch)
             if not pc.all(condition.is_true(RowFrames.of(table=rows))).as_py():
-                raise InvalidRequest(f"the data has rows outside of what is to be overwritten: {where}")
+                raise InvalidRequest(
+                    f"the data has rows that do not match the condition of the overwrite: {where}"
+                )
             changes.insert(rows, is_told=bool(touched.files))
         if touched.files:
             changes.rewrite(touched.files, partial(read_files, job), decide)

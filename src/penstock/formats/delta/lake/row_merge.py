@@ -247,8 +247,8 @@ class _Merge:
             count = self._several
             raise InvalidRequest(
                 f"{count} row{'s' if count > 1 else ''} of '{self._job.key}' would be changed by several "
-                "rows of the source each, and nobody could tell what becomes of them; let the source have "
-                f"one row for each, by the condition {self._on.text!r}",
+                "rows of the source, so the result would be ambiguous; let the source have at most one row "
+                f"for each, by the condition {self._on.text!r}",
                 table=str(self._job.key),
                 rows=count,
             )
@@ -440,8 +440,8 @@ class _Merge:
             is_needed = not field.nullable and not fills_itself(field)
             if is_needed and not any(path[0] == field.name for path in values):
                 raise InvalidRequest(
-                    f"the column '{field.name}' of '{self._job.key}' is not nullable; give it a value where "
-                    "rows are inserted",
+                    f"the column '{field.name}' of '{self._job.key}' is not nullable; give it a value in "
+                    "the insert clause",
                     column=field.name,
                 )
 
@@ -477,7 +477,7 @@ def _condition_text(on: str | Sequence[str], tables: Mapping[str, StructType]) -
     if isinstance(on, str):
         return on
     if not on:
-        raise InvalidRequest("the merge names no column by which rows belong together")
+        raise InvalidRequest("the merge condition compares no column of the table with the source")
     for name in on:
         find_path(name, tables[TARGET])
     quoted = ["`" + name.replace("`", "``") + "`" for name in on]

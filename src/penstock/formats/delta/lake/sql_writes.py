@@ -87,7 +87,7 @@ def _plan_creation(lake: Lake, order: RowOrder) -> WritePlan:
         if order.mode is SaveMode.IGNORE:
             return WritePlan(format="", path="", mode="")
         if order.mode is SaveMode.OVERWRITE:
-            raise needs_python(f"'{key}', which is there, cannot be replaced by other columns")
+            raise needs_python(f"'{key}' exists, and cannot be replaced by a table with other columns")
         raise TableExists(f"the table '{key}' already exists", key=str(key))
     identity = uuid4()
     metadata = _new_metadata(order, identity)
@@ -199,7 +199,7 @@ def _check_insert(table: DeltaJob, order: RowOrder) -> None:
         check_changeable(table)
     where = order.replace_where
     if where is not None and not decided_by_partitions(table.metadata, where, order.zone):
-        raise needs_python(f"rows of '{order.key}' that are not whole partitions cannot be replaced")
+        raise needs_python(f"only whole partitions of '{order.key}' can be replaced")
     _check_plain(order.key, table.metadata)
 
 
@@ -242,7 +242,7 @@ def _expressions(metadata: Metadata, partitions: set[str]) -> Iterator[tuple[str
         if field.name in partitions and field.type == "string":
             has_no_name = f"{column} = '{NULL_FOLDER}' OR contains({column}, char(0))"
             refusals.append(
-                (has_no_name, f"the column '{field.name}' has a value that no partition can have")
+                (has_no_name, f"the column '{field.name}' has a value that cannot be a partition value")
             )
         if refusals:
             cases = " ".join(
@@ -270,7 +270,8 @@ def _outputs(written: WrittenRows) -> list[ParquetOutput]:
         lines = unpacker.decompress(base64.b64decode(written.files), FILES_MAX_BYTES)
         if unpacker.unconsumed_tail:
             raise TooLarge(
-                f"the files of one commit are told in at most {FILES_MAX_BYTES:,} bytes: write fewer files"
+                f"the list of files of one commit can have at most {FILES_MAX_BYTES:,} bytes: write fewer "
+                "files"
             )
         return json_decoder(list[ParquetOutput]).decode(b"[" + lines.strip().replace(b"\n", b",") + b"]")
     except (ValueError, zlib.error, msgspec.MsgspecError) as problem:

@@ -22,10 +22,10 @@ RESERVED: Final = frozenset({"location", "provider", "external", "is_managed_loc
 def alter_table(lake: Lake, key: Key, branch: str | None, changes: Sequence[StatementChange]) -> None:
     """Carry out a statement, by one commit. ``InvalidRequest`` for one that would take several."""
     if not changes:
-        raise InvalidRequest(f"the request says nothing that is to be changed of '{key}'")
+        raise InvalidRequest(f"the request contains no change of '{key}'")
     kind, first = changes[0].kind, changes[0]
     if any(change.kind != kind for change in changes):
-        raise InvalidRequest(f"change '{key}' by several statements, each of which does one thing")
+        raise InvalidRequest(f"change '{key}' by several statements, with one change in each")
     tables = lake.delta
     match kind:
         case "SetProperty" if [change.name for change in changes] == ["comment"]:
@@ -69,5 +69,5 @@ def _new_field(key: Key, change: StatementChange) -> dict[str, Any]:
     try:
         kind = json_decoder(Any).decode(change.type)
     except msgspec.MsgspecError:
-        raise InvalidRequest(f"the column '{name}' of '{key}' has no type that can be read") from None
+        raise InvalidRequest(f"the column '{name}' of '{key}' has a type that cannot be parsed") from None
     return {"name": name, "type": kind, "nullable": True, "metadata": comment}

@@ -393,8 +393,8 @@ def require_managed(table: Table) -> DeltaTable:
         )
     if not content.is_managed:
         raise NotManaged(
-            f"the commits of '{table.key}' are not decided by the lake: the key points at a table already\n"
-            f"  Delete the key, then adopt the table: penstock delta adopt PATH --table {table.key}",
+            f"'{table.key}' is not managed by the lake: the key is only a reference to a table\n  Delete "
+            f"the key, then adopt the table: penstock delta adopt PATH --table {table.key}",
             key=str(table.key),
         )
     return content

@@ -80,8 +80,8 @@ def _require_trusted_address(place: str, owner: Owner) -> str:
     """The address of the lake that owns a table, if the table's own metadata may be trusted with it."""
     if not owner.at:
         raise InvalidRequest(
-            f"{place} belongs to {owner}, but does not contain the address of that lake: give it, as in "
-            "penstock.open_table(…, lake=…)"
+            f"{place} belongs to {owner}, but its log does not contain the address of that lake: give it, "
+            "as in penstock.open_table(…, lake=…)"
         )
     if is_local(owner.at):
         return owner.at
@@ -89,8 +89,8 @@ def _require_trusted_address(place: str, owner: Owner) -> str:
     if address and without_secrets(address).rstrip("/") == without_secrets(owner.at).rstrip("/"):
         return address
     raise InvalidRequest(
-        f"{place} names {owner.at} as its lake, which is not trusted without confirmation\n  If that is your "
-        f"lake: penstock.open_table(…, lake={owner.at!r}), or set PENSTOCK_LAKE to it.",
+        f"{place} names {owner.at!r} as its lake, and that address is not trusted without confirmation\n  "
+        f"If that is your lake: penstock.open_table(…, lake={owner.at!r}), or set PENSTOCK_LAKE to it.",
         location=place,
         lake=owner.at,
     )
@@ -106,8 +106,8 @@ def owner_at(place: str) -> Owner:
         places.close()
     if owner is None:
         raise NotManaged(
-            f"{place} is not owned by a lake: its commits are in the file system\n  To let a lake manage it: "
-            f"penstock --lake LAKE delta adopt {place}",
+            f"{place} is not managed by a lake: other engines commit to its log directly\n  To let a lake "
+            f"manage it: penstock --lake LAKE delta adopt {place}",
             location=place,
         )
     if owner.name != PENSTOCK:
@@ -118,7 +118,8 @@ def owner_at(place: str) -> Owner:
 def _find_table(lake: Lake, place: str, owner: Owner, ref: str | None) -> Table:
     if target := lake.moving_to:
         raise LakeMoved(
-            f"{place} belongs to a lake that moves, or moved, to {target}: open the table with lake=…",
+            f"{place} belongs to a lake that is moving, or has moved, to {target}: open the table with "
+            "lake=…",
             target=target,
         )
     if lake.id != owner.lake:

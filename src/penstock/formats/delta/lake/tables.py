@@ -132,7 +132,9 @@ class DeltaTables(TableAlterations):
 
     def _creation(self, key: str | Key, schema: str, **wanted: Unpack[DeltaCreation]) -> CreateTable:
         if unknown := wanted.keys() - DeltaCreation.__annotations__.keys():
-            raise TypeError(f"a table is not created with {', '.join(map(repr, sorted(unknown)))}")
+            raise TypeError(
+                f"unknown arguments for the creation of a table: {', '.join(map(repr, sorted(unknown)))}"
+            )
         partition_by, location = wanted.get("partition_by") or (), wanted.get("location")
         columns = wanted.get("cluster_by") or ()
         requested_properties = dict(wanted.get("properties") or {})

@@ -43,9 +43,9 @@ from penstock.storage.places import Place
 FILES_MAX: Final = 100_000
 """A folder with more files is left to whoever looks after the warehouse."""
 NOT_NOTED: Final = (
-    "{url} holds old files ({count}) of a table that no commit of this lake has, and nothing there says for "
-    "which lake they were written: it may be another that shares the warehouse\n"
-    "  If no lake has a table there, it can be removed."
+    "{url} has old files ({count}) of a table that no commit of this lake has, and nothing there says for "
+    "which lake they were written: another lake may share the warehouse\n  If no lake has a table there, "
+    "the folder can be removed."
 )
 
 

@@ -448,9 +448,9 @@ def _arrow() -> ModuleType:
 
 def _invalid(table: str, name: str, problem: object) -> InvalidLog:
     return InvalidLog(
-        f"{name} of the table {table} cannot be read: {problem}\n"
-        "  Rename it, as in '….damaged'. If the commits that it stands for are still in the log, the table "
-        "is read from them, and a new checkpoint can be made; if not, bring it back from a backup.",
+        f"{name} of the table {table} cannot be read: {problem}\n  Rename it, as in '….damaged'. If the "
+        "commits before it are still in the log, the table is read from them, and a new checkpoint can be "
+        "made; if not, restore the file from a backup.",
         table=table,
         file=name,
     )

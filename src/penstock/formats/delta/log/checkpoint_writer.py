@@ -195,8 +195,8 @@ class _CheckpointBuild:
             return columns.batch(batch)
         except (ValueError, OverflowError) as problem:  # Arrow's errors are such, too
             raise InvalidLog(
-                f"version {self._snapshot.version} of {self._snapshot.table} has an action that no "
-                f"checkpoint can hold: {problem}",
+                f"version {self._snapshot.version} of {self._snapshot.table} has an action that cannot be "
+                f"written to a checkpoint: {problem}",
                 table=self._snapshot.table,
                 version=self._snapshot.version,
             ) from None

@@ -37,8 +37,9 @@ def _net_lines(place: Place, first: int, last: int) -> Iterator[bytes]:
     for version, name, data in zip(versions, names, place.read(names), strict=True):
         if data is None:
             raise LogGap(
-                f"{place.url} cannot be compacted from {first} to {last}: {name} is not in its log\n"
-                "  Only published versions can be; a table's owner publishes what it has ratified.",
+                f"{place.url} cannot be compacted from {first} to {last}: {name} is not in its log\n  Only "
+                "published versions can be compacted; the owner of the table publishes the versions that "
+                "it has ratified.",
                 table=place.url,
                 version=version,
             )

@@ -129,8 +129,8 @@ def read_log(place: Place, named: DeltaNamedFiles, until: int = VERSION_MAX) -> 
     for name, data in zip(names, files.read(names), strict=True):
         if data is None:
             raise InvalidLog(
-                f"{name} of the table {place.url} is gone since its log was listed\n  If the log is being "
-                "cleaned up at this moment, try again; otherwise put the file back.",
+                f"{name} of the table {place.url} was removed after its log was listed\n  If the log is "
+                "being cleaned up at this moment, try again; otherwise put the file back.",
                 table=place.url,
                 file=name,
             )

@@ -320,7 +320,7 @@ class _RangeFile(io.RawIOBase):
             return b""
         data = self._place.read_range(self._name, self._at, wanted)
         if data is None or len(data) != wanted:
-            raise OSError(f"{wanted} bytes from {self._at} on are not there")
+            raise OSError(f"it has fewer than {wanted} bytes after offset {self._at}")
         self._at += wanted
         return data
 

@@ -219,10 +219,10 @@ class _Listing:
     def _missing(self, version: int, wanted: int, is_first: bool) -> Exception:
         reachable = [checkpoint for checkpoint in self._checkpoints if checkpoint > wanted]
         if is_first and reachable:
-            return self._not_found(wanted, f"its log reaches back to {min(reachable)} only")
+            return self._not_found(wanted, f"its log begins at version {min(reachable)}")
         return LogGap(
-            f"the log of {self._table} has a gap: {CommitName(version)} is missing\n"
-            f"  Version {wanted} needs it: bring it back from a backup, or read a version without it.",
+            f"the log of {self._table} has a gap: {CommitName(version)} is missing\n  Version {wanted} "
+            "needs it: restore it from a backup, or read a version without it.",
             table=self._table,
             version=version,
         )

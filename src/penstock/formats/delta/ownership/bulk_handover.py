@@ -38,7 +38,7 @@ Answer = TypeVar("Answer")
 
 COLLISIONS_TOLD_MAX: Final = 10
 """How many keys an error names that cannot be given to tables."""
-LOST: Final = "somebody else's commit came first; adopt it again on what it is now"
+LOST: Final = "another writer's commit came first; adopt it again in its present state"
 
 
 class HandoverOutcome(StrEnum):
@@ -264,7 +264,7 @@ class BulkHandover:
             about = msgspec.structs.replace(about, features=tuple(sorted(supported_features(protocol))))
             owner = owner_of(protocol, metadata, content.location)
             if line.phase is OwnershipPhase.OWNED and not self._identity.owns(owner):
-                raise InvalidRequest(f"belongs to {owner}, and goes from there")
+                raise InvalidRequest(f"belongs to {owner}, and is removed from there")
             if line.phase is OwnershipPhase.OWNED:
                 self._log_check.require_in_sync(key, content, is_default=True)
         except (PenstockError, OSError) as problem:
@@ -321,10 +321,13 @@ def _check_collisions(plan: Sequence[TableHandover]) -> None:
     raise InvalidRequest(
         "\n".join(
             (
-                f"{len(collisions)} of {len(plan)} tables would get keys that are taken; nothing was adopted",
+                (
+                    f"{len(collisions)} of {len(plan)} tables would get keys that are in use; nothing "
+                    "was adopted"
+                ),
                 *lines,
                 *more,
-                "  Put them below another namespace (--namespace), or adopt these one by one, by --table.",
+                "  Use another namespace (--namespace), or adopt these one by one, with --table.",
             )
         ),
         keys=[str(table.key) for table in collisions],

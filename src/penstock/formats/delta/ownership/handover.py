@@ -137,7 +137,7 @@ class Handover(HandoverSettler):
         with suppress(TableNotFound):
             snapshot = load_snapshot(PlaceFiles(place))
             if (mine := self._mine(key, place.location, snapshot)) is not None:
-                raise _lost(key, place.location, 0, f"the lake's own '{mine.key}' is there already")
+                raise _lost(key, place.location, 0, f"'{mine.key}' of this lake is already there")
             raise _lost(
                 key, place.location, 0, "there is a Delta table already; adopt it: penstock delta adopt"
             )
@@ -217,9 +217,10 @@ class Handover(HandoverSettler):
         key = self._tables.where_is(self._tables.head(), owner.table)
         if key is None:
             raise InvalidRequest(
-                f"{location} belongs to this lake, but was dropped from it\n  Revert the commit that dropped "
-                f"it, and all of it is back. Only if that commit is gone: penstock delta recover {location} "
-                f"--lost {self._identity.lake_id}. It recovers only the versions that were published.",
+                f"{location} belongs to this lake, but was dropped from it\n  Revert the commit that "
+                "dropped it, which restores the table completely. Only if that commit is gone: penstock "
+                f"delta recover {location} --lost {self._identity.lake_id}. It recovers only the versions "
+                "that were published.",
                 location=location,
             )
         return key
@@ -236,7 +237,7 @@ class Handover(HandoverSettler):
             now = self.resolve(key, now, request.meta)
         if now is not None or self.was_owned(made.id, self._tables.head()):
             return made
-        raise _lost(key, made.location, made.version, "somebody else's commit came first")
+        raise _lost(key, made.location, made.version, "another writer's commit came first")
 
     def was_owned(self, identity: UUID, head: ObjectId) -> bool:
         """Whether a table became the lake's, whatever happened to it since."""
@@ -346,11 +347,10 @@ def _time_ms(place: Place, snapshot: LogSnapshot) -> int:
 
 
 def _lost(key: Key, location: str, version: int, why: str) -> TableConflict:
-    conflict = Conflict(ConflictKind.FORMAT, key, why=f"did not become the lake's: at {location} {why}")
+    conflict = Conflict(ConflictKind.FORMAT, key, why=f"was not adopted: at {location} {why}")
     return TableConflict(
         [conflict],
-        f"{location} has a version {version} that is not this lake's: {why}\n"
-        "  The table is untouched, and the lake has forgotten it. To try again on the table as it is now, "
-        "ask again.",
+        f"{location} has a version {version} that is not this lake's: {why}\n  The table was not changed, "
+        "and the lake does not manage it. To adopt the table in its present state, try again.",
         winners={str(key): {"latest_version": version}},
     )

@@ -114,7 +114,10 @@ class HandoverSettler:
         except PenstockError as problem:
             return problem
         except OSError as problem:
-            return Unavailable(f"'{key}' at {content.location} is not finished: {problem}", part="storage")
+            return Unavailable(
+                f"the adoption or release of '{key}' at {content.location} is not finished: {problem}",
+                part="storage",
+            )
 
     def _decide(self, key: Key, content: DeltaTable) -> _SettledTable | None:
         """Bring about how it ends; ``None`` if somebody has noted that already."""
@@ -200,14 +203,14 @@ def _describe(settled: Sequence[_SettledTable]) -> str:
             return f"{key} is adopted"
         if phase is OwnershipPhase.RELEASED:
             return f"{key} is released"
-        return f"{key} is not adopted: somebody else's commit came first"
+        return f"{key} is not adopted: another writer's commit came first"
     released = sum(table.phase is OwnershipPhase.RELEASED for table in settled)
     adopted = sum(table.intent.owned for table in settled)
     lost = len(settled) - released - adopted
     parts = [
         f"{adopted} tables are adopted" if adopted else "",
         f"{released} tables are released" if released else "",
-        f"{lost} tables are not adopted: somebody else's commit came first" if lost else "",
+        f"{lost} tables are not adopted: another writer's commit came first" if lost else "",
     ]
     return "; ".join(filter(None, parts))
 

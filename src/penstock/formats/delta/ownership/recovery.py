@@ -32,7 +32,7 @@ class Doubtful(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         files = self.names[0] if len(self.names) == 1 else f"one of {', '.join(self.names)}"
-        return f"version {self.version} may have been {files}, and cannot be known to have existed"
+        return f"version {self.version} may have been {files}; it is not known whether that version existed"
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,9 +102,9 @@ class Recovery:
         key = self._tables.where_is(self._tables.head(), identity)
         if key is not None:
             raise InvalidRequest(
-                f"{location} is not lost: this lake has it, as '{key}'\n"
-                "  If the lake came back from a backup that is older than the table's log, "
-                f"'penstock resync {key}' takes the log's versions over.",
+                f"{location} is not lost: this lake has it, as '{key}'\n  If the lake was restored from a "
+                f"backup that is older than the table's log, 'penstock resync {key}' imports the versions "
+                "of the log.",
                 location=location,
                 key=str(key),
             )

@@ -182,15 +182,15 @@ class DeltaResync:
         owner = owner_of(snapshot.protocol, snapshot.metadata, content.location)
         if owner is None or not self._identity.owns(owner):
             raise NotManaged(
-                f"'{key}' cannot be resynced: the log at {content.location} now names {owner or 'no owner'}, "
-                "not this lake\n  Read its versions through its owner; here it stays at the version that "
-                "the lake has.",
+                f"'{key}' cannot be resynced: the log at {content.location} now names "
+                f"{owner or 'no owner'}, not this lake\n  Read its versions through its owner; in this "
+                "lake, the table stays at its last version.",
                 key=str(key),
             )
         if owner.table != identity:
             raise NotManaged(
-                f"'{key}' cannot be resynced: the log at {content.location} is that of another table of this "
-                f"lake by now, {owner.table}",
+                f"'{key}' cannot be resynced: the log at {content.location} belongs to another table of "
+                f"this lake now, {owner.table}",
                 key=str(key),
             )
         check_writable(snapshot.protocol, snapshot.metadata, content.location)

@@ -57,8 +57,8 @@ class Tables:
         content = self.content(commit, key)
         if content is None:
             raise KeyNotFound(
-                f"there is no '{key}' at commit {commit.hex()[:8]}\n"
-                "  lake.create_table() makes a Delta table; a Lance table is made by lake.lance().",
+                f"there is no '{key}' at commit {commit.hex()[:8]}\n  To create a Delta table: "
+                "lake.create_table(); to create a Lance table: lake.lance().",
                 key=str(key),
             )
         if not isinstance(content, DeltaTable) and (usage := describe_usage(content)):

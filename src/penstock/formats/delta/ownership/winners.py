@@ -100,7 +100,10 @@ def _text(overtaken: Mapping[Key, tuple[DeltaTable, int]], conflict: CommitConfl
             f"  you read    version {read}",
             f"  now at      version {line.latest} ({at})",
             *([f"  why         {why}"] if why else []),
-            f"  what to do  read version {line.latest} and repeat the work, or rebase it on what came first",
+            (
+                f"  what to do  read version {line.latest} and repeat the work, or rebase it onto the newer "
+                "versions"
+            ),
         ]
     others = [str(conflict) for conflict in conflict.conflicts if conflict.key not in overtaken]
     return "\n".join((*lines, *(f"  also        {other}" for other in others)))

@@ -46,7 +46,7 @@ def disagreements(protocol: Protocol, metadata: Metadata) -> Iterator[FeatureRef
         way = f"unset {names} (ALTER TABLE … UNSET TBLPROPERTIES), or copy its rows into a table of the lake"
         yield FeatureRefusal(
             name,
-            f"is enabled by {names or 'its columns'}, and the table's protocol does not have it",
+            f"is enabled by {names or 'its columns'}, but is missing from the table's protocol",
             way if names else FEATURES[name].advice,
         )
 

@@ -63,7 +63,7 @@ def find_columns(schema: StructType, names: Sequence[str]) -> tuple[tuple[Field,
         raise InvalidRequest(f"a table can be clustered by at most {COLUMNS_MAX} columns, got {len(names)}")
     columns = tuple(_find(schema, name) for name in names)
     if len({tuple(field.name for field in fields) for fields in columns}) < len(columns):
-        raise InvalidRequest("a table is clustered by each column once")
+        raise InvalidRequest("a clustering column is given twice")
     return columns
 
 
@@ -80,7 +80,7 @@ def _find(schema: StructType, name: str) -> tuple[Field, ...]:
         inside = field.type
     if not isinstance(inside, str) or inside in _WITHOUT_ORDER:
         raise InvalidRequest(
-            f"a table cannot be clustered by '{name}': files have no smallest and largest value of it",
+            f"a table cannot be clustered by '{name}': it has a type without minimum and maximum values",
             column=name,
         )
     return tuple(fields)

@@ -70,12 +70,12 @@ def drop_column(
     def drop_field(struct: StructType, field: Field) -> StructType:
         remaining = tuple(struct_field for struct_field in struct.fields if struct_field is not field)
         if not remaining:
-            raise InvalidRequest(f"'{field.name}' is the only column there is", column=field.name)
+            raise InvalidRequest(f"'{field.name}' is the only column", column=field.name)
         return StructType(remaining)
 
     changed = _change_struct(schema, path, drop_field)
     if {field.name for field in changed.fields} <= set(metadata.partition_columns):
-        raise InvalidRequest("the table would have no columns besides those that it is partitioned by")
+        raise InvalidRequest("the table would have no columns besides its partition columns")
     return replace(metadata, schema_string=write_schema(changed))
 
 
@@ -154,7 +154,7 @@ def move_column(metadata: Metadata, path: Sequence[str], after: str | None) -> M
         if after is not None:
             behind = _find(struct, after)
             if behind is field:
-                raise InvalidRequest(f"'{field.name}' cannot stand behind itself", column=field.name)
+                raise InvalidRequest(f"'{field.name}' cannot be moved after itself", column=field.name)
             place = others.index(behind) + 1
         return StructType((*others[:place], field, *others[place:]))
 

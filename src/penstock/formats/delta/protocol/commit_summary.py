@@ -118,7 +118,7 @@ def _rewritten(adds: Sequence[Add], removes: Sequence[Remove]) -> str:
     return (
         f"rewrote {files_text} as {len(adds)} with the same rows"
         if adds and removes
-        else f"told {files_text} anew"
+        else f"rewrote the metadata of {files_text}"
     )
 
 

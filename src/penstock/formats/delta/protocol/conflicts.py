@@ -124,7 +124,7 @@ class DeltaConflict(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         advice = f"read version {self.winner} or a later one and repeat the work"
         if self.repeated:
-            advice = "the batch is in the table already, so nothing is left to do"
+            advice = "the batch is already in the table, so there is nothing to do"
         read = f"this transaction read version {self.read_version}"
         return f"{self.clash()}; {read}; {advice} (rule {self.rule})"
 
@@ -139,7 +139,7 @@ class DeltaConflict(msgspec.Struct, frozen=True, kw_only=True):
 
 _TOLD: Final = {
     1: "changed the protocol ({names}), as {mine} does",
-    2: "changed the protocol ({names}) in a way that binds writers",
+    2: "changed the protocol ({names}) in a way that concerns all writers",
     4: "changed the metadata ({names}), as {mine} does",
     6: "changed the metadata ({names})",
     7: "wrote {names}, as {mine} does",
@@ -149,7 +149,7 @@ _TOLD: Final = {
     11: "removed {files}, which {mine} has read or adds again",
     12: "removed {files}, and {mine} has read the whole table",
     13: "removed {files}, which {mine} removes too",
-    16: "was committed meanwhile, and a table is taken over only at the version that was read",
+    16: "was committed meanwhile, but a table can only be adopted at the version that was read",
 }
 
 

@@ -74,7 +74,7 @@ _ON: Final = ("true",)
 _COPY: Final = "or copy its rows into a table of the lake (lake.delta.read)"
 ENGINE: Final = f"write it with the engine that made it, {_COPY}"
 """Advice for a feature that nobody can drop."""
-_CATALOGUE: Final = "read and write it through the catalogue that manages it"
+_CATALOGUE: Final = "read and write it through the catalog that manages it"
 
 
 def _iceberg(version: int, *requires: str) -> Feature:
@@ -103,7 +103,7 @@ def _catalogue_feature(name: str, *, reader: bool, properties: Mapping[str, tupl
         reader=reader,
         reading=Support.NEVER if reader else Support.ALWAYS,
         writing=Support.NEVER,
-        why="another catalogue decides about its commits",
+        why="another catalog manages its commits",
         advice=_CATALOGUE,
         properties=properties,
     )
@@ -115,7 +115,7 @@ def _redirect_feature(name: str, *, reader: bool) -> Feature:
         reader=reader,
         reading=Support.NEVER if reader else Support.ALWAYS,
         writing=Support.NEVER,
-        why="it is moving to another place",
+        why="it is moving to another location",
         advice="use it there, as its owner says",
         properties={f"delta.{name}": ()},
     )
@@ -225,7 +225,7 @@ _ALL: Final = (
         Feature(
             name=f"icebergWriterCompat{version}",
             writing=Support.UNUSED,
-            why="its files must also suit Iceberg, which is not checked",
+            why="its files must also be valid for Iceberg, which Penstock does not check",
             advice=ENGINE,
             properties={f"delta.enableIcebergWriterCompat{version}": _ON},
         )

@@ -145,7 +145,10 @@ def protocol_faults(
         yield f"protocol versions must be at least 1, got {reader} and {writer}"
     yield from _list_faults(protocol)
     if reader == READER_FEATURES_VERSION and writer != WRITER_FEATURES_VERSION:
-        yield f"reader version {reader} needs writer version {WRITER_FEATURES_VERSION}, and it is {writer}"
+        yield (
+            f"reader version {reader} needs writer version {WRITER_FEATURES_VERSION}, but the writer "
+            f"version is {writer}"
+        )
     if before is None:
         return
     lost = supported_features(before) - supported_features(protocol)
@@ -153,24 +156,30 @@ def protocol_faults(
         yield f"the table would lose the feature '{name}'"
     if not lost and (reader < before.min_reader_version or writer < before.min_writer_version):
         old = f"{before.min_reader_version} and {before.min_writer_version}"
-        yield f"the versions of the protocol would fall from {old} to {reader} and {writer}"
+        yield f"the protocol versions would decrease from {old} to {reader} and {writer}"
 
 
 def _list_faults(protocol: Protocol) -> Iterator[str]:
     reader, writer = protocol.min_reader_version, protocol.min_writer_version
     if (protocol.reader_features is not None) != (reader == READER_FEATURES_VERSION):
-        yield f"'readerFeatures' belong to reader version {READER_FEATURES_VERSION} alone, and it is {reader}"
+        yield (
+            f"'readerFeatures' can only be used with reader version {READER_FEATURES_VERSION}, but it is "
+            f"{reader}"
+        )
     if (protocol.writer_features is not None) != (writer == WRITER_FEATURES_VERSION):
-        yield f"'writerFeatures' belong to writer version {WRITER_FEATURES_VERSION} alone, and it is {writer}"
+        yield (
+            f"'writerFeatures' can only be used with writer version {WRITER_FEATURES_VERSION}, but it is "
+            f"{writer}"
+        )
     read, written = set(protocol.reader_features or ()), set(protocol.writer_features or ())
     for name in sorted(read - written):
         yield f"the reader feature '{name}' is missing from 'writerFeatures'"
     for name in sorted(written - read):
         feature = FEATURES.get(name)
         if feature is not None and feature.reader and not _is_implied(feature, protocol):
-            yield f"the feature '{name}' is for readers too, and is missing from 'readerFeatures'"
+            yield f"the feature '{name}' is a reader feature, but is missing from 'readerFeatures'"
     for name in sorted(name for name in read & written if name in FEATURES and not FEATURES[name].reader):
-        yield f"the feature '{name}' is for writers alone, and does not belong in 'readerFeatures'"
+        yield f"the feature '{name}' is a writer feature only, and must not be in 'readerFeatures'"
 
 
 def binds_writers(name: str) -> bool:

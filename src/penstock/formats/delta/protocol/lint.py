@@ -150,7 +150,7 @@ def check_commit(
     if not faults:
         return ()
     if len(faults) >= PROBLEMS_MAX:
-        faults.add((WHOLE_COMMIT, f"of the problems of each kind only the first {PROBLEMS_MAX} are told"))
+        faults.add((WHOLE_COMMIT, f"only the first {PROBLEMS_MAX} problems of each kind are shown"))
     names = {line: ACTION_NAMES[type(action)] for line, action in commit.actions}
     return tuple(sorted(Problem(line, names.get(line, ""), reason) for line, reason in faults))
 
@@ -187,13 +187,16 @@ def _only_once(commit: _Commit) -> Iterator[Fault]:
         for line, _ in actions[1:]:
             yield (
                 line,
-                f"a commit has one '{ACTION_NAMES[kind]}' at most; line {actions[0][0]} has it already",
+                (
+                    f"a commit can have at most one '{ACTION_NAMES[kind]}'; line {actions[0][0]} already has "
+                    "one"
+                ),
             )
     yield from _twice([(line, txn.app_id) for line, txn in commit.of(Txn)], "the application")
     yield from _twice([(line, domain.domain) for line, domain in commit.of(DomainMetadata)], "the domain")
     for line, action in commit.actions:
         if isinstance(action, CheckpointMetadata | Sidecar):
-            yield line, "it belongs in checkpoints, never in commits"
+            yield line, "it can only be in checkpoints, not in commits"
 
 
 def _twice(named: Collection[tuple[int, str]], what: str) -> Iterator[Fault]:
@@ -241,7 +244,7 @@ def _lint_unlisted_features(commit: _Commit, metadata: Metadata) -> Iterator[Fau
     assert commit.protocol is not None  # as whoever asks has found out
     for name in sorted(unlisted_features(commit.protocol, metadata) - already):
         line = commit.metadata_line or commit.protocol_line
-        yield line, f"the table makes use of '{name}', but its protocol does not have the feature"
+        yield line, f"the table uses '{name}', but its protocol lacks the feature"
 
 
 def _metadata(commit: _Commit) -> Iterator[Fault]:
@@ -338,7 +341,7 @@ def _clustering(commit: _Commit) -> Iterator[Fault]:
     if CLUSTERING not in commit.features:
         return
     if commit.changes_table and commit.metadata is not None and commit.metadata.partition_columns:
-        yield commit.metadata_line or commit.protocol_line, "a table is partitioned or clustered, never both"
+        yield commit.metadata_line or commit.protocol_line, "a table cannot be both partitioned and clustered"
     columns = commit.before.clustering
     for _, domain in commit.of(DomainMetadata):
         if domain.domain == CLUSTERING_DOMAIN and commit.before.protocol is None:
@@ -346,7 +349,7 @@ def _clustering(commit: _Commit) -> Iterator[Fault]:
     for line, add in commit.of(Add) if columns else ():
         for path in lacking_statistics(add, columns):
             name = ".".join(path)
-            yield line, f"the table is clustered by '{name}', of which 'nullCount' of 'stats' tells nothing"
+            yield line, f"the table is clustered by '{name}', but 'stats' has no 'nullCount' of that column"
 
 
 def _row_tracking(commit: _Commit) -> Iterator[Fault]:
@@ -356,20 +359,23 @@ def _row_tracking(commit: _Commit) -> Iterator[Fault]:
         return
     line, configuration = commit.metadata_line, metadata.configuration
     if is_on(configuration, SUSPENDED):
-        yield line, f"'{SUSPENDED}' and '{ROW_TRACKING_ENABLED}' are never both true"
+        yield line, f"'{SUSPENDED}' and '{ROW_TRACKING_ENABLED}' cannot both be true"
     fields = () if commit.schema is None else commit.schema.fields
     names = {stored_name(field).lower() for field in fields}
     for name in (ID_COLUMN, VERSION_COLUMN):
         column = configuration.get(name)
         if not column:
-            yield line, f"the table tracks rows, so '{name}' must name a column of its files"
+            yield (
+                line,
+                f"the table tracks rows, so the property '{name}' must be the name of a column in its files",
+            )
         elif column.lower() in names:
-            yield line, f"'{name}' is '{column}', and the table has a column of that name"
+            yield line, f"'{name}' is '{column}', but the table already has a column of that name"
     before = commit.before.metadata
     if before is not None and has_row_tracking(before):
         for name in (ID_COLUMN, VERSION_COLUMN):
             if before.configuration.get(name) not in (None, configuration.get(name)):
-                yield line, f"'{name}' stays as it is: files have the column"
+                yield line, f"'{name}' cannot change, because files have that column"
 
 
 def _append_only(commit: _Commit) -> Iterator[Fault]:

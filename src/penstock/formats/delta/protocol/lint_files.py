@@ -76,7 +76,7 @@ def _faults_of(action: Add | Remove | Cdc, expected: Expected) -> Iterator[str]:
             if "changeDataFeed" not in expected.features:
                 yield "the table has no change feed; it would need the feature 'changeDataFeed'"
             if action.data_change:
-                yield "'dataChange' is true, and files of the change feed never change the table"
+                yield "'dataChange' must be false for files of the change feed"
         case Add():
             if action.modification_time < 0:
                 yield f"the modification time must not be negative, got {action.modification_time}"
@@ -106,10 +106,10 @@ def _partition_faults(values: Values, columns: Mapping[str, Field]) -> Iterator[
         try:
             value = parse_value(field.type, text)
         except ValueError as problem:
-            yield f"the partition value {text!r} of '{name}' is no {field.type}: {problem}"
+            yield f"the partition value {text!r} of '{name}' is not a valid {field.type}: {problem}"
             continue
         if value is None and not field.nullable:
-            yield f"the partition value of '{name}' is null, and the column is not nullable"
+            yield f"the partition value of '{name}' is null, but the column is not nullable"
 
 
 def _stats_faults(add: Add) -> Iterator[str]:
@@ -127,7 +127,7 @@ def _stats_faults(add: Add) -> Iterator[str]:
         return
     count = stats.get("numRecords")
     if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        yield f"'stats' needs 'numRecords' as a number of rows, and has {count!r}"
+        yield f"'numRecords' of 'stats' must be a number of rows, got {count!r}"
     elif add.deletion_vector is not None and add.deletion_vector.cardinality > count:
         yield f"the deletion vector deletes {add.deletion_vector.cardinality} rows of {count}"
     for name in ("minValues", "maxValues", "nullCount"):
@@ -142,11 +142,11 @@ def _row_id_faults(add: Add, expected: Expected) -> Iterator[str]:
     )
     for name, value in row_id_fields:
         if value is not None and value < 0:
-            yield f"'{name}' is {value}, and is never negative"
+            yield f"'{name}' must not be negative, got {value}"
         if value is not None and ROW_TRACKING not in expected.features:
-            yield f"it has '{name}', for which the table would need the feature '{ROW_TRACKING}'"
+            yield f"it has '{name}', which needs the table feature '{ROW_TRACKING}'"
     if expected.needs_row_counts and add.base_row_id is None and not add.stats:
-        yield "it has no 'stats' with 'numRecords', and the table gives ids to its rows"
+        yield "it has no 'stats' with 'numRecords', which a table with row tracking needs"
     elif expected.iceberg and not add.stats:
         yield f"it has no 'stats' with 'numRecords', which '{expected.iceberg}' asks for"
 
@@ -155,7 +155,7 @@ def _vector_faults(vector: DeletionVector | None, expected: Expected) -> Iterato
     if vector is None:
         return
     if VECTORS not in expected.features:
-        yield "it has a deletion vector, for which the table would need the feature 'deletionVectors'"
+        yield "it has a deletion vector, which needs the table feature 'deletionVectors'"
     if not expected.has_vectors:
         yield f"it has a deletion vector, which '{expected.iceberg}' forbids"
     if vector.size_in_bytes < 0 or vector.cardinality < 0 or (vector.offset or 0) < 0:
@@ -165,7 +165,7 @@ def _vector_faults(vector: DeletionVector | None, expected: Expected) -> Iterato
     match vector.storage_type:
         case "i":
             if vector.offset is not None:
-                yield "the deletion vector is inline, and has an offset in a file"
+                yield "the deletion vector is inline, but has an offset in a file"
         case "u":
             name = vector.path_or_inline_dv
             if len(name) < _VECTOR_NAME_MIN:
@@ -176,7 +176,7 @@ def _vector_faults(vector: DeletionVector | None, expected: Expected) -> Iterato
             if not expected.absolute_paths:
                 yield "the deletion vector's path is absolute; keep it below the table"
         case other:
-            yield f"the deletion vector's storage type {other!r} is none of 'u', 'i' and 'p'"
+            yield f"the deletion vector's storage type {other!r} is not one of 'u', 'i' and 'p'"
 
 
 def _lint_repeated_files(actions: Sequence[Numbered]) -> Iterator[Fault]:
@@ -193,7 +193,7 @@ def _lint_repeated_files(actions: Sequence[Numbered]) -> Iterator[Fault]:
     for line, action in actions:
         if isinstance(action, Add) and action.key in removed:
             where = f"line {removed[action.key]} removes it with the same deletion vector"
-            yield line, f"the file {action.path!r} is added, but {where}; one commit cannot say both"
+            yield line, f"the file {action.path!r} is added, but {where}; one commit cannot do both"
 
 
 def _not_live(actions: Sequence[Numbered], expected: Expected, live: Lookup) -> Iterator[Fault]:
@@ -258,26 +258,28 @@ def path_fault(path: str, *, absolute_allowed: bool = False) -> str | None:
     if not path:
         return "the path is empty"
     if len(path) > PATH_MAX:
-        return f"the path {path[:60]!r}… has {len(path)} characters; at most {PATH_MAX} are taken"
+        return f"the path {path[:60]!r}… has {len(path)} characters; the limit is {PATH_MAX}"
     if match := _NOT_IN_A_URI.search(path):
-        return f"the path {path!r} holds {match[0]!r}, which must be percent-encoded"
+        return f"the path {path!r} contains {match[0]!r}, which must be percent-encoded"
     if _BAD_ESCAPE.search(path):
-        return f"the path {path!r} holds a '%' that does not begin an encoded character; encode it as '%25'"
+        return (
+            f"the path {path!r} contains a '%' that does not begin an encoded character; encode it as '%25'"
+        )
     try:
         decoded = unquote(path, errors="strict")
     except UnicodeDecodeError:
         return f"the path {path!r} does not decode to UTF-8"
     if _CONTROL.search(decoded):
-        return f"the path {path!r} holds a control character"
+        return f"the path {path!r} contains a control character"
     # An encoded colon makes no scheme, except to those who decode before they look.
     absolute = path.startswith("/") or _SCHEME.match(path) or decoded.startswith("file:/")
     if absolute and not absolute_allowed:
         return f"the path {path!r} is absolute; give it relative to the table"
     steps = _ROOT.sub("", decoded, count=1).split("/") if absolute else decoded.split("/")
     if wrong := {"", ".", ".."}.intersection(steps):
-        return f"the path {path!r} holds the step {min(wrong)!r}; give the shortest path there is"
+        return f"the path {path!r} contains the step {min(wrong)!r}; give the path without it"
     if not absolute and decoded.startswith(BRANCH_DATA):
         steps = steps[2:]
     if reserved_steps := _NOT_FOR_DATA.intersection(steps):
-        return f"the path {path!r} lies in '{min(reserved_steps)}', which is not for data files"
+        return f"the path {path!r} is in '{min(reserved_steps)}', which is reserved"
     return None

@@ -43,7 +43,7 @@ def read_lines(data: bytes, faults: list[Fault]) -> Iterator[ReadLine]:
     for number, raw in commit_lines(data):
         try:
             if raw == b"{}":
-                raise MalformedAction("", reason="it holds no action")
+                raise MalformedAction("", reason="it contains no action")
             action = parse_action(raw, number)
             if isinstance(action, Metadata):
                 _WHOLE_METADATA.decode(raw)
@@ -57,7 +57,9 @@ def read_lines(data: bytes, faults: list[Fault]) -> Iterator[ReadLine]:
         faults.append((number, reason))
         unread += 1
         if unread == UNREAD_MAX:
-            faults.append((number, f"{UNREAD_MAX} lines cannot be read so far, and no more were looked at"))
+            faults.append(
+                (number, f"{UNREAD_MAX} lines cannot be read; the lines after them were not checked")
+            )
             return
 
 
@@ -68,12 +70,12 @@ def info_faults(info: CommitInfo) -> Iterator[str]:
         if value is None:
             continue
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            yield f"'{name}' is {_shown(value)}, and must be {words}"
+            yield f"'{name}' must be {words}, got {_shown(value)}"
         elif isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
             yield f"'{name}' is {value}, which does not fit into 64 bits"
     level = info.isolation_level
     if level is not None and level not in _LEVELS:
-        yield f"'isolationLevel' is {_shown(level)}, and must be one of {', '.join(_LEVELS)}"
+        yield f"'isolationLevel' must be one of {', '.join(_LEVELS)}, got {_shown(level)}"
 
 
 _LEVELS: Final = tuple(level.value for level in DeltaIsolation)

@@ -47,13 +47,13 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 def metadata_faults(metadata: Metadata, before: Metadata | None) -> Iterator[str]:
     """Everything that is wrong with a table's metadata, in itself and as the successor of another one."""
     if metadata.format.provider != "parquet":
-        yield f"the files' format is '{metadata.format.provider}', and Delta tables hold 'parquet'"
+        yield f"the format of the files must be 'parquet', got '{metadata.format.provider}'"
     if metadata.created_time is not None and metadata.created_time < 0:
-        yield f"the time of creation is {metadata.created_time}, and times are never negative"
+        yield f"the creation time must not be negative, got {metadata.created_time}"
     if not metadata.id:
         yield "the table's id is empty"
     elif before is not None and metadata.id != before.id:
-        yield f"the table's id is '{before.id}' and stays so; it cannot become '{metadata.id}'"
+        yield f"the table's id cannot change from '{before.id}' to '{metadata.id}'"
     yield from _property_faults(metadata, before)
     try:
         schema = parse_schema(metadata.schema_string)
@@ -63,7 +63,7 @@ def metadata_faults(metadata: Metadata, before: Metadata | None) -> Iterator[str
     if before is None or before.schema_string != metadata.schema_string:
         yield from _column_faults(schema, before)
         for name in _bare_fields(msgspec.json.decode(metadata.schema_string)):
-            yield f"the column {name[:60]!r} lacks 'metadata', which is an empty object if there is none"
+            yield f"the column {name[:60]!r} lacks 'metadata'; use an empty object if there is none"
     yield from _partition_faults(schema, metadata.partition_columns)
     yield from iceberg_faults(metadata, before)
     if before is None or _mapping_settings(before) != _mapping_settings(metadata):
@@ -88,11 +88,11 @@ def unserved_columns(metadata: Metadata) -> Iterator[tuple[str, str]]:
             (kind for field in inside for kind in plain_types(field.type) if not _is_known(kind)), None
         )
         if unknown is not None:
-            yield field.name, f"is of the type {unknown}, which is not read"
+            yield field.name, f"has the type {unknown}, which is not supported"
     partitions = {name.lower() for name in metadata.partition_columns}
     for field in schema.fields:
         if field.name.lower() in partitions and field.type == "binary":
-            yield field.name, "is of the type binary, by which no rows are written into partitions"
+            yield field.name, "has the type binary, which is not supported for partition columns"
 
 
 def _is_known(kind: str) -> bool:
@@ -101,40 +101,40 @@ def _is_known(kind: str) -> bool:
 
 def _partition_faults(schema: StructType, columns: tuple[str, ...]) -> Iterator[str]:
     for name in _find_repeated(columns):
-        yield f"the partition column '{name}' is named more than once"
+        yield f"the partition column '{name}' is given more than once"
     for name in columns:
         field = next((field for field in schema.fields if field.name == name), None)
         if field is None:
             yield f"the partition column '{name}' is not in the schema"
         elif not isinstance(field.type, str):
-            yield f"the partition column '{name}' is of a type that holds others"
+            yield f"the partition column '{name}' has a nested type"
         elif field.type == "variant":
             yield f"the partition column '{name}' is a variant, and these have no order"
     if schema.fields and set(columns) >= {field.name for field in schema.fields}:
-        yield "every column is a partition column, so that files would have none"
+        yield "every column is a partition column, so data files would have no columns"
 
 
 def _column_faults(schema: StructType, before: Metadata | None) -> Iterator[str]:
     if not schema.fields:
         # A table may be created before it is known what it will hold.
         if before is not None:
-            yield "the schema has no columns any more"
+            yield "the schema has no columns left"
         return
     yield from _struct_faults(schema, "the schema")
 
 
 def _struct_faults(struct: StructType, where: str) -> Iterator[str]:
     if not struct.fields:
-        yield f"{where} has no fields, which no data file can hold"
+        yield f"{where} has no fields, which data files cannot store"
     for name in _find_repeated(field.name.lower() for field in struct.fields):
-        yield f"{where} has the column '{name}' more than once, if case is set aside"
+        yield f"{where} has the column '{name}' more than once (names are not case-sensitive)"
     for field in struct.fields:
         if not field.name:
             yield f"{where} has a column without a name"
         elif len(field.name) > NAME_MAX:
-            yield f"{where} has a column whose name has {len(field.name)} characters; at most {NAME_MAX} do"
+            yield f"{where} has a column whose name has {len(field.name)} characters; the limit is {NAME_MAX}"
         elif _CONTROL.search(field.name):
-            yield f"{where} has the column {field.name!r}, whose name holds a control character"
+            yield f"{where} has the column {field.name!r}, whose name contains a control character"
         else:
             yield from _type_faults(field.type, f"'{field.name}'")
 
@@ -163,11 +163,11 @@ def _type_faults(kind: Type, where: str) -> Iterator[str]:
             precision, scale = int(match[1]), int(match[2])
             if not 1 <= precision <= PRECISION_MAX or scale > precision:
                 yield (
-                    f"{where} is a {kind}; decimals have from 1 to {PRECISION_MAX} digits, "
-                    "of which no more than all follow the point"
+                    f"{where} is a {kind}; a decimal must have 1 to {PRECISION_MAX} digits, and not more "
+                    "digits after the point than in all"
                 )
         case str() if kind not in _PLAIN:
-            yield f"{where} is of the type {kind[:60]!r}, which does not exist"
+            yield f"{where} has the type {kind[:60]!r}, which does not exist"
 
 
 def _property_faults(metadata: Metadata, before: Metadata | None) -> Iterator[str]:
@@ -186,14 +186,14 @@ _Judge = Callable[[str, str], str | None]
 def _boolean(name: str, value: str) -> str | None:
     if value.lower() in {"true", "false"}:
         return None
-    return f"the property '{name}' is {value[:60]!r}, and must be 'true' or 'false'"
+    return f"the property '{name}' must be 'true' or 'false', got {value[:60]!r}"
 
 
 def _number(least: int, most: int) -> _Judge:
     def judge(name: str, value: str) -> str | None:
         if re.fullmatch(r"-?[0-9]{1,19}", value) and least <= int(value) <= most:
             return None
-        return f"the property '{name}' is {value[:60]!r}, and must be a number from {least} to {most}"
+        return f"the property '{name}' must be a number from {least} to {most}, got {value[:60]!r}"
 
     return judge
 
@@ -202,7 +202,7 @@ def _one_of(*words: str) -> _Judge:
     def judge(name: str, value: str) -> str | None:
         if value.lower() in words:
             return None
-        return f"the property '{name}' is {value[:60]!r}, and must be one of {', '.join(words)}"
+        return f"the property '{name}' must be one of {', '.join(words)}, got {value[:60]!r}"
 
     return judge
 

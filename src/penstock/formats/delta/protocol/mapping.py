@@ -76,7 +76,7 @@ def mapping_of(metadata: Metadata) -> Mapping:
     try:
         return Mapping(mode)
     except ValueError:
-        raise InvalidLog(f"the property {MODE} is {mode!r}, and can be 'none', 'name' or 'id'") from None
+        raise InvalidLog(f"the property {MODE} must be 'none', 'name' or 'id', got {mode!r}") from None
 
 
 def _require_field_metadata(field: Field, note: str) -> Any:
@@ -90,7 +90,7 @@ def _read_id(field: Field) -> int:
     """The id of a column. ``InvalidLog`` if it has none, or what is none."""
     number = _require_field_metadata(field, ID)
     if not _is_id(number):
-        raise InvalidLog(f"the column '{field.name}' has {number!r} as '{ID}', which is no whole number")
+        raise InvalidLog(f"the column '{field.name}' has {number!r} as '{ID}', which is not a whole number")
     return number
 
 
@@ -228,19 +228,25 @@ def mapping_faults(metadata: Metadata, schema: StructType) -> Iterator[str]:
     if mode == Mapping.NONE:
         for field in schema.walk():
             if stored_name(field) != field.name:
-                yield f"the column '{field.name}' notes a physical name, and '{MODE}' is not set"
+                yield f"the column '{field.name}' has a physical name, but '{MODE}' is not set"
     if mode not in (Mapping.NAME, Mapping.ID):
         return
     ids: dict[int, str] = {}
     for field in schema.walk():
         number, name = field.metadata.get(ID), field.metadata.get(PHYSICAL_NAME)
         if not _is_id(number) or not isinstance(name, str) or not name:
-            yield f"the column '{field.name}' lacks '{ID}' or '{PHYSICAL_NAME}', and columns are mapped"
+            yield f"the column '{field.name}' lacks '{ID}' or '{PHYSICAL_NAME}', which column mapping needs"
             continue
         if ids.setdefault(number, field.name) != field.name or number <= 0:
-            yield f"the column '{field.name}' has the id {number}, which '{ids[number]}' has or no column can"
+            yield (
+                f"the column '{field.name}' has the id {number}, which is invalid or is also the id of "
+                f"'{ids[number]}'"
+            )
         elif number > max_id(metadata):
-            yield f"the column '{field.name}' has the id {number}, and '{MAX_ID}' is {max_id(metadata)}"
+            yield (
+                f"the column '{field.name}' has the id {number}, which is greater than '{MAX_ID}' "
+                f"({max_id(metadata)})"
+            )
         for path, nested in nested_ids(field).items():
             if (
                 not _is_id(nested)
@@ -263,7 +269,7 @@ def mapping_changes(before: Metadata, after: Metadata) -> Iterator[str]:
     except (InvalidLog, MalformedAction):
         return
     if old_mapping is not becomes and (old_mapping is not Mapping.NONE or becomes is not Mapping.NAME):
-        yield f"the property '{MODE}' cannot become '{becomes}' where it is '{old_mapping}'"
+        yield f"the property '{MODE}' cannot change from '{old_mapping}' to '{becomes}'"
         return
     if old_mapping is Mapping.NONE:
         names = {field.name for field in parse_schema(before.schema_string).walk()}
@@ -274,13 +280,16 @@ def mapping_changes(before: Metadata, after: Metadata) -> Iterator[str]:
     for old_name, new_name in renamed_partitions(before, after):
         yield f"the table is partitioned by '{old_name}', which cannot be renamed to '{new_name}'"
     if max_id(after) < max_id(before):
-        yield f"the property '{MAX_ID}' is {max_id(before)}, and never falls"
+        yield f"the property '{MAX_ID}' is {max_id(before)}, and cannot decrease"
     for field in new.walk():
         number = field.metadata.get(ID)
         if number in old and stored_name(old[number]) != stored_name(field):
-            yield f"the column '{field.name}' has the physical name '{stored_name(old[number])}', which stays"
+            yield (
+                f"the column '{field.name}' has the physical name '{stored_name(old[number])}', which "
+                "cannot change"
+            )
         elif number not in old and isinstance(number, int) and number <= max_id(before):
-            yield f"the column '{field.name}' has the id {number}, which a column had before"
+            yield f"the column '{field.name}' has the id {number}, which an earlier column had"
         nested_before = nested_ids(old[number]) if number in old else {}
         for path, nested in nested_before.items():
             if nested_ids(field).get(path, nested) != nested:

@@ -22,7 +22,7 @@ def check_condition(where: str, schema_string: str, partition_columns: Sequence[
             column_names = ", ".join(f"'{name}'" for name in partition_columns) or "none"
             raise InvalidRequest(
                 f"the condition {where!r} names '{column}', which is not a partition column of the table; "
-                f"there are {column_names}",
+                f"the partition columns are {column_names}",
                 column=str(column),
             )
 

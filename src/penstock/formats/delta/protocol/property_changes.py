@@ -64,7 +64,7 @@ def set_properties(metadata: Metadata, properties: Mapping[str, str]) -> Metadat
     (``lint_metadata``).
     """
     if not properties:
-        raise InvalidRequest("no property is named; give one at least")
+        raise InvalidRequest("no property is given; give at least one")
     for name in properties:
         _check_name(name, metadata)
     stored = {name: value for name, value in properties.items() if not name.startswith(FEATURE_PROPERTY)}
@@ -85,7 +85,7 @@ def unset_properties(metadata: Metadata, names: Iterable[str], *, if_exists: boo
     may be missing, and for one that cannot be unset."""
     removed = tuple(names)
     if not removed:
-        raise InvalidRequest("no property is named; give one at least")
+        raise InvalidRequest("no property is given; give at least one")
     for name in removed:
         _check_name(name, metadata)
         if name not in metadata.configuration and not if_exists:
@@ -120,8 +120,8 @@ def add_constraint(metadata: Metadata, constraint: Constraint) -> Metadata:
     existing = _find_constraint(metadata, constraint.name)
     if existing is not None:
         raise InvalidRequest(
-            f"there is a constraint '{constraint.name}' already ({metadata.configuration[existing]}); drop it"
-            " first",
+            f"there is already a constraint '{constraint.name}' ({metadata.configuration[existing]}); drop "
+            "it first",
             constraint=constraint.name,
         )
     name = f"{CONSTRAINTS}{constraint.name.lower()}"
@@ -157,7 +157,9 @@ def _check_name(name: str, metadata: Metadata) -> None:
             f"'{name}' is a constraint: add_constraint and drop_constraint change it", property=name
         )
     if name.startswith(_KEPT_BY_WRITERS):
-        raise InvalidRequest(f"the property '{name}' is kept by writers of the table", property=name)
+        raise InvalidRequest(
+            f"the property '{name}' is maintained by the writers of the table", property=name
+        )
     if name in _VERSIONS:
         raise InvalidRequest(
             f"'{name}' is not a property: the protocol versions follow from the features that the table uses",
@@ -173,8 +175,8 @@ def _check_name(name: str, metadata: Metadata) -> None:
     if not name.startswith(_ENGINES) or is_known or name in metadata.configuration:
         return
     near = get_close_matches(name, sorted(_KNOWN), 1)
-    hint = f"; is it '{near[0]}'?" if near else "; names of your own begin otherwise than with 'delta.'"
-    raise InvalidRequest(f"no engine knows the property '{name}'{hint}", property=name)
+    hint = f"; did you mean '{near[0]}'?" if near else "; your own properties must not begin with 'delta.'"
+    raise InvalidRequest(f"unknown property '{name}'{hint}", property=name)
 
 
 def _check_feed(metadata: Metadata) -> None:

@@ -69,7 +69,7 @@ def _widen_struct(struct: StructType, path: tuple[str, ...], kind: str, name: st
     field = struct.field(path[0])
     if field is None:
         field_names = ", ".join(kind.name for kind in struct.fields)
-        raise InvalidRequest(f"there is no column '{path[0]}'; there are {field_names}", column=path[0])
+        raise InvalidRequest(f"there is no column '{path[0]}'; the columns are {field_names}", column=path[0])
     changes: list[dict[str, str]] = []
     widened = _widen(field.type, path[1:], kind, name, (), changes)
     changed = replace(field, type=widened, metadata=_note_changes(field, changes))
@@ -108,7 +108,7 @@ def _widen_plain(
     current: Type, kind: str, name: str, inside: tuple[str, ...], changes: list[dict[str, str]]
 ) -> Type:
     if not isinstance(current, str) or not is_wider(kind, current):
-        spelled = current if isinstance(current, str) else "a type that holds others"
+        spelled = current if isinstance(current, str) else "a nested type"
         raise InvalidRequest(
             f"'{name}' is {spelled}, which cannot become {kind}: whole numbers become longer ones, double or"
             " decimal, float becomes double, date becomes timestamp_ntz, decimals get more digits",

@@ -130,7 +130,7 @@ def backfill(
         same_count = _count_same(place, content, batch[written:]) if written < len(items) else 0
         fruitless = 0 if written + same_count else fruitless + 1
         if fruitless >= FRUITLESS_MAX:
-            raise Unavailable(f"{place.url} says that {items[0][0]} exists, but does not show it")
+            raise Unavailable(f"{place.url} reports that {items[0][0]} exists, but cannot read it")
         at += written + same_count
         progress(at, written)
     return at
@@ -167,7 +167,7 @@ def bytes_of(
         if len(data) != entry.size:
             raise _invalid(content, version, name, f"has {len(data)} bytes instead of {entry.size}")
         if head is not None and entry.body and not is_named_after(version, entry, head, rest):
-            raise _invalid(content, version, name, "has other bytes than those that were ratified")
+            raise _invalid(content, version, name, "differs from the bytes that were ratified")
         yield RatifiedCommit(version, entry, data)
 
 
@@ -274,9 +274,9 @@ def foreign(content: DeltaTable, version: int) -> ForeignCommit:
     name = str(CommitName(version))
     return ForeignCommit(
         f"{content.location}/{name} is not the commit that was ratified as version {version} of the table: "
-        "something writes to its log without asking the lake, or the lake was restored from an older copy.\n"
-        "  Leave the file where it is: its rows may be nowhere else. 'penstock resync' takes the log's "
-        "versions over, and says what becomes of those that only the lake has. Nothing is overwritten.",
+        "another program writes to its log directly, or the lake was restored from an older copy.\n  Leave "
+        "the file where it is: its rows may exist nowhere else. 'penstock resync' imports the versions of "
+        "the log, and reports what happens to versions that only the lake has. Nothing is overwritten.",
         location=content.location,
         id=str(content.id),
         version=version,
@@ -286,9 +286,9 @@ def foreign(content: DeltaTable, version: int) -> ForeignCommit:
 
 def _invalid(content: DeltaTable, version: int, name: str, what: str) -> InvalidLog:
     return InvalidLog(
-        f"version {version} of the table at {content.location} cannot be published: {name}, which its writer "
-        f"put there, {what}.\n  Bring that file back, from a backup or an older version of the object, "
-        "and publish again.",
+        f"version {version} of the table at {content.location} cannot be published: {name}, which its "
+        f"writer put there, {what}.\n  Restore that file from a backup or from an older version of the "
+        "object, and publish again.",
         location=content.location,
         id=str(content.id),
         version=version,

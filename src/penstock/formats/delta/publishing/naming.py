@@ -52,8 +52,8 @@ def named_owner(place: Place, version: int | None = None) -> Owner | None:
 
 def _log_gone_error(content: DeltaTable) -> PenstockError:
     return InvalidLog(
-        f"the log of the table at {content.location} is gone: versions of it were published, and none is "
-        "there.\n  Bring it back, from a backup or from older versions of the objects, and publish again; "
+        f"the log of the table at {content.location} is gone: versions were published to it, but it is "
+        "empty now.\n  Restore it from a backup or from older versions of the objects, and publish again; "
         "nothing is written until then. If the table was deleted on purpose, drop it from the lake.",
         location=content.location,
         id=str(content.id),
@@ -62,9 +62,9 @@ def _log_gone_error(content: DeltaTable) -> PenstockError:
 
 def _another(content: DeltaTable, why: str) -> PenstockError:
     return ForeignCommit(
-        f"the log at {content.location} is not that of table {content.id}: {why}.\n"
-        "  Something replaced it without asking the lake. Bring the table's own log back and publish again; "
-        "nothing is written until then. If the table was given up on purpose, drop it from the lake.",
+        f"the log at {content.location} is not that of table {content.id}: {why}.\n  Another program "
+        "replaced it. Restore the log of the table and publish again; nothing is written until then. If "
+        "that was on purpose, drop the table from the lake.",
         location=content.location,
         id=str(content.id),
     )

@@ -148,8 +148,8 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
             self._owned = {line.declared, *(self._owned if len(self._owned) < OWNED_MAX else ())}
         else:
             raise ManagedElsewhere(
-                f"{content.location} belongs to {owner or 'the file system'}, and can only be read here\n"
-                "  Whatever changes its log has to be asked for there.",
+                f"{content.location} belongs to {owner or 'the file system'}, and is read-only here\n  "
+                "Change it through its owner.",
                 table=content.location,
                 owner=owner.name if owner else "",
                 lake=owner.lake if owner else "",
@@ -310,7 +310,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
             if self.after_publish is not None:
                 self.after_publish(task.key, task.content, published)
         except Exception:
-            logger.exception("what follows version %d of '%s' is not done yet", published, task.key)
+            logger.exception("the work after version %d of '%s' is not finished yet", published, task.key)
 
     def describe_task(self, task: PublishTask, problem: PenstockError | None) -> Unpublished | None:
         if task.own or task.is_follow_up or self._is_published(task):

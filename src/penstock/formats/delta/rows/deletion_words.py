@@ -121,10 +121,10 @@ class Room:
         self._words += len(found.words)
         if self._words > WORDS_MAX:
             raise InvalidRequest(
-                f"the deletion vectors of the files to be read of {self._place.url} name too many rows: more "
-                f"than {WORDS_MAX:,} words of {WORD_ROWS} rows have some\n"
-                "  Read fewer files, by a condition ('where'), or let the table's files be written anew "
-                "without their deleted rows (as by Delta's REORG TABLE … APPLY (PURGE)).",
+                f"the deletion vectors of the files to be read of {self._place.url} have too many deleted "
+                f"rows: more than {WORDS_MAX:,} blocks of {WORD_ROWS} rows have some\n  Read fewer files, "
+                "by a condition ('where'), or rewrite the table's files without their deleted rows (as "
+                "Delta's REORG TABLE … APPLY (PURGE) does).",
                 table=self._place.url,
             )
 

@@ -111,8 +111,8 @@ class RowFill:
             self._numbered[identity.name] = identity
         elif not identity.allows_explicit:
             raise InvalidRequest(
-                f"the table numbers the rows in '{identity.name}', and takes no numbers of others: leave the"
-                " column out",
+                f"'{identity.name}' is an identity column, whose numbers the table assigns: leave the "
+                "column out",
                 column=identity.name,
             )
         else:
@@ -127,8 +127,8 @@ class RowFill:
     def _require_numbers(self, name: str) -> RowNumbers:
         if self._numbers is None:
             raise UnsupportedFeature(
-                f"rows cannot be numbered here ('{name}'): write them with penstock.spark.write or"
-                " table.append",
+                f"numbers of the identity column '{name}' cannot be assigned here: write the rows with "
+                "penstock.spark.write or table.append",
                 feature="identityColumns",
                 column=name,
             )
@@ -214,9 +214,9 @@ def _check_generated(field: Field, expression: SqlExpression, batch: Any) -> Non
     row: Mapping[str, Any] = batch.slice(first, 1).select(names).to_pylist()[0]
     shown = ", ".join(f"{name} = {value!r}" for name, value in row.items())
     raise InvalidRequest(
-        f"the data violates the generated column '{field.name}' ({field.metadata[GENERATED]}): it is"
-        f" {computed[first].as_py()!r} for a row with {shown}; leave the column out, and it"
-        " is computed; nothing was written",
+        f"the data violates the generated column '{field.name}' ({field.metadata[GENERATED]}): it is "
+        f"{computed[first].as_py()!r} for a row with {shown}; leave the column out to have it computed; "
+        "nothing was written",
         column=field.name,
         row=shown,
     )

@@ -31,8 +31,8 @@ def check_inside(path: str, roots: Sequence[str]) -> str:
         name = next(filter(None, (_below(name, root) for root in roots)), "")
     if not name or ".." in name.split("/"):
         raise UnsupportedFeature(
-            f"{roots[0]} has the file {path!r}, which is outside the table\n  Penstock reads no shallow "
-            "clones; make a full copy of the table (CREATE TABLE … AS SELECT).",
+            f"{roots[0]} has the file {path!r}, which is outside the table\n  Penstock does not read "
+            "shallow clones; make a full copy of the table (CREATE TABLE … AS SELECT).",
             table=roots[0],
             feature="absolute paths",
         )

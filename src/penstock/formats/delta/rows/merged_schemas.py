@@ -60,8 +60,8 @@ def merge_schemas(
     names = {field.name.lower(): field.name for field in fields}
     alike = [field for field in new.values() if field.name.lower() in names]
     refuse(
-        f"'{join_path(path, field.name)}' would be new, and differs from '{names[field.name.lower()]}' in "
-        "case alone"
+        f"'{join_path(path, field.name)}' would be a new column that differs from "
+        f"'{names[field.name.lower()]}' only in case"
         for field in alike
     )
     refuse(_problems(StructType(tuple(new.values())), path))
@@ -79,14 +79,14 @@ def check_names(metadata: Metadata) -> None:
         name = field.name.lower()
         if name.startswith(_OF_JOBS):
             raise InvalidRequest(
-                f"a column cannot be called '{field.name}': Penstock calls columns of its own so while a job "
-                "runs\n  Rename the column.",
+                f"the column name '{field.name}' is reserved: Penstock uses it while a job runs\n  Rename "
+                "the column.",
                 column=field.name,
             )
         if has_feed and name in _OF_FEED:
             raise InvalidRequest(
-                f"a column cannot be called '{field.name}' in a table that has a change data feed, which has "
-                "a column of that name\n  Rename the column, or do without delta.enableChangeDataFeed.",
+                f"the column name '{field.name}' is reserved in a table with a change data feed\n  Rename "
+                "the column, or turn off delta.enableChangeDataFeed.",
                 column=field.name,
             )
 
@@ -100,12 +100,12 @@ def _problems(kind: Type, path: str) -> Iterator[str]:
             for field in kind.fields:
                 name = join_path(path, field.name)
                 if field.name.lower() in seen:
-                    yield f"there is more than one column '{name}', as far as case does not count"
+                    yield f"duplicate column '{name}' (names are not case-sensitive)"
                 seen.add(field.name.lower())
                 if not field.name:
                     yield f"there is a column without a name in '{path}'" if path else _NAMELESS
                 elif _CONTROL.search(field.name):
-                    yield f"the name of the column {name!r} holds a control character"
+                    yield f"the name of the column {name!r} contains a control character"
                 yield from _problems(field.type, name)
         case ArrayType():
             yield from _problems(kind.element_type, f"{path}.element")
@@ -113,7 +113,7 @@ def _problems(kind: Type, path: str) -> Iterator[str]:
             yield from _problems(kind.key_type, f"{path}.key")
             yield from _problems(kind.value_type, f"{path}.value")
         case str() if kind not in PLAIN and not DECIMAL.fullmatch(kind):
-            yield f"'{path}' is of the type {kind}, which no Delta table can hold"
+            yield f"'{path}' has the type {kind}, which Delta tables do not support"
 
 
 def _new(field: Field) -> Field:
@@ -164,4 +164,6 @@ def refuse(problems: Iterable[str], way_out: str = "") -> None:
     reasons = list(problems)
     if reasons:
         shown = "; ".join(reasons)
-        raise InvalidRequest(f"the rows do not fit: {shown}" + (f"\n  {way_out}." if way_out else ""))
+        raise InvalidRequest(
+            f"the rows do not fit the table: {shown}" + (f"\n  {way_out}." if way_out else "")
+        )

@@ -90,9 +90,9 @@ def _lossless(array: Any, wanted: Any, path: str) -> Any:
     if not _may_cast(array.type, wanted):
         hint = ""
         if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(wanted):
-            hint = "; say whether its times are in UTC, by giving them a zone or taking it away"
+            hint = "; add a time zone to its values, or strip it, to state whether they are in UTC"
         raise InvalidRequest(
-            f"the column '{path}' is of the type {spelled(wanted)}, and the data has {array.type}{hint}",
+            f"the column '{path}' has the type {spelled(wanted)}, but the data has {array.type}{hint}",
             column=path,
         )
     try:
@@ -131,7 +131,7 @@ def _check_nulls(array: Any, kind: Type, path: str, *, nullable: bool) -> None:
     """``InvalidRequest`` for a null where none may be, at any depth. What is null holds nothing below it."""
     if not nullable and array.null_count:
         raise InvalidRequest(
-            f"the column '{path}' is not nullable, and the data has nulls there", column=path
+            f"the column '{path}' is not nullable, but the data has nulls in it", column=path
         )
     match kind:
         case StructType():

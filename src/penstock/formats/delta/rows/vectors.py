@@ -65,7 +65,7 @@ def rows_of(
     except (msgspec.MsgspecError, AttributeError):
         count = None
     if not isinstance(count, int):
-        raise ValueError(f"the statistics of {file.path} do not tell how many rows it has")
+        raise ValueError(f"the statistics of {file.path} do not contain the number of its rows")
     if vector is None:
         return DeletedRows(0, count)
     return DeletedRows(int.from_bytes(deleted_rows(vector, count, read, locate), "little"), count)
@@ -138,7 +138,7 @@ def deleted_rows(
         bitmap = _bitmap(data, rows)
         count = int.from_bytes(bitmap, "little").bit_count()
         if count != vector.cardinality:
-            raise ValueError(f"it deletes {count} rows, and {vector.cardinality} were noted")
+            raise ValueError(f"it deletes {count} rows, but the log says {vector.cardinality}")
     except (ValueError, error) as problem:
         raise ValueError(f"its deletion vector {vector.unique_id!r} cannot be read: {problem}") from None
     return bitmap
@@ -149,7 +149,7 @@ def vector_file(vector: DeletionVector) -> str:
     text = vector.path_or_inline_dv
     folder, name = text[:-UUID_CHARACTERS], text[-UUID_CHARACTERS:]
     if folder.startswith("/") or ".." in folder.split("/"):
-        raise ValueError(f"its folder {folder!r} leads out of the table")
+        raise ValueError(f"its folder {folder!r} is outside the table")
     file_name = f"deletion_vector_{UUID(bytes=_z85(name))}.bin"
     return f"{folder}/{file_name}" if folder else file_name
 
@@ -160,14 +160,14 @@ def _bytes_of(vector: DeletionVector, read: ReadRange, locate: Callable[[str], s
             # The text covers whole groups of four bytes; what is more than the size is padding.
             data = _z85(vector.path_or_inline_dv)[: vector.size_in_bytes]
             if len(data) != vector.size_in_bytes:
-                raise ValueError(f"{len(data)} bytes are there of {vector.size_in_bytes}")
+                raise ValueError(f"it has {len(data)} bytes instead of {vector.size_in_bytes}")
             return data
         case "u":
             name = vector_file(vector)
         case "p":
             name = locate(vector.path_or_inline_dv)
         case other:
-            raise ValueError(f"its storage type {other!r} is none of 'u', 'i' and 'p'")
+            raise ValueError(f"its storage type {other!r} is not one of 'u', 'i' and 'p'")
     start = FILE_VERSION_BYTES if vector.offset is None else vector.offset
     raw_data = read(name, start, vector.size_in_bytes + 8)
     if raw_data is None:
@@ -178,10 +178,10 @@ def _bytes_of(vector: DeletionVector, read: ReadRange, locate: Callable[[str], s
 def _require_checksum(found: bytes, size: int) -> bytes:
     """The data of a vector in a file: its size stands before it, its checksum behind, both big-endian."""
     if len(found) < size + 8:
-        raise ValueError(f"{len(found)} bytes are there of {size + 8}")
+        raise ValueError(f"it has {len(found)} bytes instead of {size + 8}")
     noted = int.from_bytes(found[:4], "big")
     if noted != size:
-        raise ValueError(f"the file notes {noted} bytes for it, and the log {size}")
+        raise ValueError(f"the file says that it has {noted} bytes, but the log says {size}")
     data = found[4 : size + 4]
     if zlib.crc32(data) != int.from_bytes(found[size + 4 : size + 8], "big"):
         raise ValueError("its checksum does not match")
@@ -191,18 +191,18 @@ def _require_checksum(found: bytes, size: int) -> bytes:
 def _bitmap(data: bytes, rows: int) -> bytearray:
     reader = Reader(data)
     if (magic := reader.number(U32)) != MAGIC:
-        raise ValueError(f"it begins with {magic}, and not with {MAGIC}")
+        raise ValueError(f"it begins with {magic} instead of {MAGIC}")
     bitmap = bytearray(-(-rows // CONTAINER_ROWS) * CONTAINER_BYTES)
     for _ in range(reader.number(U64)):
         high = reader.number(U32)
         for key, container in read_containers(reader):
             start = ((high << 16) | key) * CONTAINER_BYTES
             if start >= len(bitmap):
-                raise ValueError(f"it names rows of a file that has {rows}")
+                raise ValueError(f"it names rows beyond the end of the file, which has {rows}")
             bitmap[start : start + CONTAINER_BYTES] = container
     beyond = int.from_bytes(bitmap[rows // 8 :], "little") >> (rows % 8)
     if beyond:
-        raise ValueError(f"it names rows of a file that has {rows}")
+        raise ValueError(f"it names rows beyond the end of the file, which has {rows}")
     return bitmap
 
 

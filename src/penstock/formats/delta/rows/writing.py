@@ -252,7 +252,7 @@ class _Target:
         names = {field.name for field in self._partition_fields}
         data_fields = [field for field in own.fields if field.name not in names]
         if not data_fields:
-            raise InvalidRequest("the table has no columns besides those that it is partitioned by")
+            raise InvalidRequest("the table has no columns besides its partition columns")
         self._has_partitions = materializes_partitions(metadata.configuration)
         if self._has_partitions:
             data_fields += self._partition_fields
@@ -458,10 +458,11 @@ def _finish_down_to(waiting_bytes: int, waiting: dict[tuple[str | None, ...], _O
 def _partition_field(schema: StructType, name: str) -> Field:
     field = schema.field(name)
     if field is None:
-        raise InvalidRequest(f"the table is partitioned by '{name}', and has no such column")
+        raise InvalidRequest(f"the table is partitioned by '{name}', but has no such column")
     if not isinstance(field.type, str) or field.type == "binary":
         raise InvalidRequest(
-            f"rows cannot be written: the table is partitioned by '{name}' of the type {field.type}"
+            f"rows cannot be written: the partition column '{name}' has the type {field.type}, which is "
+            "not supported"
         )
     return field
 
@@ -473,16 +474,18 @@ def _encode_partition(array: Any, field: Field) -> tuple[Any, list[str | None]]:
         texts = [partition_text(field.type, value) for value in encoded.dictionary.to_pylist()]
     except (ValueError, OverflowError) as problem:
         raise InvalidRequest(
-            f"the column '{field.name}' has a value that no partition can have: {problem}", column=field.name
+            f"the column '{field.name}' has a value that cannot be a partition value: {problem}",
+            column=field.name,
         ) from None
     if NULL_FOLDER in texts:
         # Spark could not write the rows of such a file anew: it goes by the names of folders.
         raise InvalidRequest(
-            f"the column '{field.name}' has the value {NULL_FOLDER}, which stands for null", column=field.name
+            f"the column '{field.name}' has the value {NULL_FOLDER}, which is reserved for null",
+            column=field.name,
         )
     if not field.nullable and None in texts:
         raise InvalidRequest(
-            f"the column '{field.name}' is not nullable, and an empty partition value is null",
+            f"the column '{field.name}' is not nullable, but an empty partition value means null",
             column=field.name,
         )
     codes = encoded.indices.cast(pa.int64()).fill_null(len(texts))

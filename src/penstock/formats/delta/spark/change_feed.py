@@ -196,7 +196,7 @@ class _Feed:
         if not is_on(metadata.configuration, CHANGE_DATA_FEED):
             raise InvalidRequest(
                 f"'{self._log.key}' did not record its changes at version {version}: its property "
-                f"{CHANGE_DATA_FEED} was not 'true' there\n  Ask for versions in which it was.",
+                f"{CHANGE_DATA_FEED} was not 'true' there\n  Read versions at which it was.",
                 key=str(self._log.key),
                 version=version,
             )
@@ -213,8 +213,8 @@ class _Feed:
         )
         up_to = next(stated) - 1
         raise InvalidRequest(
-            f"the rows of version {version} of '{self._log.key}' cannot be shown with the columns of version "
-            f"{last}: {problem}\n  Ask for the changes up to version {up_to}.",
+            f"the rows of version {version} of '{self._log.key}' cannot be shown with the columns of "
+            f"version {last}: {problem}\n  Read the changes up to version {up_to}.",
             key=str(self._log.key),
             version=version,
             up_to=up_to,
@@ -229,7 +229,7 @@ class _Feed:
         if problem is not None:
             raise InvalidRequest(
                 f"version {commit.version} of '{self._log.key}' removed rows that cannot be shown with the "
-                f"columns of the last version asked for: {problem}\n  Read the table at version {before}, "
+                f"columns of the last requested version: {problem}\n  Read the table at version {before}, "
                 f"and the changes from version {commit.version + 1} on.",
                 key=str(self._log.key),
                 version=commit.version,
@@ -272,7 +272,5 @@ def _versions(log: TableVersions, first: int, last: int | None) -> range:
                 version=version,
             )
     if first > end:
-        raise InvalidRequest(
-            f"there are no changes from version {first} to version {end}: the first version is later"
-        )
+        raise InvalidRequest(f"invalid range of versions: {first} is later than {end}")
     return range(first, end + 1)

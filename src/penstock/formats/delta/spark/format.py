@@ -64,7 +64,7 @@ class DeltaSpark(SparkFormat):
         "partition_by", "partition_overwrite", "replace_where", "merge_schema", "overwrite_schema",
         "description", "app_id", "batch",
     })  # fmt: skip
-    others_options = "is for jobs that write files, and goes with a format of files, such as 'parquet'"
+    others_options = "is only for jobs that write files, in a format such as 'parquet'"
 
     def write(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
         order = orders.order_of(df.sparkSession, request)

@@ -32,7 +32,7 @@ from penstock.formats.files.lake import calls as files_calls
 from penstock.formats.files.lake.answers import FilesWritten, JobBegun, JobInfo
 from penstock.formats.files.lake.ended_jobs import drop_branch
 from penstock.formats.files.lake.pool import pool_of, require_fence
-from penstock.kernel.attempts import Attempts
+from penstock.kernel.attempts import SUPERSEDED, Attempts
 from penstock.kernel.batch import Outcome
 from penstock.kernel.rows import branch_or_tag_in
 from penstock.kernel.three_way import MergeOptions
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from penstock.lake.embedded import Embedded
 
 logger = logging.getLogger("penstock")
+CANCELLED: Final = "it was cancelled"
+"""The reason in the row of a job whose commit was called off before anybody gave a reason."""
 
 TIDIED_AT_ONCE: Final = 10
 """How many rows of jobs that are over are looked at when another one begins: that costs about the same,
@@ -116,7 +118,7 @@ class JobAnswers:
         """Note that a job's commit was refused, and raise the reason. If another sender of it has landed it,
         return that result instead."""
         is_off = isinstance(refused, IdempotencyKeyReused | JobOver)
-        why = "it was cancelled" if is_off else refused.message
+        why = CANCELLED if is_off else refused.message
         ended = self._attempts.hand_off.note_refused(job, why)
         if ended.fence == job.fence:
             self._drop(ended.own_branches())
@@ -125,8 +127,10 @@ class JobAnswers:
         else:
             self._drop([job.own_branch] if job.own_branch else [])
         if is_off:
+            reason = ended.why if ended.fence == job.fence else SUPERSEDED
+            cause = f": {reason}" if reason and reason != CANCELLED else ""
             raise JobOver(
-                f"this attempt of job {job.id} was cancelled before it was applied", job=job.id
+                f"this attempt of job {job.id} was cancelled before it was applied{cause}", job=job.id
             ) from None
         raise refused
 

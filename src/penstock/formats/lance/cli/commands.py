@@ -104,7 +104,7 @@ def _list(call: Call, ref: str | None) -> None:
 
 def _tables(screen: Screen, tables: Sequence[LanceAbout]) -> Iterator[str]:
     if not tables:
-        yield "no Lance tables. Programs make them through the lake's namespace; 'penstock lance import'"
+        yield "no Lance tables. Programs create them through the lake's namespace; 'penstock lance import'"
         yield "  takes over those of a directory"
     rows: list[Row] = [
         [
@@ -141,7 +141,7 @@ def lance_show(call: Call, key: str, ref: str | None) -> None:
             ["location", printable(about.location)],
             ["open at", printable(about.folder) if about.folder != about.location else ""],
             ["version", _number(about.version)],
-            ["private", "yes, only the lake tells of its versions" if about.is_private else ""],
+            ["private", "yes, its versions are visible only through the lake" if about.is_private else ""],
             *([printable(name), printable(value)] for name, value in sorted(about.properties.items())),
             *(
                 [f"branch {branch.name}", f"from v{branch.version} of {branch.parent or 'main'}"]
@@ -166,9 +166,9 @@ def lance_show(call: Call, key: str, ref: str | None) -> None:
 @key_argument
 @ref_option
 @click.option(
-    "--of", "branch", metavar="NAME", default="", help="One of Lance's own branches. [its main one]"
+    "--of", "branch", metavar="NAME", default="", help="A branch that the Lance table itself has. [main]"
 )
-@click.option("--below", type=int, metavar="VERSION", help="Go on below this version.")
+@click.option("--below", type=int, metavar="VERSION", help="Continue below this version.")
 @limit_option(VERSIONS_LIMIT)
 @pass_call
 def lance_versions(call: Call, key: str, ref: str | None, branch: str, below: int | None, limit: int) -> None:
@@ -268,7 +268,7 @@ def lance_promote(call: Call, key: str | None, branch: str | None) -> None:
 
 # -- in and out --------------------------------------------------------------------------------------------
 
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 
 
 @lance.command(
@@ -277,7 +277,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what wou
     examples="$ penstock lance import ./lake/warehouse/old --into again --dry-run",
 )
 @click.argument("root", metavar="ROOT")
-@click.option("--into", "namespace", metavar="NAMESPACE", help="Put the tables below this one. [none]")
+@click.option("--into", "namespace", metavar="NAMESPACE", help="The namespace for the tables. [none]")
 @dry_run_option
 @message_option
 @key_option
@@ -348,7 +348,7 @@ def lance_export(call: Call, root: str, ref: str | None, dry_run: bool) -> None:
 
     def text(screen: Screen) -> Iterator[str]:
         word = "would list" if dry_run else "listed"
-        unchanged = f", {exported.unchanged:,} of them as before" if exported.unchanged else ""
+        unchanged = f", {exported.unchanged:,} of them unchanged" if exported.unchanged else ""
         yield f"{word} {format_count(len(exported.tables), 'table')} at {printable(exported.root)}{unchanged}"
         rows: list[Row] = [
             [

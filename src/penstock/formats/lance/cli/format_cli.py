@@ -36,7 +36,7 @@ class LanceCli(FormatCli):
         if old != new:
             return f"{old} → {new}"
         if state_of(before).chain != state_of(after).chain:
-            return f"{old} → {new} of another line, whose rows may be others"
+            return f"{old} → {new} on another branch history; rows may differ"
         return "branches, tags, properties or older versions changed"
 
     def doctor_checks(self, lake: Lake) -> list[DoctorCheck]:
@@ -61,8 +61,6 @@ def check_manifests(lake: Lake) -> Finding:
     gone = list(readability.unreadable())
     if gone:
         more = f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
-        return Finding(
-            "failed", f"at {gone[0].where} {gone[0]}{more}", "'penstock fsck' tells of all of them"
-        )
+        return Finding("failed", f"at {gone[0].where} {gone[0]}{more}", "'penstock fsck' lists all of them")
     count = format_count(len(readability.tables), "table")
     return Finding("ok", f"{count}, with the manifests of all versions that branches and tags are at")

@@ -51,10 +51,11 @@ _STATUS: Final = {
 _TOO_LATE: Final = {
     TransactionState.OPEN: "transaction {id} was not cancelled; try again",
     TransactionState.COMMITTING: (
-        "transaction {id} is being committed, and is not cancelled now; setting it to Succeeded finishes it"
+        "transaction {id} is being committed, and can no longer be cancelled; setting it to Succeeded "
+        "finishes it"
     ),
     TransactionState.COMMITTED: (
-        "transaction {id} has landed, and is not called back; reverting its commit undoes it"
+        "transaction {id} was committed, and can no longer be cancelled; reverting its commit undoes it"
     ),
 }
 _SENT: Final = {
@@ -112,7 +113,7 @@ class BatchOperations(OwnRefOperations):
             return self.declare_operation(commit_table_operation.declare_table)
         if commit_table_operation.create_table_version is not None:
             if commit_table_operation.create_table_version.version > VERSION_MAX:
-                raise InvalidRequest("a version that belongs to no chain is not a part of a batch")
+                raise InvalidRequest("a detached version cannot be part of a batch")
             return self.creating(commit_table_operation.create_table_version, places, now)
         if commit_table_operation.delete_table_versions is not None:
             return deleting(commit_table_operation.delete_table_versions)
@@ -144,7 +145,7 @@ class BatchOperations(OwnRefOperations):
         if status == "succeeded":
             transaction = self.do(CommitTransaction(id=identity, who=self.lake.author)).info
         elif status in ("failed", "canceled"):
-            why = "its client said that it failed" if status == "failed" else ""
+            why = "its client reported a failure" if status == "failed" else ""
             transaction = self.do(AbortTransaction(id=identity, why=why, who=self.lake.author))
             if transaction.state is not TransactionState.ABORTED:
                 raise TransactionOver(_TOO_LATE[transaction.state].format(id=identity), transaction=identity)
@@ -219,7 +220,7 @@ def _properties(
         if action is None:
             continue
         if not action.key:
-            raise InvalidRequest("a property has a name")
+            raise InvalidRequest("a property needs a name")
         is_there = {**transaction.properties, **properties}.get(action.key) is not None
         if alter_transaction_action.set_property_action is not None:
             mode = parse_choice(action.mode, "overwrite", ("overwrite", "fail", "skip"), "mode")
@@ -230,7 +231,9 @@ def _properties(
             and mode == "fail"
             and is_there == (alter_transaction_action.set_property_action is not None)
         ):
-            raise InvalidRequest(f"property '{action.key}' is {'there already' if is_there else 'missing'}")
+            raise InvalidRequest(
+                f"property '{action.key}' {{'already exists' if is_there else 'is missing'}}"
+            )
         if alter_transaction_action.unset_property_action is not None:
             properties[action.key] = None
         elif mode != "skip" or not is_there:

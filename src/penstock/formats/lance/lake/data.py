@@ -81,7 +81,8 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
                 if mode == "create":
                     raise
         raise ConcurrentModificationError(
-            f"{table_name(require_table_id(parsed_request.id))} came and went all the time; try again"
+            f"{table_name(require_table_id(parsed_request.id))} was created and dropped by others during "
+            "every try; try again"
         )
 
     def _create_or_overwrite(
@@ -142,7 +143,7 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
         parsed_request = read_request(UpdateTableRequest, request)
         updates = dict(parsed_request.updates)
         if not updates or len(updates) != len(parsed_request.updates):
-            raise InvalidInputError("'updates' names a column twice, or none")
+            raise InvalidInputError("'updates' must have at least one column, and each column only once")
         with self.open_to_write(parsed_request, parsed_request.branch) as dataset:
             updated = dataset.update(updates, where=parsed_request.predicate or None)
             return UpdateTableResponse(updated_rows=updated["num_rows_updated"], version=dataset.version)
@@ -241,7 +242,7 @@ class _DeclaredTable(Watched):
 
 
 def _table_exists_error(table: list[str]) -> TableAlreadyExistsError:
-    return TableAlreadyExistsError(f"there is a table {table_name(table)} already")
+    return TableAlreadyExistsError(f"the table {table_name(table)} already exists")
 
 
 def _duration(text: str | None) -> timedelta | None:

@@ -56,6 +56,6 @@ def write_rows(reader: pa.RecordBatchReader, sink: IO[bytes]) -> None:
 def too_many_rows_error() -> LanceNamespaceError:
     """What is said of a query that gives too much."""
     return InvalidInputError(
-        f"the query gives more than {QUERY_MAX_BYTES:,} bytes of rows: ask for fewer rows or columns, or "
-        "open the table by Lance itself, which reads it piece by piece"
+        f"the result has more than {QUERY_MAX_BYTES:,} bytes: request fewer rows or columns, or open the "
+        "table with Lance itself, which reads it in batches"
     )

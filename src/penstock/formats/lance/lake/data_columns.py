@@ -46,7 +46,7 @@ class ColumnOperations(Work):
         for column in parsed_request.new_columns:
             if column.virtual_column is not None or column.computed is not None:
                 raise UnsupportedOperationError(
-                    f"'{column.name}': only columns of an expression are supported"
+                    f"'{column.name}': only columns that are computed by an expression are supported"
                 )
             if not column.expression:
                 raise InvalidInputError(f"'{column.name}' needs an expression")
@@ -101,11 +101,9 @@ class ColumnOperations(Work):
         updates = {update.path: update.metadata for update in parsed_request.updates}
         replaces = {bool(update.replace) for update in parsed_request.updates}
         if len(updates) != len(parsed_request.updates) or not updates:
-            raise InvalidInputError("'updates' names a field twice, or none")
+            raise InvalidInputError("'updates' must have at least one field, and each field only once")
         if len(replaces) > 1:
-            raise UnsupportedOperationError(
-                "of the fields of one request, all replace what is noted, or none"
-            )
+            raise UnsupportedOperationError("'replace' must be the same for all fields of one request")
         with self.open_to_write(parsed_request, parsed_request.branch) as dataset:
             dataset.update_field_metadata(updates, replace=replaces.pop())
             fields = {path: _field_metadata(dataset, path) for path in updates}

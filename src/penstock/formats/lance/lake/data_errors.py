@@ -187,7 +187,7 @@ def _translate_error(
 def _of_storage(text: str, table: list[str]) -> LanceNamespaceError:
     """What storage did not do. Its own words name hosts and buckets, and are left to those who run it."""
     if _NO_RIGHT.search(text):
-        return _error(ErrorCode.PERMISSION_DENIED, table, "there is no right to the storage of this table")
+        return _error(ErrorCode.PERMISSION_DENIED, table, "access to the storage of this table is denied")
     if is_full(text):
         storage_full = "the storage of this table has no room left: free space there, then try again"
         return _error(ErrorCode.SERVICE_UNAVAILABLE, table, storage_full)
@@ -203,24 +203,26 @@ def is_full(text: str) -> bool:
 
 
 _LOST: Final = (
-    "this version has lost a file that it needs, {file}: somebody removed it past the lake, or Lance's own "
-    "clean-up did. Bring it back from a backup. Versions that do not need it can still be read, and one of "
-    "them restored"
+    "a file of this version is missing, {file}: another program, or the clean-up of Lance itself, removed "
+    "it. Restore it from a backup. Versions that do not need it can still be read, and one of them restored"
 )
 _PANIC: Final = "Task was aborted"
 """What Lance says of a panic in a thread of its own."""
-_BUG: Final = "Lance cannot do what is asked: it meets a bug of its own. Ask for it in another way"
+_BUG: Final = "Lance failed because of a bug in Lance itself. Try to express the request differently"
 """A panic of its core, which a caller can cause by an expression alone."""
 _DECLARED: Final = (
-    "it is only declared, and has no version yet: the first write creates one (create_table, or "
-    "write_dataset with the mode 'overwrite')"
+    "it is declared, but has no version yet: the first write creates one (create_table, or write_dataset "
+    "with the mode 'overwrite')"
 )
 
 
 def _error_text(code: ErrorCode, text: str, watched: Watched, table: list[str], branch: str | None) -> str:
     """Lance's message, or a better one where more is known here."""
     if code is ErrorCode.TABLE_BRANCH_NOT_FOUND and branch:
-        return f"it has no branch '{branch}' of Lance's own; one of the lake's is named by the address"
+        return (
+            f"the Lance table itself has no branch '{branch}'; to use a branch of the lake, put its name "
+            "in the address"
+        )
     if code is ErrorCode.INVALID_TABLE_STATE and _is_only_declared(watched, table):
         return _DECLARED
     return text

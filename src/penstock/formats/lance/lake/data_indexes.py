@@ -63,7 +63,8 @@ class IndexOperations(Work):
         parsed_request = read_request(CreateTableIndexRequest, request)
         if _kind(parsed_request.index_type) not in SCALAR:
             raise InvalidInputError(
-                f"'{parsed_request.index_type}' is not a scalar index; these are: {', '.join(SCALAR)}"
+                f"'{parsed_request.index_type}' is not a scalar index type; the types are: "
+                f"{', '.join(SCALAR)}"
             )
         self._create(parsed_request)
         return CreateTableScalarIndexResponse()
@@ -116,7 +117,7 @@ class IndexOperations(Work):
             name = request.name or f"{request.column}_idx"
             if any(index.name == name for index in dataset.describe_indices()):
                 raise TableIndexAlreadyExistsError(
-                    f"{table_name(require_table_id(request.id))} has an index '{name}' already"
+                    f"{table_name(require_table_id(request.id))} already has an index '{name}'"
                 )
             if kind in SCALAR:
                 scalar: Any = kind

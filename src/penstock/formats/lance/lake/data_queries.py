@@ -91,7 +91,7 @@ def _columns(query: QueryTableRequest | AnalyzeTableQueryPlanRequest) -> Any:
         return None
     names, aliases = query.columns.column_names, query.columns.column_aliases
     if names is not None and aliases is not None:
-        raise InvalidInputError("'columns' has either 'column_names' or 'column_aliases', not both")
+        raise InvalidInputError("'columns' must have either 'column_names' or 'column_aliases', not both")
     return aliases if aliases is not None else names
 
 
@@ -101,7 +101,7 @@ def _nearest(
     """The search for neighbours, if there is a vector: an empty one is none."""
     single, several = query.vector.single_vector, query.vector.multi_vector
     if single and several:
-        raise InvalidInputError("'vector' has either 'single_vector' or 'multi_vector', not both")
+        raise InvalidInputError("'vector' must have either 'single_vector' or 'multi_vector', not both")
     if not single and not several:
         return None
     if several and query.offset:
@@ -130,7 +130,7 @@ def _only_vector(dataset: LanceDataset) -> str:
     names = [field.name for field in dataset.schema if pa.types.is_fixed_size_list(field.type)]
     if len(names) != 1:
         problem = f"it has {', '.join(names)}" if names else "it has none"
-        raise InvalidInputError(f"'vector_column' must say which column of vectors is meant: {problem}")
+        raise InvalidInputError(f"'vector_column' must name the vector column: {problem}")
     return str(names[0])
 
 
@@ -139,7 +139,9 @@ def _text(query: QueryTableRequest | AnalyzeTableQueryPlanRequest) -> Any:
     if full_text is None:
         return None
     if full_text.string_query is not None and full_text.structured_query is not None:
-        raise InvalidInputError("'full_text_query' has 'string_query' or 'structured_query', not both")
+        raise InvalidInputError(
+            "'full_text_query' must have either 'string_query' or 'structured_query', not both"
+        )
     if full_text.string_query is not None:
         columns, text = full_text.string_query.columns, full_text.string_query.query
         if (printed := _PRINTED.match(text)) is not None:
@@ -158,7 +160,9 @@ def _full_text_query(query: FtsQuery) -> FullTextQuery:
         if match_query
     ]
     if len(match_queries) != 1:
-        raise InvalidInputError("a structured query is one of match, phrase, boost, multi_match and boolean")
+        raise InvalidInputError(
+            "a structured query must be one of match, phrase, boost, multi_match and boolean"
+        )
     if query.match is not None:
         return _match(query.match)
     if query.phrase is not None:
@@ -182,7 +186,7 @@ def _match(query: MatchQuery) -> FullTextQuery:
 
     operator = (query.operator or "or").lower()
     if operator not in ("and", "or"):
-        raise InvalidInputError(f"the operator of a match is And or Or, not '{query.operator}'")
+        raise InvalidInputError(f"the operator of a match must be And or Or, got '{query.operator}'")
     return MatchQuery(
         query.terms,
         _require_column(query.column),
@@ -196,5 +200,5 @@ def _match(query: MatchQuery) -> FullTextQuery:
 
 def _require_column(column: str | None) -> str:
     if column is None:
-        raise InvalidInputError("a structured query must say which column it is about")
+        raise InvalidInputError("a structured query must name a column")
     return column

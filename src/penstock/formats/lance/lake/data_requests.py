@@ -46,7 +46,7 @@ def read_request(kind: type[M], request: Any) -> M:
             _describe_problems(problem.errors(include_url=False, include_context=True))
         ) from None
     except RecursionError:
-        raise InvalidInputError(f"the {kind.__name__} is nested too deep") from None
+        raise InvalidInputError(f"the {kind.__name__} is nested too deeply") from None
 
 
 def require_table_id(table_id: Iterable[str] | None) -> list[str]:
@@ -93,7 +93,7 @@ def _describe_problem(problem: Mapping[str, Any]) -> str:
         return f"'{place}' is missing"
     expected = _KINDS.get(kind.removesuffix("_type").removesuffix("_parsing"))
     if expected is not None:
-        return f"'{place}' takes {expected}"
+        return f"'{place}' must be {expected}"
     what = str(problem["msg"])
     return f"'{place}': {what[:1].lower()}{what[1:]}"
 

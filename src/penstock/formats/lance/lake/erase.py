@@ -119,7 +119,7 @@ class LanceErasure:
         newest = Versions(self._kernel.objects, state_of(content)).newest()
         if newest is None:
             raise TableStateRefused(
-                f"'{self._key}' is only declared, and has no rows that could be erased", key=str(self._key)
+                f"'{self._key}' is declared, but has no rows that could be erased", key=str(self._key)
             )
         manifest = self._parts.manifests.manifest(content.location, MAIN, *newest)
         return manifest, folder_at(content.location, newest[1].chain)
@@ -270,7 +270,7 @@ class LanceErasure:
             why = f"it {problem}; write its rows to a new table, and drop this one"
         own = {index.text(INDEX_NAME) or "" for index in manifest.indexes}
         if others := sorted(name for name in own if name.startswith(SYSTEM) and name != REUSED):
-            why = f"it has an index '{others[0]}' of Lance's own, which may have rows"
+            why = f"it has a system index '{others[0]}' of Lance, which may contain rows"
         if why:
             raise UnsupportedFeature(f"'{self._key}' cannot be erased: {why}", key=str(self._key))
         if names := self._indexes_to_make(manifest):
@@ -354,8 +354,8 @@ class LanceErasure:
 
     def _overtaken_error(self) -> Unavailable:
         return Unavailable(
-            f"'{self._key}' was changed by others {TRIES_MAX} times while it was written anew; erase it when "
-            "less is written to it",
+            f"'{self._key}' was changed by other writers {TRIES_MAX} times while it was rewritten; erase "
+            "the table when there are fewer writes",
             key=str(self._key),
         )
 
@@ -404,8 +404,7 @@ class LanceErasure:
         self._parts.promoter.promote(content, monotonic() + PROMOTE_S, self._key)
         if unpromoted := self._parts.promoter.find_unpromoted(content):
             raise Unavailable(
-                f"version {unpromoted[0].number} of '{self._key}' is not where every reader of Lance looks "
-                "yet; erase it again"
+                f"version {unpromoted[0].number} of '{self._key}' is not promoted yet; erase it again"
             )
         return 0, 0, ""
 
@@ -453,7 +452,7 @@ class LanceErasure:
         if removed:
             yield (
                 f"{_describe(removed)} with rows that were deleted before that: retained versions need "
-                f"them; they go with an erase {self._older_than(free)}, or without older_than"
+                f"them; an erase {self._older_than(free)}, or one without older_than, removes them"
             )
 
     def _older_than(self, version: int) -> str:
@@ -464,7 +463,7 @@ class LanceErasure:
             if isinstance(content, LanceTable) and _is_default_at(state_of(content), version)
         ]
         if not times:
-            return "of a later moment"
+            return "of a later time"
         moment = utc(min(times) + 999_999).strftime("%Y-%m-%dT%H:%M:%SZ")
         return f"older than {moment} (version {version})"
 

@@ -84,14 +84,15 @@ def _translate_error(problem: LanceNamespaceError, key: Key) -> PenstockError:
         return Unavailable(
             f"the storage of '{key}' cannot be used: {shorten_message(str(cause))}", part="storage"
         )
-    return Unavailable(f"Lance could not do that to '{key}': {text}", part="storage")
+    return Unavailable(f"Lance failed on '{key}': {text}", part="storage")
 
 
 def files_missing_error(key: Key) -> VersionNotFound:
     """The error for a version that a commit names and whose files no longer exist."""
     return VersionNotFound(
-        f"files of this version of '{key}' no longer exist: Lance's own cleanup, or another program, removed "
-        "them\n  Read a newer commit or version. 'penstock sweep' removes only what no kept commit names.",
+        f"files of this version of '{key}' no longer exist: Lance's own cleanup, or another program, "
+        "removed them\n  Read a newer commit or version. 'penstock sweep' removes only files that no "
+        "retained commit needs.",
         table=str(key),
     )
 

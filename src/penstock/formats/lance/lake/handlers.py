@@ -165,10 +165,7 @@ class LanceAnswers:
         if isinstance(problem, AdministratorError):
             raise problem
         why = "try again" if problem is None else problem.message
-        raise Unavailable(
-            f"version {unpromoted[0].number} of '{opened.key}' is not where every reader of Lance looks: "
-            f"{why}"
-        )
+        raise Unavailable(f"version {unpromoted[0].number} of '{opened.key}' is not promoted: {why}")
 
     # -- writing -------------------------------------------------------------------------------------------
 
@@ -193,7 +190,9 @@ class LanceAnswers:
                     or self._is_to_do(call, operation)
                 ):
                     raise
-        raise CommitConflict([], "a table came and went while it was to be declared; try again")
+        raise CommitConflict(
+            [], "another program created and dropped the table while it was being declared; try again"
+        )
 
     def _is_to_do(self, call: calls.CommitLance, operation: LanceOperation) -> bool:
         """Whether there is anything to do: not for a table that may be there, and is."""
@@ -274,7 +273,7 @@ class LanceAnswers:
             try:
                 self._parts.places.at(location).delete(names)
             except PenstockError as problem:
-                logger.info("what was staged at %s is left for the sweep: %s", location, problem)
+                logger.info("the staged files at %s are left for the sweep: %s", location, problem)
 
     def _committed_request(self, call: calls.CommitLance) -> CommittedRequest:
         return CommittedRequest(self._lake, self._opening, call)

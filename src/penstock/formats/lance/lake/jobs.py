@@ -76,8 +76,8 @@ def require_changed(lake: Lake, id: str, key: Key, branch: str, commit: str) -> 
     changes = GetChanges(revision=commit, via=branch)
     if all(page.key != key for page in lake.pages(changes, None, lambda last: {"after": last.key})):
         raise IdempotencyKeyReused(
-            f"'{id}' is the id of something else that was done on '{branch}', and '{key}' was not written: "
-            "give this job another",
+            f"'{id}' is already the id of another request to '{branch}', so '{key}' was not written: give "
+            "this job another id",
             key=id,
         )
 

@@ -87,10 +87,10 @@ def _roots(manifest: Manifest, folder: str) -> _Roots:
     for base in manifest.bases:
         try:
             if "://" in folder and "://" not in base.path:
-                raise InvalidRequest("it is no URL")
+                raise InvalidRequest("it is not a URL")
             roots[base.id] = normalise(base.path), base.is_root
         except (InvalidRequest, LocationRefused, ValueError):
-            raise Unclear(f"has files at {base.path!r}, which is not a location that is known here") from None
+            raise Unclear(f"has files at {base.path!r}, which is not a location of this lake") from None
     return roots
 
 

@@ -138,7 +138,7 @@ class NamespaceBase:
         """The branch to write to; ``InvalidRequest`` where nothing can be written."""
         if self.branch is None:
             raise InvalidRequest(
-                "this namespace is of a commit, which cannot change\n  Use the namespace of a branch to "
+                "this namespace shows a commit, which cannot change\n  Use the namespace of a branch to "
                 "write."
             )
         return self.branch

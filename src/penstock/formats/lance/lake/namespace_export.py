@@ -82,7 +82,9 @@ def export_lance(lake: Lake, root: str, ref: str | None = None, *, dry_run: bool
             problems.append(f"{key}: {problem.message}")
     if problems:
         listed = "\n".join(f"  {problem}" for problem in problems)
-        raise InvalidRequest(f"not all tables can be listed at {place}, so none is:\n{listed}", root=place)
+        raise InvalidRequest(
+            f"some tables cannot be listed at {place}, so nothing was written:\n{listed}", root=place
+        )
     exported = Exported(root=place, ref=branch, tables=tuple(tables), dry_run=dry_run)
     if dry_run or not (tables or _has_list(lake, place)):
         return exported

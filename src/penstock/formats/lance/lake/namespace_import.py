@@ -92,7 +92,8 @@ def import_lance(
     if problems:
         listed = "\n".join(f"  {problem}" for problem in problems)
         raise InvalidRequest(
-            f"{len(problems)} of the tables at {place} cannot be imported, so none was:\n{listed}",
+            f"{len(problems)} of the tables at {place} cannot be imported, so nothing was imported:\n"
+            f"{listed}",
             root=place,
         )
     imported = Imported(root=place, tables=tuple(tables), dry_run=dry_run)
@@ -198,7 +199,7 @@ def _problems(lake: Lake, tables: list[ImportedTable]) -> Iterator[str]:
     keys = {key for some in _table_batches(tables) for key in _existing_keys(lake, some)}
     for table in tables:
         if table.key in keys:
-            yield f"{table.key}: the lake has something there already"
+            yield f"{table.key}: this key is already in use"
             continue
         try:
             check_under(table.location, roots)

@@ -204,7 +204,7 @@ class NamespaceOperations(NamespaceBase):
             self._require(snapshot, parent)
         if (content := snapshot.get(key)) is not None and not isinstance(content, Namespace):
             raise NamespaceAlreadyExistsError(
-                f"{namespace_name(key)} exists already: it is {content.type_in_words}"
+                f"{namespace_name(key)} already exists: it is {content.type_in_words}"
             )
 
 

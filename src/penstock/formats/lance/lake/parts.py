@@ -92,7 +92,7 @@ class LanceParts:
         at most so long; returns what is left, each with what stands against it."""
         ends_s = monotonic() + timeout_s
         if not self.promoter.await_catch_up(timeout_s):
-            return {"what is left to be promoted is still being looked up": None}
+            return {"the versions to be promoted are still being determined": None}
         unpromoted = self.promoter.finish(max(0.0, ends_s - monotonic()))
         return {f"'{key}' is not promoted": problem for key, problem in unpromoted.items()}
 
@@ -328,7 +328,7 @@ class OwnLanceFormat(LanceFormat):
         except PenstockError as problem:
             if not is_drop:
                 raise
-            logger.info("'%s' goes without a look at its folder: %s", table.key, problem)
+            logger.info("'%s' is removed without a check of its folder: %s", table.key, problem)
         table.notes[note] = True
 
     def after_commit(

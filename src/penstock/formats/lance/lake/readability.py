@@ -52,15 +52,15 @@ class Unreadable(NamedTuple):
 
     def __str__(self) -> str:
         instead = (
-            "restore a version of it that can be read; if none can, drop the table there, and create it anew"
+            "restore a version of it that can be read; if none can, drop the table there, and create it again"
         )
         if self.kind is Kind.TAG:
             instead = "delete the tag"
         elif self.is_index:
             instead = "drop the index there, and create it again"
         return (
-            f"the Lance table '{self.key}' cannot be read there: {self.why}. Restore what is missing from a"
-            f" backup of {self.location}. If there is none, {instead}: nothing else is touched by that"
+            f"the Lance table '{self.key}' cannot be read there: {self.why}. Restore what is missing from "
+            f"a backup of {self.location}. If there is none, {instead}: that changes nothing else"
         )
 
 
@@ -83,14 +83,14 @@ class LanceReadability:
         try:
             references = [reference for kind in KINDS for reference in self._kernel.references.all(kind)]
         except PenstockError as problem:
-            logger.warning("no Lance tables were looked at: %s", problem)
+            logger.warning("no Lance tables were checked: %s", problem)
             return
         for reference in references:
             try:
                 yield from self._at(reference)
             except (PenstockError, AttributeError, TypeError, ValueError, LookupError) as problem:
                 # Objects that are damaged are told by whoever checks them.
-                logger.warning("not all Lance tables at '%s' were looked at: %s", reference.name, problem)
+                logger.warning("not all Lance tables at '%s' were checked: %s", reference.name, problem)
 
     def _at(self, reference: Reference) -> Iterator[Unreadable]:
         if reference.head == NO_COMMIT:

@@ -181,11 +181,11 @@ def check_together(ones: Sequence[tuple[int, LanceOperation]]) -> None:
     for place, (number, operation) in enumerate(ones):
         if isinstance(operation, calls.DeclareLance | calls.RegisterLance) and place > 0:
             raise _contradicts(
-                operation.key, number, ones[0][0], "a new table is the first of its operations"
+                operation.key, number, ones[0][0], "the creation of a table must be its first operation"
             )
         if isinstance(operation, calls.DeregisterLance) and len(ones) > 1:
             other = ones[0][0] if place else ones[1][0]
-            raise _contradicts(operation.key, number, other, "a table that goes is not changed too")
+            raise _contradicts(operation.key, number, other, "a table that is dropped cannot also be changed")
         if isinstance(operation, calls.CreateLanceVersion):
             versions = created.setdefault(own_branch_name(operation.branch), {})
             if (other_one := versions.setdefault(operation.version, number)) != number:

@@ -389,6 +389,6 @@ def _own(content: AnyContent | None) -> LanceTable | None:
 
 def _other(table: RetainedTable, numbered_manifest: NumberedManifest) -> str:
     return (
-        f"the manifest of version {numbered_manifest.number} of the Lance table '{table.key}' is another one "
-        f"than was committed: {numbered_manifest.place}"
+        f"the manifest of version {numbered_manifest.number} of the Lance table '{table.key}' differs from "
+        f"the committed one: {numbered_manifest.place}"
     )

@@ -71,7 +71,7 @@ def merge_rows(
 ) -> ChangedRows:
     """Merge rows into a table by columns that are equal."""
     if isinstance(on, str):
-        raise _refuse(table, "rows are merged by columns that are equal: on=['id']")
+        raise _refuse(table, "rows can only be matched by equal columns: on=['id']")
     if (earlier := _find_earlier(table, idempotency_key)) is not None:
         return earlier
     rows, counts = rows_of(source), dict[str, int]()
@@ -130,8 +130,8 @@ def _add_clause(table: Table, builder: Any, clause: MergeClause) -> Any:
         return builder.when_not_matched_by_source_delete(clause.condition)
     raise _refuse(
         table,
-        "a merge updates all columns, inserts all and deletes what the source lacks; it cannot "
-        f"{clause.action} rows that are {clause.kind} so",
+        "a merge into a Lance table supports the update and insert of all columns and the deletion of rows "
+        f"that the source lacks; it cannot {clause.action} rows that are {clause.kind} in another way",
     )
 
 

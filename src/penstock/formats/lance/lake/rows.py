@@ -62,7 +62,7 @@ def require_version(table: Table, wanted: int | None = None) -> int:
     for version in table.lake.do(call):
         return version.version
     if wanted is None:
-        raise VersionNotFound(f"'{table.key}' has no version yet, and so no columns", table=str(table.key))
+        raise VersionNotFound(f"'{table.key}' has no version yet, so it has no columns", table=str(table.key))
     raise VersionNotFound(f"'{table.key}' has no version {wanted}", table=str(table.key), version=wanted)
 
 
@@ -72,7 +72,7 @@ def require_version(table: Table, wanted: int | None = None) -> int:
 def write(table: Table, data: Any, mode: str, said: Said, idempotency_key: str | None) -> Ratified:
     """Append rows, or put them in the place of all that there are, as one version and one commit."""
     if table.via is not None:
-        raise InvalidRequest(f"{table!r} is at a commit, which cannot change; write to a branch")
+        raise InvalidRequest(f"{table!r} was opened at a commit, which cannot change; write to a branch")
     if (
         idempotency_key is not None
         and (earlier_write := find_earlier_write(table, idempotency_key)) is not None
@@ -154,7 +154,7 @@ def _arrow_rows(data: Any) -> Any:
     names = rows.schema.names
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InvalidRequest(f"the rows have more than one column {', '.join(map(repr, twice))}")
+        raise InvalidRequest(f"the rows have duplicate columns: {', '.join(map(repr, twice))}")
     return rows
 
 

@@ -51,9 +51,9 @@ class LanceCheck:
             yield key, damaged.message
             return
         if with_state(content, state).held != content.held:
-            yield key, "does not hold the tree that its state names"
+            yield key, "lacks the tree that its state names"
         if not _is_chain(state.chain):
-            yield key, f"goes on in {state.chain!r}, which is no chain of versions"
+            yield key, f"continues in {state.chain!r}, which is not a version chain"
         yield from ((key, what) for what in self._of_recent(state))
         if state.root not in self._checked:
             self._checked.add(state.root)
@@ -96,16 +96,16 @@ class LanceCheck:
 def _of_entry(stored: bytes, entry: Version | OwnBranch | OwnTag, versions: Versions) -> Iterator[str]:
     named = version_of(stored)
     if (named is not None) != isinstance(entry, Version):
-        yield f"has an entry of another kind than its name says: {stored!r}"
+        yield f"has an entry whose kind does not match its name: {stored!r}"
         return
     if isinstance(entry, Version):
         branch, number = named or (MAIN, 0)
         if not _is_chain(entry.chain):
-            yield f"has a version {number} in {entry.chain!r}, which is no chain of versions"
+            yield f"has a version {number} in {entry.chain!r}, which is not a version chain"
         if len(entry.sha256) not in (0, SHA256_BYTES) or entry.size < 0:
-            yield f"has a version {number} whose manifest cannot be known by its size and hash"
+            yield f"has a version {number} without a size and hash of its manifest"
         if not entry.sha256 and entry.staged:
-            yield f"has a version {number} whose manifest nobody has read"
+            yield f"has a version {number} whose manifest was never read"
         if branch != MAIN and versions.branch(branch) is None:
             yield f"has a version {number} of branch {branch!r}, which it does not have"
     elif isinstance(entry, OwnTag):

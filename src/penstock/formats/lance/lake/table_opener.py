@@ -53,7 +53,7 @@ KNOWN_MAX: Final = 50_000
 
 
 class OpenedPlace(NamedTuple):
-    """Where a version's manifest is."""
+    """Describe a version."""
 
     name: str
     """Below the table's folder."""
@@ -192,7 +192,7 @@ class TableOpener:
     # -- versions ------------------------------------------------------------------------------------------
 
     def place(self, opened: OpenedTable, branch: str, number: int, version: Version) -> OpenedPlace:
-        """Where a version's manifest is, for who opened the table.
+        """Describe a version, for who opened the table.
 
         It is put where everybody looks first, if it may be and is not yet. Where that cannot be done now, it
         is under a name of its own, which no client takes for one that it has to put in its place.

@@ -95,7 +95,7 @@ class TableRewrite:
                 options = _of_vectors(index.details, dataset.stats.index_stats(index.name)["indices"])
         if options is None:
             raise UnsupportedFeature(
-                f"the index '{index.name}' of '{self._key}', of type {index.index_type}, cannot be made anew "
+                f"the index '{index.name}' of '{self._key}', of type {index.index_type}, cannot be rebuilt "
                 "here\n  Drop it, erase the table, and create the index again then.",
                 key=str(self._key),
                 index=index.name,

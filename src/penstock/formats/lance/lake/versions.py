@@ -109,7 +109,9 @@ class VersionOperations(TableOperations):
         with suppress(OutcomeUnknown):  # what is there tells
             is_new = place.create(name, data)
         if not is_new and [*place.read([name])] != [data]:
-            raise VersionTaken(f"'{key}' has another version {version % 2**64}, or none", table=str(key))
+            raise VersionTaken(
+                f"'{key}' has no version {version % 2**64}, or a different one", table=str(key)
+            )
         place.delete([below])
         response = {
             "version": version,
@@ -232,7 +234,7 @@ def create_response(found_version: LanceVersion | None, version: int) -> CreateT
 
 def require_created(found_version: LanceVersion | None, version: int) -> LanceVersion:
     if found_version is None:
-        raise VersionNotFound(f"version {version} was created, and is gone already")
+        raise VersionNotFound(f"version {version} was created, but no longer exists")
     return found_version
 
 
@@ -256,7 +258,7 @@ def _check_detached(key: Key, path: str, data: bytes | None, version: int) -> No
     except Malformed as problem:
         raise InvalidManifest(f"{path} is not a manifest: {problem}") from None
     if says != version % 2**64:
-        raise InvalidManifest(f"{path} says that it is version {says} of '{key}'")
+        raise InvalidManifest(f"{path} is version {says} of '{key}' according to its content")
 
 
 def _number(token: str) -> int:

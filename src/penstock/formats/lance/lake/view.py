@@ -79,8 +79,8 @@ class LanceView(RowStatements):
         progress: OptimizeProgress,
     ) -> OptimizedTable:
         if target_file_bytes is not None or where is not None or zorder_by:
-            raise NotManaged(
-                f"'{self._table.key}' is a Lance table: it is compacted as a whole, by Lance's own sizes; "
+            raise InvalidRequest(
+                f"'{self._table.key}' is a Lance table: Lance compacts it as a whole, to sizes of its own; "
                 "leave out target_file_bytes, where and zorder_by",
                 key=str(self._table.key),
             )

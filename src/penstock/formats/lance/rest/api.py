@@ -26,7 +26,7 @@ BASES: Final = {
 REF_PATTERN: Final = "[^/]+(?:/[^/]+)*?"
 """Names of branches may have slashes, and need not be encoded for that."""
 
-_ABOUT_KEY: Final = "Makes it safe to send this again when an answer did not come: it is done once."
+_ABOUT_KEY: Final = "An idempotency key: a request that is sent again with the same key is applied once."
 
 
 def _route(operation: RestOperation, base: str) -> Route:
@@ -68,8 +68,8 @@ LANCE: Final = Api(
     description=(
         "For Lance's clients, and those of LanceDB. Their address is `/lance` for the default branch, "
         "`/lance/branch/{name}` for another one, `/lance/tx/{id}` for an open transaction, and "
-        "`/lance/at/{revision}` for the lake as it was, which can only be read. The parts of an id are "
-        "joined by `$`, or by what `delimiter` says."
+        "`/lance/at/{revision}` for a revision, which is read-only. The parts of an id are joined by `$`, "
+        "or by the parameter `delimiter`."
     ),
     codec=CODEC,
     error=say,

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 MISSING: Final = (
-    "this server was installed without Lance, so that it cannot answer for Lance tables; whoever runs it "
-    f"gets it by: {INSTALL}"
+    "this server was installed without Lance, so it cannot serve Lance tables; its administrator can "
+    f"install it: {INSTALL}"
 )
 
 READ_HERE_MAX_BYTES: Final = 16 * 1024

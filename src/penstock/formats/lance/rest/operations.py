@@ -81,16 +81,16 @@ _VERSIONS: Final = (
         has_body=False,
     ),
     _read(
-        *("describe_table", "/table/{id}/describe", "Where a table is, and what it is like"),
+        *("describe_table", "/table/{id}/describe", "Describe a table"),
         *("DescribeTableRequest", "DescribeTableResponse"),
         query=shapes.DescribeQuery,
     ),
     _read(
-        *("describe_table_version", "/table/{id}/version/describe", "Where a version's manifest is"),
+        *("describe_table_version", "/table/{id}/version/describe", "Describe a version"),
         *("DescribeTableVersionRequest", "DescribeTableVersionResponse"),
     ),
     _write(
-        *("create_table_version", "/table/{id}/version/create", "Make a manifest the next version"),
+        *("create_table_version", "/table/{id}/version/create", "Create a version"),
         "CreateTableVersionRequest",
         takes_key=True,
     ),
@@ -100,12 +100,12 @@ _VERSIONS: Final = (
         takes_key=True,
     ),
     _write(
-        *("batch_create_table_versions", "/table/version/batch-create", "Versions of many tables at once"),
+        *("batch_create_table_versions", "/table/version/batch-create", "Create versions of several tables"),
         "BatchCreateTableVersionsRequest",
         takes_key=True,
     ),
     _write(
-        *("batch_commit_tables", "/table/batch-commit", "Change many tables in one commit, or none"),
+        *("batch_commit_tables", "/table/batch-commit", "Change several tables in one commit"),
         "BatchCommitTablesRequest",
         takes_key=True,
     ),
@@ -117,14 +117,14 @@ _NAMESPACES: Final = (
         takes_key=True,
     ),
     _read(
-        *("list_namespaces", "/namespace/{id}/list", "List the namespaces in one"),
+        *("list_namespaces", "/namespace/{id}/list", "List the namespaces in a namespace"),
         *("ListNamespacesRequest", "ListNamespacesResponse"),
         method="GET",
         query=shapes.PageQuery,
         has_body=False,
     ),
     _read(
-        *("describe_namespace", "/namespace/{id}/describe", "The properties of a namespace"),
+        *("describe_namespace", "/namespace/{id}/describe", "Describe a namespace"),
         *("DescribeNamespaceRequest", "DescribeNamespaceResponse"),
     ),
     _write(
@@ -132,7 +132,7 @@ _NAMESPACES: Final = (
         takes_key=True,
     ),
     _read(
-        *("namespace_exists", "/namespace/{id}/exists", "Whether there is a namespace"),
+        *("namespace_exists", "/namespace/{id}/exists", "Check whether a namespace exists"),
         *("NamespaceExistsRequest", "NamespaceExistsResponse"),
     ),
     _read(
@@ -151,21 +151,25 @@ _NAMESPACES: Final = (
 )
 
 _TABLES: Final = (
-    _write("declare_table", "/table/{id}/declare", "A table without a version", "DeclareTableRequest"),
-    _write("register_table", "/table/{id}/register", "A table that is there", "RegisterTableRequest"),
+    _write(
+        "declare_table", "/table/{id}/declare", "Declare a table without a version", "DeclareTableRequest"
+    ),
+    _write("register_table", "/table/{id}/register", "Register an existing table", "RegisterTableRequest"),
     _read(
-        *("table_exists", "/table/{id}/exists", "Whether there is a table"),
+        *("table_exists", "/table/{id}/exists", "Check whether a table exists"),
         *("TableExistsRequest", "TableExistsResponse"),
     ),
     _write(
         "drop_table", "/table/{id}/drop", "Drop a table", "DropTableRequest", has_body=False, takes_key=True
     ),
-    _write("deregister_table", "/table/{id}/deregister", "Forget a table", "DeregisterTableRequest"),
-    _write("rename_table", "/table/{id}/rename", "Give a table another id", "RenameTableRequest"),
+    _write("deregister_table", "/table/{id}/deregister", "Deregister a table", "DeregisterTableRequest"),
+    _write("rename_table", "/table/{id}/rename", "Rename a table", "RenameTableRequest"),
     *_on_rows(
-        _write("restore_table", "/table/{id}/restore", "An old version as a new one", "RestoreTableRequest"),
+        _write(
+            "restore_table", "/table/{id}/restore", "Restore a version as a new one", "RestoreTableRequest"
+        ),
         _read(
-            *("get_table_stats", "/table/{id}/stats", "How large a table is"),
+            *("get_table_stats", "/table/{id}/stats", "Get statistics of a table"),
             *("GetTableStatsRequest", "GetTableStatsResponse"),
         ),
     ),
@@ -192,11 +196,11 @@ _ROWS: Final = _on_rows(
     _read("query_table", "/table/{id}/query", "Query rows", "QueryTableRequest", None),
     _read("count_table_rows", "/table/{id}/count_rows", "Count rows", "CountTableRowsRequest", None),
     _read(
-        *("explain_table_query_plan", "/table/{id}/explain_plan", "How a query would be done"),
+        *("explain_table_query_plan", "/table/{id}/explain_plan", "Explain the plan of a query"),
         *("ExplainTableQueryPlanRequest", None),
     ),
     _read(
-        *("analyze_table_query_plan", "/table/{id}/analyze_plan", "How a query is done"),
+        *("analyze_table_query_plan", "/table/{id}/analyze_plan", "Analyze the plan of a query"),
         *("AnalyzeTableQueryPlanRequest", None),
     ),
 )
@@ -215,14 +219,14 @@ _COLUMNS: Final = _on_rows(
         "AlterTableDropColumnsRequest",
     ),
     _write(
-        *("update_table_schema_metadata", "/table/{id}/schema_metadata/update", "Note something of a schema"),
+        *("update_table_schema_metadata", "/table/{id}/schema_metadata/update", "Set metadata of a schema"),
         "UpdateTableSchemaMetadataRequest",
         query=shapes.BranchQuery,
         body_is="metadata",
         answer=None,
     ),
     _write(
-        *("update_field_metadata", "/table/{id}/update_field_metadata", "Note something of columns"),
+        *("update_field_metadata", "/table/{id}/update_field_metadata", "Set metadata of columns"),
         "UpdateFieldMetadataRequest",
     ),
     _write(
@@ -243,7 +247,7 @@ _INDEXES: Final = _on_rows(
         *("ListTableIndicesRequest", "ListTableIndicesResponse"),
     ),
     _read(
-        *("describe_table_index_stats", "/table/{id}/index/{index_name}/stats", "How far an index reaches"),
+        *("describe_table_index_stats", "/table/{id}/index/{index_name}/stats", "Get statistics of an index"),
         *("DescribeTableIndexStatsRequest", "DescribeTableIndexStatsResponse"),
     ),
     _write(
@@ -260,28 +264,28 @@ _INDEXES: Final = _on_rows(
 
 _REFERENCES: Final = (
     _read(
-        *("list_table_tags", "/table/{id}/tags/list", "List the table's own tags"),
+        *("list_table_tags", "/table/{id}/tags/list", "List the tags of the table"),
         *("ListTableTagsRequest", "ListTableTagsResponse"),
         query=shapes.PageQuery,
         has_body=False,
     ),
     _read(
-        *("get_table_tag_version", "/table/{id}/tags/version", "What a tag of the table's own names"),
+        *("get_table_tag_version", "/table/{id}/tags/version", "Get the version of a tag of the table"),
         *("GetTableTagVersionRequest", "GetTableTagVersionResponse"),
     ),
     _write(
-        "create_table_tag", "/table/{id}/tags/create", "A tag of the table's own", "CreateTableTagRequest"
+        "create_table_tag", "/table/{id}/tags/create", "Create a tag of the table", "CreateTableTagRequest"
     ),
     _write("update_table_tag", "/table/{id}/tags/update", "Move a tag", "UpdateTableTagRequest"),
     _write("delete_table_tag", "/table/{id}/tags/delete", "Delete a tag", "DeleteTableTagRequest"),
     _read(
-        *("list_table_branches", "/table/{id}/branches/list", "List the table's own branches"),
+        *("list_table_branches", "/table/{id}/branches/list", "List the branches of the table"),
         *("ListTableBranchesRequest", "ListTableBranchesResponse"),
         query=shapes.PageQuery,
         has_body=False,
     ),
     _write(
-        *("create_table_branch", "/table/{id}/branches/create", "A branch of the table's own"),
+        *("create_table_branch", "/table/{id}/branches/create", "Create a branch of the table"),
         "CreateTableBranchRequest",
     ),
     _write(
@@ -291,7 +295,7 @@ _REFERENCES: Final = (
 
 _OTHERS: Final = (
     _read(
-        *("describe_transaction", "/transaction/{id}/describe", "How far a transaction is"),
+        *("describe_transaction", "/transaction/{id}/describe", "Describe a transaction"),
         *("DescribeTransactionRequest", "DescribeTransactionResponse"),
     ),
     _write(

@@ -116,8 +116,8 @@ def _work(operation: RestOperation, asked: LanceRequest, ask: Ask, body: bytes) 
     except (WorkTooLarge, WorkerLost, TimedOut) as problem:
         if answers.has_written:
             raise OutcomeUnknown(
-                f"the change was committed, and then its work was ended: {problem.message}; look at the "
-                "table before you repeat it"
+                f"the change was committed, but the request was stopped after that: {problem.message}; "
+                "check the table before you repeat the request"
             ) from problem
         raise
     finally:

@@ -67,5 +67,6 @@ def _check_vectors(request: Any) -> None:
     count = len(getattr(vectors, "multi_vector", None) or ())
     if count > VECTORS_MAX:
         raise InvalidInputError(
-            f"'multi_vector' has {count:,} vectors, and one query takes {VECTORS_MAX:,}: ask several times"
+            f"'multi_vector' has {count:,} vectors, but one query can have at most {VECTORS_MAX:,}: send "
+            "several queries"
         )

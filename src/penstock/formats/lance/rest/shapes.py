@@ -75,7 +75,7 @@ class LanceCreateQuery(LanceQuery, frozen=True, kw_only=True):
                 request_fields[name] = json_decoder(dict[str, str]).decode(request_fields[name])
             except msgspec.MsgspecError as problem:
                 raise InvalidRequest(
-                    f"'{name}' is not a JSON object of texts: {problem}", field=name
+                    f"'{name}' is not a JSON object with string values: {problem}", field=name
                 ) from None
         return request_fields
 

@@ -22,7 +22,7 @@ class LanceSpark(SparkFormat):
     content_type = LanceTable.content_type
     described = "Lance table"
     source_name = LANCE
-    write_hint = "write to it by format='lance'"
+    write_hint = "write to it with format='lance'"
     write_options = frozenset({"overwrite_schema", "job_id"})
 
     def write(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:

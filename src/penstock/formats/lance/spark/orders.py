@@ -85,7 +85,7 @@ def check_storage_version(order: LanceOrder) -> None:
         lance.write_dataset(none, "memory://", data_storage_version=version)
     except (OSError, ValueError):
         raise InvalidRequest(
-            f"the option '{STORAGE_VERSION}' is {version!r}, which is none that Lance {lance.__version__} has"
+            f"the option '{STORAGE_VERSION}' is {version!r}, which Lance {lance.__version__} does not support"
         ) from None
 
 
@@ -108,13 +108,13 @@ def _writer_options(options: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
         elif not name.startswith(VECTOR):
             known_options = ", ".join((*_NUMBERS, STORAGE_VERSION, f"{VECTOR}<column>"))
             raise InvalidRequest(
-                f"'{name}' is not an option of a write to a Lance table; there are {known_options}"
+                f"'{name}' is not an option of a write to a Lance table; the options are {known_options}"
             )
 
 
 def _number(name: str, value: str) -> int:
     if not value.isdecimal() or not 0 < int(value) < 2**63:
-        raise InvalidRequest(f"the option '{name}' is a whole number above zero, and is given {value!r}")
+        raise InvalidRequest(f"the option '{name}' must be a whole number above zero, got {value!r}")
     return int(value)
 
 

@@ -91,7 +91,7 @@ def _output(messages: Iterable[_Message]) -> LanceOutput:
     for message in messages:
         if by_partition.setdefault(message.partition, message) is not message:
             raise InvalidRequest(
-                f"Spark told twice of what partition {message.partition} wrote; nothing was committed"
+                f"Spark reported the output of partition {message.partition} twice; nothing was committed"
             )
     fragments = tuple(
         fragment for _, message in sorted(by_partition.items()) for fragment in message.fragments

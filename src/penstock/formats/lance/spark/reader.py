@@ -45,7 +45,7 @@ def rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
     """
     version, timestamp, where = request.version, request.timestamp, request.where
     if version is not None and timestamp is not None:
-        raise InvalidRequest("a table is read at a version or at a time, not at both")
+        raise InvalidRequest("give a version or a timestamp, not both")
     if version is None:
         table.note_read()
     opened = _open_version(table.outside_read_set, version, timestamp)
@@ -101,7 +101,7 @@ def _version_at(table: Table, timestamp: str | datetime) -> int:
     for page in table.lake.pages(listing, None, lambda last: {"below": last.version}):
         if page.created is not None and page.created <= time:
             return page.version
-    raise VersionNotFound(f"'{table.key}' has no version from {timestamp} or before")
+    raise VersionNotFound(f"'{table.key}' has no version from {timestamp} or earlier")
 
 
 def _needed_columns(schema: Any, where: str | None, columns: Sequence[str] | None) -> Any:

@@ -39,10 +39,10 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 
 def arrow_of(schema: StructType) -> Any:
     """A schema of Spark's as Arrow has it; ``InvalidRequest`` lists columns of types that Lance has not."""
-    problems = [f"'{field.name}' is of the type {field.dataType.simpleString()}" for field in schema
+    problems = [f"'{field.name}' has the type {field.dataType.simpleString()}" for field in schema
                 if not _is_known(field.dataType)]  # fmt: skip
     if problems:
-        raise _refusal_error("no Lance table has columns of these types", problems)
+        raise _refusal_error("Lance tables do not support columns of these types", problems)
     from pyspark.sql.pandas.types import to_arrow_type
 
     # Spark 4.1 takes no zone: its times are in UTC unless it is told otherwise.
@@ -62,7 +62,7 @@ def new_schema(schema: Any, vectors: Mapping[str, int]) -> Any:
     if absent:
         names = ", ".join(schema.names)
         raise InvalidRequest(
-            f"there is no column {', '.join(map(repr, absent))} of vectors; there are {names}"
+            f"there is no vector column {', '.join(map(repr, absent))}; the columns are {names}"
         )
     return pa.schema([_new(field, vectors.get(field.name)) for field in schema])
 
@@ -80,10 +80,10 @@ def fit(key: Key, given: Any, table: Any, *, case_sensitive: bool) -> Fit:
         name = names.pop(folded(field.name), None)
         columns.append(name)
         if name is None and not field.nullable:
-            problems.append(f"'{field.name}' is missing, and is never null in the table")
+            problems.append(f"'{field.name}' is missing, but is not nullable in the table")
         elif name is not None and not _fits(given.field(name).type, field.type):
-            problems.append(f"'{name}' is {given.field(name).type}, and {field.type} in the table")
-    problems += [f"'{name}' is no column of the table" for name in names.values()]
+            problems.append(f"'{name}' is {given.field(name).type}, but {field.type} in the table")
+    problems += [f"'{name}' is not a column of the table" for name in names.values()]
     if problems:
         raise _refusal_error(f"the rows do not fit '{key}'", problems)
     return Fit(schema=table, columns=tuple(columns))
@@ -98,9 +98,9 @@ def readable(table: Any) -> Any:
     for field in table:
         kind = _readable(field.type)
         if not field.name or "`" in field.name:
-            problems.append(f"{field.name!r} is a name by which Lance finds no column")
+            problems.append(f"{field.name!r} is not a valid column name for Lance")
         elif kind is None:
-            problems.append(f"'{field.name}' is of the type {field.type}")
+            problems.append(f"'{field.name}' has the type {field.type}")
         else:
             fields.append(pa.field(field.name, kind, field.nullable))
     if problems:
@@ -116,10 +116,12 @@ def _check_names(names: Sequence[str], folded: Callable[[str], str]) -> None:
     all_folded = [folded(name) for name in names]
     alike = sorted({name for name in names if all_folded.count(folded(name)) > 1})
     if alike:
-        raise _refusal_error("columns are there twice, or differ in case alone", map(repr, alike))
+        raise _refusal_error("duplicate columns (names are not case-sensitive)", map(repr, alike))
     impossible = [name for name in names if not name or "." in name or "`" in name or name in _RESERVED]
     if impossible:
-        raise _refusal_error("no column of a Lance table is called so; rename them", map(repr, impossible))
+        raise _refusal_error(
+            "Lance tables do not support these column names; rename them", map(repr, impossible)
+        )
 
 
 # -- types -------------------------------------------------------------------------------------------------
@@ -144,7 +146,8 @@ def _new(field: Any, length: int | None) -> Any:
         return pa.field(field.name, _with_nullable_values(field.type))
     if not pa.types.is_list(field.type) or not pa.types.is_floating(field.type.value_type):
         raise InvalidRequest(
-            f"'{field.name}' cannot be a column of vectors: it is {field.type}, and no array of real numbers"
+            f"'{field.name}' cannot be a vector column: it is {field.type}, not an array of floating-point "
+            "numbers"
         )
     return pa.field(field.name, pa.list_(field.type.value_type, length))
 

@@ -72,7 +72,7 @@ def declare_table(lake: Lake, key: Key, branch: str, order: LanceOrder) -> Itera
         if order.is_named:
             # The transaction may be another attempt's, which began at the same moment: it goes on.
             raise JobOver(f"another attempt of job {order.job} is creating '{key}'", job=order.job) from None
-        transaction.abort("the table is there already")
+        transaction.abort("the table already exists")
         raise
     with transaction:
         yield New(about, transaction.branch, transaction, uuid4().hex)

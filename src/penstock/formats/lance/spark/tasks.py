@@ -124,14 +124,14 @@ def as_rows_of(batch: Any, schema: Any, refusal: str) -> Any:
     for array, field in zip(batch.columns, schema, strict=True):
         if array.null_count and not field.nullable:
             raise ValueError(
-                _refusal_text(refusal, f"'{field.name}' is null in a row, and never is in the table")
+                _refusal_text(refusal, f"'{field.name}' is null in a row, but is not nullable in the table")
             )
         try:
             converted = _cast(array, field.type)
         except pa.ArrowInvalid as problem:
             why = str(problem).partition("\n")[0]
             if pa.types.is_fixed_size_list(field.type):
-                why = f"a vector of '{field.name}' has not {field.type.list_size} numbers"
+                why = f"a vector of '{field.name}' does not have {field.type.list_size} numbers"
             raise ValueError(
                 _refusal_text(refusal, f"'{field.name}' is {field.type} in the table: {why}")
             ) from None

@@ -103,9 +103,7 @@ def _create_and_write(
     df: DataFrame, lake: Lake, key: Key, branch: str, order: LanceOrder, given: Any
 ) -> WriteResult | None:
     if not order.create:
-        raise KeyNotFound(
-            f"there is no '{key}' on '{branch}', and it is not to be created", key=str(key), ref=branch
-        )
+        raise KeyNotFound(f"there is no '{key}' on '{branch}', and create is False", key=str(key), ref=branch)
     schema = new_schema(given, order.vectors)  # before anything is asked of the lake
     with table_creation.declare_table(lake, key, branch, order) as new:
         written = _run(df, lake, new.about, _every(schema), order)
@@ -127,7 +125,7 @@ def _write_rows(
     if about.version is not None and order.mode is SaveMode.IGNORE:
         return None
     if about.version is not None and order.mode is SaveMode.ERROR:
-        why = f"has rows already, in version {about.version}; nothing was written"
+        why = f"already has rows, in version {about.version}; nothing was written"
         raise CommitConflict([Conflict(ConflictKind.FORMAT, key, why=why)])
     if about.version is None:
         schema = new_schema(given, order.vectors)
@@ -246,7 +244,7 @@ def _again(lake: Lake, about: LanceAbout, base: Any, proposal: LanceProposal) ->
     else:
         is_same = proposal.schema is not None or str(opened.lance_schema) == str(base.lance_schema)
     if not is_same:
-        raise conflict_error(about.key, "it has other columns by now")
+        raise conflict_error(about.key, "its columns have changed")
     return opened
 
 

@@ -98,7 +98,7 @@ def _is_data(name: str) -> bool:
 def _file(place: Place, folder: str, entry: BucketEntry, target: JobTarget, is_change: bool) -> ParquetOutput:
     data = tail(place, entry.key, entry.size)
     if data is None:
-        raise Unavailable(f"{place.url}/{entry.key} was written and cannot be read; nothing was committed")
+        raise Unavailable(f"{place.url}/{entry.key} was written, but cannot be read; nothing was committed")
     footer = pq.read_metadata(pa.BufferReader(data))
     return ParquetOutput(
         name=entry.key,
@@ -118,7 +118,7 @@ def _check_rows(files: Iterable[ParquetOutput], rows: int, place: Place) -> None
     row_count = sum(file.rows for file in files)
     if row_count != rows:
         raise Unavailable(
-            f"the job wrote {rows} rows below {place.url}, and {row_count} are there; nothing was committed"
+            f"the job wrote {rows} rows to {place.url}, but there are {row_count}; nothing was committed"
         )
 
 

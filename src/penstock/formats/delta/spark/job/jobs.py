@@ -74,8 +74,8 @@ def _run(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutput]:
         setting = jar.COMMIT_PROTOCOL_SETTING
         used = df.sparkSession.conf.get(setting, None) or "its own"
         raise InvalidRequest(
-            f"Spark did not write by Penstock's commit protocol, but by {used}; nothing was committed\n"
-            f"  Set it back: spark.conf.set('{setting}', '{jar.COMMIT_PROTOCOL}').",
+            f"Spark used the commit protocol {used} instead of Penstock's; nothing was committed\n  Set it "
+            f"back: spark.conf.set('{setting}', '{jar.COMMIT_PROTOCOL}').",
             setting=setting,
         )
     return files
@@ -91,8 +91,8 @@ def _check_calendar(df: DataFrame) -> None:
     old = [name for name, mode in settings.items() if mode == "LEGACY"]
     if old and _has_days(df.schema):
         raise InvalidRequest(
-            f"the session writes days and times in a calendar that no table has: {old[0]} is LEGACY\n"
-            f"  Set it to CORRECTED: spark.conf.set('{old[0]}', 'CORRECTED').",
+            "the session writes dates and times in the legacy calendar, which tables do not support: "
+            f"{old[0]} is LEGACY\n  Set it to CORRECTED: spark.conf.set('{old[0]}', 'CORRECTED').",
             setting=old[0],
         )
 

@@ -48,11 +48,11 @@ def _nameable(column: Column, name: str, name_max_bytes: int | None) -> Column:
     """Text that can be part of a directory's name; any other ends the job."""
     from pyspark.sql import functions as f
 
-    is_null = refusal(f"the column '{name}' has the value {NULL_FOLDER}, which stands for null")
+    is_null = refusal(f"the column '{name}' has the value {NULL_FOLDER}, which is reserved for null")
     begins = f.replace(f.substring(column, 1, SHOWN_MAX_CHARS), f.lit("\0"), f.lit("\\0"))
     has_nul = refusal(
-        f"the value '{{}}' of the column '{name}' holds the character NUL, which no name of a directory can; "
-        "the table is partitioned by that column",
+        f"the value '{{}}' of the column '{name}' contains the character NUL, which is not possible in a "
+        "partition column",
         begins,
     )
     found = f.when(column == NULL_FOLDER, is_null).when(f.contains(column, f.lit("\0")), has_nul)

@@ -46,7 +46,7 @@ def assign_values(df: DataFrame, values: Values, table: StructType) -> dict[Path
         path, field = _find_column(name, table)
         if identity_of(field) is not None:
             raise InvalidRequest(
-                f"'{name}' is not assigned: the table numbers its rows there, and they keep their numbers",
+                f"'{name}' cannot be assigned: it is an identity column, whose numbers do not change",
                 column=name,
             )
         for other in given:
@@ -54,7 +54,7 @@ def assign_values(df: DataFrame, values: Values, table: StructType) -> dict[Path
                 raise InvalidRequest(
                     f"'{name}' is assigned twice"
                     if path == other
-                    else f"'{name}' is assigned as a whole and in part",
+                    else f"'{name}' is assigned both as a whole and in part",
                     column=name,
                 )
         given[path] = expression(value)
@@ -96,7 +96,7 @@ def with_assigned(field: Field, old: Column, values: Mapping[Path, Column], path
         if field.nullable or len(path) == 1:
             return old
         name, whole = ".".join(path), ".".join(path[:-1])
-        error = f"'{whole}' is null in a row, and '{name}' is not nullable; assign '{name}' too"
+        error = f"'{whole}' is null in a row, but '{name}' is not nullable; assign '{name}' too"
         return f.when(old.isNull(), refusal(error)).otherwise(old)
     return f.struct(
         *(
@@ -159,8 +159,8 @@ def _cast_to_store(column: Column, given: DataType, field: Field, name: str, is_
     needs_ansi = is_nested and not is_same and not isinstance(given, t.NullType)
     if not _may_store(given, wanted) or (needs_ansi and not is_ansi):
         raise InvalidRequest(
-            f"the column '{name}' is of the type {wanted.simpleString()}, and its new value is "
-            f"{given.simpleString()}, which Spark does not store there; cast it",
+            f"the column '{name}' has the type {wanted.simpleString()}, but its new value has the type "
+            f"{given.simpleString()}, which Spark does not convert; cast it",
             column=name,
         )
     if is_nested:
@@ -168,7 +168,7 @@ def _cast_to_store(column: Column, given: DataType, field: Field, name: str, is_
         return _without_nulls(column if is_same else column.cast(loose), field.type, name)
     tried = column.try_cast(wanted)
     error = refusal(
-        f"the column '{name}' is of the type {wanted.simpleString()}, and cannot hold a new value"
+        f"the column '{name}' has the type {wanted.simpleString()}, which cannot store the new value"
     )
     return f.when(column.isNotNull() & tried.isNull(), error).otherwise(tried)
 
@@ -237,7 +237,7 @@ def _without_nulls(value: Column, kind: Type, name: str) -> Column:
 def _not_null(value: Column, name: str) -> Column:
     from pyspark.sql import functions as f
 
-    error = refusal(f"the column '{name}' is not nullable, and its new value is null")
+    error = refusal(f"the column '{name}' is not nullable, but its new value is null")
     return f.when(value.isNull(), error).otherwise(value)
 
 

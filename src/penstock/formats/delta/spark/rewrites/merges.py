@@ -42,8 +42,8 @@ def _check_identities(clause: MergeClause, table: JobTable) -> None:
     """``UnsupportedFeature`` for a clause that inserts rows which the table would have to number."""
     for column in identities_of(table.metadata) if clause.action == INSERT else ():
         raise UnsupportedFeature(
-            f"a merge does not insert rows into '{table.key}', which numbers them ('{column.name}'): write"
-            " new rows with penstock.spark.write",
+            f"a merge cannot insert rows into '{table.key}', which has an identity column "
+            f"('{column.name}'): write new rows with penstock.spark.write",
             feature="identityColumns",
             column=column.name,
         )

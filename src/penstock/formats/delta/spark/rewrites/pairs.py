@@ -215,9 +215,9 @@ class Pairs:
         by_row = self._pairs(self._candidates).groupBy(FILE, ROW).agg(f.count(_CLAUSE).alias(_CHANGES))
         several = by_row.where(f.col(_CHANGES) > 1).count()
         raise InvalidRequest(
-            f"{several} row{'s' if several > 1 else ''} of '{self._table.key}' would be changed by "
-            "several rows of the source each, and nobody could tell what becomes of them; let the source "
-            f"have one row for each, by the condition {self._on.told!r}",
+            f"{several} row{'s' if several > 1 else ''} of '{self._table.key}' would be changed by several "
+            "rows of the source, so the result would be ambiguous; let the source have at most one row for "
+            f"each, by the condition {self._on.told!r}",
             table=str(self._table.key),
             rows=several,
         )
@@ -333,8 +333,8 @@ class Pairs:
             if name in has_value:
                 continue
             raise InvalidRequest(
-                f"the column '{name}' of '{self._table.key}' is not nullable; give it a value where rows are "
-                "inserted",
+                f"the column '{name}' of '{self._table.key}' is not nullable; give it a value in the "
+                "insert clause",
                 column=name,
             )
 

@@ -15,7 +15,7 @@ def log_value(place: Place, kind: Type, text: str | None) -> Value:
         return partition_value(kind, text)
     except ValueError as problem:
         raise InvalidLog(
-            f"{place.url} has values of its partition columns that are none of their types: {text!r} is "
+            f"{place.url} has partition values that do not match the type of their column: {text!r} is "
             f"{problem}",
             table=place.url,
         ) from None

@@ -51,7 +51,7 @@ def _problems(older: Type, newer: Type, names: _FileNames, path: str) -> Iterato
                 name = f"{path}.{field.name}" if path else field.name
                 found = newer_fields.get(names.older.physical(field))
                 if found is None:
-                    yield f"'{name}' is there no more"
+                    yield f"'{name}' no longer exists"
                 else:
                     yield from _problems(field.type, found.type, names, name)
         case ArrayType(), ArrayType():
@@ -61,7 +61,7 @@ def _problems(older: Type, newer: Type, names: _FileNames, path: str) -> Iterato
             yield from _problems(older.value_type, newer.value_type, names, f"{path}.value")
         case str(), str():
             if not _holds(newer, older):
-                yield f"'{path}' was of the type {older}, and is of the type {newer}"
+                yield f"'{path}' had the type {older}, and has the type {newer} now"
         case _:
             yield f"'{path}' is of another kind"
 

@@ -70,7 +70,7 @@ def scan(
         return read_files(spark, place, files, columns, constants, how)
     except PySparkException as problem:
         raise InvalidLog(
-            f"{place.url} has values of its partition columns that are none of their types: {problem}",
+            f"{place.url} has partition values that do not match the type of their column: {problem}",
             table=place.url,
         ) from None
 

@@ -131,8 +131,8 @@ def check_same_table(start: Offset, table: str, latest: int, name: str, *, goes_
     if not goes_on:
         raise InvalidRequest(
             f"the stream has read '{name}' up to version {start.last}, but its branch has another history "
-            "now: it was created again, set to another commit, or merged into; start a stream with another "
-            "checkpoint",
+            "now: it was created again, moved to another commit, or merged into; start a stream with "
+            "another checkpoint",
             key=name,
         )
 

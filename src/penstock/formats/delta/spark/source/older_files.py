@@ -28,14 +28,14 @@ def read_as(version: int, was: Metadata, now: Metadata, columns: Sequence[str], 
     for field, before in _both(schema, parse_schema(was.schema_string), columns):
         if mapping_of(was).physical(before) != mapping_of(now).physical(field):
             raise _mixed_versions_error(
-                version, name, f"has another column '{field.name}' than the table has now"
+                version, name, f"has a different column '{field.name}' than the table has now"
             )
         # A column that was widened says so, and its values are widened as they are read.
         if _WIDENED not in field.metadata and not _is_part_of(before.type, field.type):
             raise _mixed_versions_error(
                 version,
                 name,
-                f"has the column '{field.name}' as {_type_name(before.type)}, and it is "
+                f"has the column '{field.name}' with the type {_type_name(before.type)}, which is "
                 f"{_type_name(field.type)} now",
             )
     partitions = tuple(column for column in was.partition_columns if schema.field(column) is not None)

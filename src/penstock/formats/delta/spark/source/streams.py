@@ -65,7 +65,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options, schema: StructType) -> None:
         if options.version is not None or options.timestamp is not None:
             raise InvalidRequest(
-                "the start of a stream is the option 'startingVersion' or 'startingTimestamp'"
+                "use the option 'startingVersion' or 'startingTimestamp' for the start of a stream"
             )
         if options.starting_version is not None and options.starting_timestamp is not None:
             raise InvalidRequest(

@@ -102,10 +102,10 @@ def check(order: Order) -> None:
     if order.merge_schema and order.overwrite_schema:
         chosen = ["merge_schema", "overwrite_schema"]
     if len(chosen) > 1:
-        named = f" ({OVERWRITE_SETTING} of the session counts, too)" if order.is_dynamic else ""
-        raise InvalidRequest(f"'{chosen[0]}' and '{chosen[1]}' do not go together{named}")
+        named = f" ({OVERWRITE_SETTING} of the session applies as well)" if order.is_dynamic else ""
+        raise InvalidRequest(f"'{chosen[0]}' and '{chosen[1]}' cannot be used together{named}")
     if (order.app_id is None) != (order.batch is None):
-        raise InvalidRequest("'app_id' and 'batch' go together")
+        raise InvalidRequest("'app_id' and 'batch' must be given together")
     for name in order.options:
         _check_option(name)
 
@@ -115,6 +115,6 @@ def _check_option(name: str) -> None:
     small = str(name).lower()
     if (argument := _ARGUMENTS.get(small)) is not None:
         raise InvalidRequest(
-            f"'{name}' is none of the options of Spark's Parquet writer; give it as the argument '{argument}'"
+            f"'{name}' is not an option of Spark's Parquet writer; give it as the argument '{argument}'"
         )
     check_reserved_option(name)

@@ -33,7 +33,7 @@ def only_where(df: DataFrame, where: str) -> DataFrame:
     from pyspark.sql import functions as f
 
     condition = parse_condition(where)
-    error = refusal(f"the data has rows outside of what is to be overwritten: {where}")
+    error = refusal(f"the data has rows that do not match the condition of the overwrite: {where}")
     with explain_analysis():
         found = df.where(f.when(condition.column, f.lit(True)).otherwise(error))
     check_deterministic(found, f"the condition {where!r}")

@@ -101,7 +101,7 @@ class _Fit:
             return fit
         from pyspark.sql import functions as f
 
-        error = refusal(f"the column '{path}' is not nullable, and the data has nulls there")
+        error = refusal(f"the column '{path}' is not nullable, but the data has nulls in it")
         return f.when(column.isNull(), error).otherwise(fit)
 
     def _cast_column(self, wanted: Type, given: Type, path: str, column: Column) -> Column:
@@ -117,9 +117,9 @@ class _Fit:
         if not _may_widen(given, wanted):
             hint = ""
             if wanted in _TIMES and given in _TIMES:
-                hint = ", and only you know in which zone its times are"
+                hint = ", and the time zone of its values is not known"
             self.problems.append(
-                f"'{path}' is of the type {_type_name(wanted)}, and the data has {_type_name(given)}{hint}"
+                f"'{path}' has the type {_type_name(wanted)}, but the data has {_type_name(given)}{hint}"
             )
         return column.cast(_spark_type(wanted))
 
@@ -158,8 +158,7 @@ class _Fit:
         identity = identity_of(field)
         if identity is not None and not identity.allows_explicit:
             self.problems.append(
-                f"the table numbers the rows in '{field.name}', and takes no numbers of others: leave the"
-                " column out"
+                f"'{field.name}' is an identity column, whose numbers the table assigns: leave the column out"
             )
 
     def _check_names(self, table: StructType, given: StructType, path: str) -> None:

@@ -57,7 +57,7 @@ def _write_with_retries(
             return filling.fill(df, table, order)
         if not create:
             raise KeyNotFound(
-                f"there is no '{key}' on '{branch}', and it is not to be created", key=str(key), ref=branch
+                f"there is no '{key}' on '{branch}', and create is False", key=str(key), ref=branch
             )
         try:
             return table_creation.create(df, lake, key, branch, order)

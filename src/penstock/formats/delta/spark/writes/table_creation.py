@@ -89,9 +89,9 @@ def _check_has_warehouse(lake: Lake, key: Key) -> None:
     """``InvalidRequest`` if there is no place for the table's files."""
     if not lake.warehouse:
         raise InvalidRequest(
-            f"'{key}' cannot be created: the lake {lake.url} has no warehouse, where its files would be\n"
-            "  Use a lake in a directory, as penstock.open('./lake') makes it, or one that "
-            "'penstock init --warehouse' has made.",
+            f"'{key}' cannot be created: the lake {lake.url} has no warehouse for its files\n  Use a lake "
+            "in a directory, as penstock.open('./lake') creates it, or one that 'penstock init "
+            "--warehouse' created.",
             key=str(key),
         )
 
