@@ -22,6 +22,7 @@ WORK = HERE / ".work"
 NAMES = (
     "adoption",
     "backup",
+    "browser_pages",
     "commit_cost",
     "committer",
     "delta",

@@ -77,6 +77,11 @@ class Workshop:
         """A lake with so many tags and branches, all at one commit."""
         return self._once(f"{tags:,} tags, {branches} branches", lambda k: make_references(k, tags, branches))
 
+    def large(self, tables: int, branches: int, commits: int) -> Path:
+        """A lake with so many tables and commits on main, and branches that forked all along its history."""
+        name = f"{tables:,} tables, {branches:,} branches, {commits:,} commits"
+        return self._once(name, lambda kernel: make_large(kernel, tables, branches, commits))
+
     def _once(self, what: str, make: Callable[[Kernel], None]) -> Path:
         if what not in self._made:
             print(f"making a lake: {what}", file=sys.stderr, flush=True)
@@ -172,6 +177,17 @@ def make_history(kernel: Kernel, commits: int, merge_every: int | None) -> None:
             grow(kernel, MAIN, multiple - 5)
             merge_a_side_branch(kernel, multiple)
     grow(kernel, MAIN, commits)
+
+
+def make_large(kernel: Kernel, tables: int, branches: int, commits: int) -> None:
+    """Tables, then commits; after each tenth of them a tenth of the branches forks, with a commit each."""
+    load(kernel, tables)
+    for part in range(10):
+        grow(kernel, MAIN, commits * (part + 1) // 10)
+        head = kernel.references.get(MAIN).head
+        for number in range(branches * part // 10, branches * (part + 1) // 10):
+            side = kernel.references.create(f"branch{number:04}", Kind.BRANCH, head)
+            kernel.commit(side.name, [put(number, -number - 1)], META)
 
 
 def grow(kernel: Kernel, branch: str, depth: int) -> None:
