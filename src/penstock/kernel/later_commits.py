@@ -146,5 +146,5 @@ class OwnCommits:
         parent = self._history.link(commit.parent)
         if parent is not None:  # or it has expired, and it is not known what the commit found
             objects = self._history.objects
-            before, after = (content_of(objects, state_of(objects, one).get(key)) for one in (parent, commit))
+            before, after = (content_of(objects, state_of(objects, at).get(key)) for at in (parent, commit))
             yield LaterCommit((before,), after, None, is_parallel=True)

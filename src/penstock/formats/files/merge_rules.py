@@ -290,21 +290,21 @@ def _replay(
 
 
 def _taken_here(table: Table, objects: Objects, sides: Sides, replaced: Sequence[str]) -> set[str]:
-    """The paths of files that the source brings, and that the target had as well and has taken since."""
+    """The paths of files that the source brings, and that the target had as well and has removed since."""
     news = {
         path: file
         for path, old_file, file in trees.find_differences(objects, sides.origin.root, sides.theirs.root)
         if file is not None and old_file is None and not path.startswith(tuple(replaced))
     }
-    there = trees.find(objects, sides.ours.root, [*news])
-    asked = [path for path in news if path not in there]
-    taken: set[str] = set()
-    for commit in table.own.commits if asked and table.own is not None else ():
+    ours = trees.find(objects, sides.ours.root, [*news])
+    absent = [path for path in news if path not in ours]
+    removed: set[str] = set()
+    for commit in table.own.commits if absent and table.own is not None else ():
         (before,), after = map(_root, commit.before), _root(commit.after)
         if before not in (after, EMPTY_ROOT):
-            files, left = trees.find(objects, before, asked), trees.find(objects, after, asked)
-            taken |= {path for path in files if _is_same(files[path], news[path]) and path not in left}
-    return taken
+            files, remaining = trees.find(objects, before, absent), trees.find(objects, after, absent)
+            removed |= {path for path in files if _is_same(files[path], news[path]) and path not in remaining}
+    return removed
 
 
 def _replaced_folders(table: Table, intents: Sequence[bytes]) -> list[str]:

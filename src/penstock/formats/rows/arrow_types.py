@@ -189,16 +189,16 @@ def _variant(array: Any, path: str) -> Any:
             feature="variantShredding",
             column=path,
         )
-    wanted = _PLAIN["variant"]
+    variants = _PLAIN["variant"]
     if sorted(names) != ["metadata", "value"]:
-        raise TypeError(f"the column '{path}' holds {array.type}, and variants are {wanted}")
+        raise TypeError(f"the column '{path}' holds {array.type}, and variants are {variants}")
     is_null = array.is_null()
-    parts = [array.field(names.index(field.name)).cast(pa.binary()) for field in wanted]
+    parts = [array.field(names.index(field.name)).cast(pa.binary()) for field in variants]
     for part in parts:
         if part.null_count and pc.any(pc.and_not(part.is_null(), is_null)).as_py():
             raise TypeError(f"the column '{path}' has a variant without a value or metadata")
     parts = [pc.fill_null(part, b"") for part in parts]
-    return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=is_null)
+    return pa.StructArray.from_arrays(parts, fields=list(variants), mask=is_null)
 
 
 def _struct(array: Any, kind: StructType, match: Match, cast: Cast, path: str) -> Any:

@@ -67,8 +67,8 @@ def iceberg_faults(metadata: Metadata, before: Metadata | None) -> Iterator[str]
         version = iceberg_version(metadata.configuration)
         if version is None:
             return
-        known = set() if before is None else set(_faults(before))
-        yield from (reason for reason in _faults(metadata) if reason not in known)
+        old_reasons = set() if before is None else set(_faults(before))
+        yield from (reason for reason in _faults(metadata) if reason not in old_reasons)
         if before is not None:
             yield from _changes(version, before, metadata)
     except (InvalidLog, MalformedAction, KeyError, TypeError):
@@ -131,8 +131,8 @@ def _changes(version: int, before: Metadata, after: Metadata) -> Iterator[str]:
     name = f"'{ICEBERG_COMPAT[version]}'"
     if before.partition_columns and before.partition_columns != after.partition_columns:
         yield f"{name} does not let a partitioned table be partitioned otherwise"
-    was = iceberg_version(before.configuration)
-    if was == version:
+    old_version = iceberg_version(before.configuration)
+    if old_version == version:
         return
     if version == 1 and before.partition_columns:
         yield (

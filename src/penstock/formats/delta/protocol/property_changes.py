@@ -68,9 +68,9 @@ def set_properties(metadata: Metadata, properties: Mapping[str, str]) -> Metadat
     for name in properties:
         _check_name(name, metadata)
     stored = {name: value for name, value in properties.items() if not name.startswith(FEATURE_PROPERTY)}
-    told = {**metadata.configuration, **properties}
-    configuration = {**told, **complete_properties(told)}
-    for name in (*(properties.keys() - stored.keys()), *({MODE} - told.keys())):
+    merged = {**metadata.configuration, **properties}
+    configuration = {**merged, **complete_properties(merged)}
+    for name in (*(properties.keys() - stored.keys()), *({MODE} - merged.keys())):
         configuration.pop(name, None)  # columns of a table with files are mapped by somebody who says so
     changed = replace(metadata, configuration=name_row_columns(configuration))
     _check_feed(changed)

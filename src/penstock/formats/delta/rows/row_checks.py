@@ -162,8 +162,8 @@ class RowChecks:
     def __init__(self, metadata: Metadata, constraints: Sequence[Constraint] | None = None) -> None:
         """``constraints`` are others than those that the metadata has."""
         schema = parse_schema(metadata.schema_string)
-        wanted = constraints_of(metadata) if constraints is None else constraints
-        self._constraints = [(one, _parse(one, schema)) for one in wanted]
+        enforced = constraints_of(metadata) if constraints is None else constraints
+        self._constraints = [(constraint, _parse(constraint, schema)) for constraint in enforced]
         partitions = {name.lower() for name in metadata.partition_columns}
         self._texts = [
             field.name
@@ -174,7 +174,9 @@ class RowChecks:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that the constraints are about."""
-        return tuple(sorted({name for _, one in self._constraints for name in one.columns_of(TABLE)}))
+        return tuple(
+            sorted({name for _, condition in self._constraints for name in condition.columns_of(TABLE)})
+        )
 
     def check(self, batch: Any) -> None:
         """``InvalidRequest`` names a constraint that is not true for a row, and shows the row."""

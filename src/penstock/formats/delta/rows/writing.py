@@ -291,8 +291,8 @@ class _Target:
         for field in self._partition_fields if self._has_partitions else ():
             if field.type == "string":
                 column, place = batch.column(field.name), batch.schema.get_field_index(field.name)
-                kept = pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
-                batch = batch.set_column(place, batch.schema.field(place), kept)
+                with_nulls = pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
+                batch = batch.set_column(place, batch.schema.field(place), with_nulls)
         return batch
 
     def as_stored(self, table: Any) -> Any:

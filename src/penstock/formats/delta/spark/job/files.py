@@ -75,8 +75,8 @@ def write_files(
     )
     checked = df if are_checked else enforce_constraints(df, metadata, fields, has_changes=has_changes)
     with raise_refusals():
-        kept = keep_partitions(checked, fields, metadata)
-        named = named_for_directories(kept, fields, _name_max_bytes(target))
+        with_copies = keep_partitions(checked, fields, metadata)
+        named = named_for_directories(with_copies, fields, _name_max_bytes(target))
         stored = place_partitions(as_stored(named, metadata), fields, metadata)
         files = jobs.run(stored, target, uuid4())
     try:

@@ -35,8 +35,8 @@ def keep_partitions(df: DataFrame, fields: Sequence[Field], metadata: Metadata) 
 
     for place, field in enumerate(fields if materializes_partitions(metadata.configuration) else ()):
         column = f.col(quote_name(field.name))
-        kept = f.when(column != "", column) if field.type == "string" else column
-        df = df.withColumn(f"{_COPY}{place}", kept)
+        copy = f.when(column != "", column) if field.type == "string" else column
+        df = df.withColumn(f"{_COPY}{place}", copy)
     return df
 
 
@@ -45,13 +45,13 @@ def directory_names(fields: Sequence[Field], metadata: Metadata) -> tuple[str, .
     stored = tuple(map(stored_name, fields))
     if not materializes_partitions(metadata.configuration):
         return stored
-    taken = {stored_name(field).lower() for field in parse_schema(metadata.schema_string).fields}
+    used_names = {stored_name(field).lower() for field in parse_schema(metadata.schema_string).fields}
     names: list[str] = []
     for field in fields:
         name = field.name
-        while name.lower() in taken:
+        while name.lower() in used_names:
             name += "_"
-        taken.add(name.lower())
+        used_names.add(name.lower())
         names.append(name)
     return tuple(names)
 

@@ -29,8 +29,8 @@ from penstock.formats.delta.spark.rewrites.choosing import (
     check_of_one_row,
     necessary_of_target,
 )
-from penstock.formats.delta.spark.rewrites.marking import WORD, by_word, collect_words, mark_files, rows_of
 from penstock.formats.delta.spark.rewrites.rewriting import KEEP
+from penstock.formats.delta.spark.rewrites.row_marks import WORD, by_word, collect_words, mark_files, rows_of
 from penstock.formats.delta.spark.scan.deletions import bits_of
 from penstock.formats.delta.spark.scan.scans import ROW, picked_rows, rows
 from penstock.formats.rows.arrow_types import pc
@@ -111,7 +111,7 @@ class Pairs:
             flags = [
                 flag.alias(f"{rewriting.COMPUTED}{number}") for number, flag in enumerate(computed.values())
             ]
-            df = chosen.select(*(one.alias(name) for name, one in new.items()), *flags)
+            df = chosen.select(*(value.alias(name) for name, value in new.items()), *flags)
         by_name = {name: f.col(f"{rewriting.COMPUTED}{number}") for number, name in enumerate(computed)}
         df = with_generated(df, self._table.schema, by_name).select(*map(quote_name, new))
         actions = self._table.write(df)
@@ -122,25 +122,25 @@ class Pairs:
 
     def rewrite_matched(self) -> Rewrite | None:
         """Rewrite the files that hold rows to be changed, and add what is to be inserted."""
-        found = self._look()
-        if not found.changed and not self._inserts:
+        touched = self._look()
+        if not touched.changed and not self._inserts:
             return None
-        goes = [self._candidates[number] for number in found.changed]
-        stays = [self._candidates[number] for number in found.matched] if self._inserts else []
+        goes = [self._candidates[number] for number in touched.changed]
+        stays = [self._candidates[number] for number in touched.matched] if self._inserts else []
         has_changes = rewrite.has_feed(self._table) and bool(goes)
-        if found.marks is None:
+        if touched.marks is None:
             target = self._rows([*goes, *stays], self._table.final_row_ids([*goes, *stays]))
         else:
-            target = self._marked_rows(found.marks)
-        df = self._outcomes(target, len(goes), found.has_several)
+            target = self._marked_rows(touched.marks)
+        df = self._outcomes(target, len(goes), touched.has_several)
         written = self._table.write(
             rewriting.select_written(df, has_changes=has_changes), has_changes=has_changes
         )
         if not goes and not written:
             return None
         named = []
-        if found.marks is not None:
-            marks = dict(enumerate(found.marks.changed.values()))
+        if touched.marks is not None:
+            marks = dict(enumerate(touched.marks.changed.values()))
             named = mark_files(self._table, goes, marks, written)
         return Rewrite(
             self._table,
@@ -178,8 +178,8 @@ class Pairs:
         by_file = self._by_word(self._candidates).groupBy(FILE).agg(
             f.max(f.col(_CHANGED) != 0), f.sum(_MATCHES), f.sum(_CHANGES)
         )  # fmt: skip
-        found = by_file.collect()
-        return [(one[0], one[1]) for one in found], sum(one[2] for one in found), sum(one[3] for one in found)
+        files = by_file.collect()
+        return [(row[0], row[1]) for row in files], sum(row[2] for row in files), sum(row[3] for row in files)
 
     def _pairs(self, files: Sequence[Add]) -> DataFrame:
         """The pairs of rows of files and of the source, with the clauses that apply to them."""
@@ -228,8 +228,8 @@ class Pairs:
         chosen = [*marks.changed.items(), *(marks.matched.items() if self._inserts else ())]
         picked = [(self._candidates[number], words) for number, words in chosen]
         row_ids = self._table.final_row_ids([file for file, _ in picked])
-        found = picked_rows(self._spark, self._table.snapshot, picked, numbered=True, row_ids=row_ids)
-        return found.alias("target")
+        df = picked_rows(self._spark, self._table.snapshot, picked, numbered=True, row_ids=row_ids)
+        return df.alias("target")
 
     def _outcomes(self, target: DataFrame, changed: int, has_several: bool) -> DataFrame:
         """The second look: what becomes of the rows of the first files, so many, and which rows are new.

@@ -23,8 +23,8 @@ from penstock.formats.delta.spark.rewrites.choosing import (
     is_about_partitions,
     necessary,
 )
-from penstock.formats.delta.spark.rewrites.marking import by_word, collect_words, mark_files, rows_of
 from penstock.formats.delta.spark.rewrites.rewriting import KEEP
+from penstock.formats.delta.spark.rewrites.row_marks import by_word, collect_words, mark_files, rows_of
 from penstock.formats.delta.spark.scan.deletions import bits_of
 from penstock.formats.delta.spark.scan.scans import ROW, picked_rows, rows
 from penstock.lake.row_changes import DELETE, UPDATE
@@ -143,15 +143,17 @@ def find(spark: SparkSession, table: JobTable, condition: Condition) -> Touched:
     candidates = table.candidates(needed)
     reads = rewrite.read_set_of(rewrite.region(table, needed))
 
-    def meant(files: Sequence[Add]) -> DataFrame:
+    def select_meant(files: Sequence[Add]) -> DataFrame:
         return rows(spark, table.snapshot, files, numbered=True).where(condition.column)
 
     if candidates and uses_vectors(table):
-        marks = _find_marks(candidates, meant)
+        marks = _find_marks(candidates, select_meant)
         if marks is not None:
-            return _marked(spark, table, candidates, marks, needed, reads)
+            return _touched_by_marks(spark, table, candidates, marks, needed, reads)
     numbers = (
-        sorted(one[0] for one in meant(candidates).select(FILE).distinct().collect()) if candidates else []
+        sorted(one[0] for one in select_meant(candidates).select(FILE).distinct().collect())
+        if candidates
+        else []
     )
     files = [candidates[number] for number in numbers]
 
@@ -162,18 +164,18 @@ def find(spark: SparkSession, table: JobTable, condition: Condition) -> Touched:
 
 
 def _find_marks(
-    candidates: Sequence[Add], meant: Callable[[Sequence[Add]], DataFrame]
+    candidates: Sequence[Add], select_meant: Callable[[Sequence[Add]], DataFrame]
 ) -> dict[int, Words] | None:
     """The rows that are meant, by the numbers of their files; ``None`` if they are too many to be told."""
     from pyspark.sql import functions as f
 
     words = collect_words(
-        candidates, lambda files: by_word(meant(files), f.bit_or(bits_of(ROW)).alias(_BITS))
+        candidates, lambda files: by_word(select_meant(files), f.bit_or(bits_of(ROW)).alias(_BITS))
     )
     return None if words is None else rows_of(words, _BITS)
 
 
-def _marked(
+def _touched_by_marks(
     spark: SparkSession,
     table: JobTable,
     candidates: Sequence[Add],
@@ -188,9 +190,9 @@ def _marked(
 
     def read() -> DataFrame:
         chosen = zip(files, words, strict=True)
-        found = picked_rows(spark, table.snapshot, chosen, row_ids=table.final_row_ids(files))
+        marked = picked_rows(spark, table.snapshot, chosen, row_ids=table.final_row_ids(files))
         # It is true for all of them. By it Spark leaves out parts of files.
-        return found if needed is None else found.where(f.expr(needed))
+        return marked if needed is None else marked.where(f.expr(needed))
 
     return Touched(table, files, reads, read, f.lit(True), dict(enumerate(words)))
 

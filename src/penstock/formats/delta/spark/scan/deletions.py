@@ -55,15 +55,15 @@ def bits_of(row: str) -> Column:
 
 def words_by_file(files: Any, numbers: Any, words: Any) -> dict[int, Words]:
     """Words of several files, of which none is there twice, by the numbers of the files; without zeros."""
-    found = pa.table({"file": files, "number": numbers, "word": words})
-    found = found.filter(pc.not_equal(found["word"], 0)).sort_by(
+    table = pa.table({"file": files, "number": numbers, "word": words})
+    table = table.filter(pc.not_equal(table["word"], 0)).sort_by(
         [("file", "ascending"), ("number", "ascending")]
     )
     result: dict[int, Words] = {}
     start = 0
-    for counted in pc.value_counts(found["file"].combine_chunks()).to_pylist():
+    for counted in pc.value_counts(table["file"].combine_chunks()).to_pylist():
         count = counted["counts"]
-        part = found.slice(start, count)
+        part = table.slice(start, count)
         result[counted["values"]] = Words.among(
             part["number"].combine_chunks(), part["word"].combine_chunks()
         )
@@ -71,8 +71,8 @@ def words_by_file(files: Any, numbers: Any, words: Any) -> dict[int, Words]:
     return result
 
 
-def _are_few(found: Mapping[int, Words]) -> bool:
-    return sum(len(words.words) for words in found.values()) <= BROADCAST_MAX_WORDS
+def _are_few(words_by_file: Mapping[int, Words]) -> bool:
+    return sum(len(words.words) for words in words_by_file.values()) <= BROADCAST_MAX_WORDS
 
 
 def _key_of(file: Column, row: Column) -> Column:

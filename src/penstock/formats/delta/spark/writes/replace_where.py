@@ -57,10 +57,10 @@ def replace_rows(
     new = rewriting.materialized_row_ids(table)
     rows = rewriting.outcome_rows(inserted, absent, columns, f.lit(INSERT), new)
     if not touched.is_marked or rewrite.has_feed(table):
-        there = touched.read()
-        row_ids = [name for name in (ROW_ID, ROW_VERSION) if name in there.columns]
-        there = fit_rows(there, schema, beside=row_ids)
+        present = touched.read()
+        row_ids = [name for name in (ROW_ID, ROW_VERSION) if name in present.columns]
+        present = fit_rows(present, schema, beside=row_ids)
         outcome = f.when(touched.condition, DELETE).otherwise(KEEP)
         old = rewriting.materialized_row_ids(table, outcome)
-        rows = rewriting.outcome_rows(there, columns, columns, outcome, old).unionByName(rows)
+        rows = rewriting.outcome_rows(present, columns, columns, outcome, old).unionByName(rows)
     return touched.write(rows, metadata), touched.reads

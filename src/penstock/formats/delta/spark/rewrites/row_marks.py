@@ -43,9 +43,9 @@ def collect_words(files: Sequence[Add], ask: Callable[[Sequence[Add]], DataFrame
     """
     parts: list[Any] = []
     for first, part in split_files(files):
-        found = ask(part).toArrow()
-        parts.append(found.set_column(0, FILE, pc.add(found[FILE], pa.scalar(first, pa.int32()))))
-        if sum(one.num_rows for one in parts) > deletion_words.WORDS_MAX:
+        words = ask(part).toArrow()
+        parts.append(words.set_column(0, FILE, pc.add(words[FILE], pa.scalar(first, pa.int32()))))
+        if sum(collected.num_rows for collected in parts) > deletion_words.WORDS_MAX:
             return None
     return pa.concat_tables(parts)
 
@@ -59,8 +59,8 @@ def split_files(files: Sequence[Add]) -> Iterator[tuple[int, Sequence[Add]]]:
     """Files in parts of ``ROWS_AT_ONCE``, each with the number of its first file."""
     start, count = 0, 0
     for number, file in enumerate(files):
-        known = row_count(file)
-        count += ROWS_UNKNOWN if known is None else known
+        rows = row_count(file)
+        count += ROWS_UNKNOWN if rows is None else rows
         if count > ROWS_AT_ONCE and number > start:
             yield start, files[start:number]
             start, count = number, 0
