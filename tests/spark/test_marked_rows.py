@@ -13,7 +13,7 @@ from penstock.errors import PenstockError, TableConflict
 from penstock.formats.delta.lake.rewrite import Rewrite
 from penstock.formats.delta.rows import deletion_words, vectors
 from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.rewrites import marking
+from penstock.formats.delta.spark.rewrites import row_marks
 from penstock.formats.delta.spark.rewrites.plans import plan_delete, plan_update
 from penstock.lake.call import Said
 from penstock.lake.lake import Lake
@@ -220,7 +220,7 @@ def test_more_words_than_can_be_held_have_files_rewritten(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deletion_words, "WORDS_MAX", 2)
-    monkeypatch.setattr(marking, "ROWS_AT_ONCE", COUNT)
+    monkeypatch.setattr(row_marks, "ROWS_AT_ONCE", COUNT)
     table, first, second = two_files(lake, "t", VECTORS)
     delete(spark, "t", "id = 0 or id = 299")
     assert marked(table) == {first: 1, second: 1}

@@ -57,7 +57,7 @@ class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
         options = {name.lower(): value for name, value in request.options.items()}
         condition, mode = options.get(_REPLACE_WHERE), options.get(_PARTITIONS, "").lower()
         if condition is not None and request.mode != SaveMode.OVERWRITE.value:
-            raise InvalidRequest("the option 'replaceWhere' is for the mode 'overwrite'")
+            raise InvalidRequest("the option 'replaceWhere' needs mode 'overwrite'")
         if mode not in ("", "dynamic", "static"):
             raise InvalidRequest(f"'partitionOverwriteMode' must be 'dynamic' or 'static', got {mode!r}")
         number = options.get(_BATCH)

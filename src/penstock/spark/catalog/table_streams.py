@@ -55,8 +55,8 @@ def begin_stream(spark: SparkSession, lake: Lake, request: CatalogRequest) -> di
         raise InvalidRequest(f"'{key}' is read at an earlier version, which cannot be changed")
     if request.mode not in MODES:
         raise InvalidRequest(
-            f"a stream into '{key}' has the output mode 'append' or 'complete', not '{request.mode}': merge "
-            "rows by penstock.spark.merge in foreachBatch"
+            f"a stream into '{key}' has the output mode 'append' or 'complete', not '{request.mode}'; "
+            "foreachBatch with penstock.spark.merge takes rows of mode 'update'"
         )
     return {}
 
