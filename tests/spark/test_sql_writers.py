@@ -124,3 +124,19 @@ def test_a_cached_table_is_freed_at_whatever_commit_it_was_cached(lake: Lake, sp
     assert spark.catalog.isCached("lake.s.other")
     run(spark, "UNCACHE TABLE lake.s.other")
     assert manager.isEmpty()
+
+
+def test_a_statement_has_the_format_that_it_names_and_a_program_the_usual_one(
+    lake: Lake, spark: SparkSession
+) -> None:
+    run(
+        spark,
+        "CREATE TABLE lake.s.named (id BIGINT, day STRING) USING parquet PARTITIONED BY (day)",
+        "CREATE TABLE lake.s.unnamed (id BIGINT, day STRING)",
+    )
+    spark.catalog.createTable("lake.s.made", schema=spark.range(1).schema)
+    assert [lake.table(f"s.{name}").type for name in ("named", "unnamed", "made")] == [
+        "FILES_TABLE",
+        "DELTA_LAKE_TABLE",
+        "DELTA_LAKE_TABLE",
+    ]

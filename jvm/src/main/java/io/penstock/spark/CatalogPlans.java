@@ -101,7 +101,7 @@ final class CatalogPlans extends Rule<LogicalPlan> {
       return isReady(create.query(), create.tableSpec())
           ? create(
               create.name(), create.query(), create.partitioning(), create.tableSpec(),
-              Map.of("mode", mode, "is_text", isText(plan), "options", options(create.writeOptions())))
+              Map.of("mode", mode, "is_text", isText(plan, create.name()), "options", options(create.writeOptions())))
           : plan;
     }
     if (plan instanceof ReplaceTableAsSelect replace && catalogOf(replace.name()) != null) {
@@ -110,7 +110,7 @@ final class CatalogPlans extends Rule<LogicalPlan> {
               "mode", "overwrite",
               "is_replace", true,
               "create", replace.orCreate(),
-              "is_text", isText(plan),
+              "is_text", isText(plan, replace.name()),
               "options", options(replace.writeOptions()));
       return isReady(replace.query(), replace.tableSpec())
           ? create(replace.name(), replace.query(), replace.partitioning(), replace.tableSpec(), how)
@@ -129,7 +129,7 @@ final class CatalogPlans extends Rule<LogicalPlan> {
       return StreamBatches.replacing(stream, table);
     }
     if (plan instanceof CreateTable create && catalogOf(create.name()) != null) {
-      return isText(plan) ? plan : withoutUsualProvider(create);
+      return isText(plan, create.name()) ? plan : withoutUsualProvider(create);
     }
     if (plan instanceof UncacheTable uncached) {
       return uncache(uncached);
@@ -302,9 +302,13 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     return create;
   }
 
-  /** Whether somebody wrote the statement, so that its format is what they said. */
-  private static boolean isText(LogicalPlan plan) {
-    return plan.origin().sqlText().isDefined();
+  /**
+   * Whether somebody wrote the statement, so that its format is what they said.
+   *
+   * @param name what it names: Spark may have made the plan anew since, and its parts tell where they are from
+   */
+  private static boolean isText(LogicalPlan plan, LogicalPlan name) {
+    return plan.origin().sqlText().isDefined() || name.origin().sqlText().isDefined();
   }
 
   private static boolean isReady(LogicalPlan query, TableSpecBase spec) {
