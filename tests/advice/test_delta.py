@@ -61,7 +61,7 @@ def test_what_was_taken_from_a_log_is_brought_back_and_all_is_published(
 ) -> None:
     bring_back = lose(place / LOG, tmp_path / "away")
     with penstock.open(tmp_path / "lake") as lake:  # in another process, which has not seen the log
-        had = is_kept_after(lake, 3, r"[Bb]ring .* back")
+        had = is_kept_after(lake, 3, r"Restore (it|the log) ")
         bring_back()
         if not had:
             lake.table("a.t").append(rows(3))

@@ -65,7 +65,8 @@ def test_a_manifest_that_is_gone_is_brought_back_and_the_version_with_it(tmp_pat
         manifest.unlink()
     with penstock.open(tmp_path / "lake") as lake:
         with pytest.raises(
-            MergeConflict, match=r"'lance.t' cannot be restored to version 1: the manifest of .* is gone"
+            MergeConflict,
+            match=r"'lance.t' cannot be restored to version 1: the manifest of .* is missing or was replaced",
         ):
             lake.table("lance.t").restore(version=1)
         lake.table("lance.t").restore(version=2)

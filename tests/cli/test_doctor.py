@@ -257,7 +257,7 @@ def test_a_copy_of_a_lake_is_well_while_the_lake_goes_on(tmp_path: Path) -> None
         lake.finish_background()
         found = checks(terminal)
         assert found["Delta tables"]["finding"] == (
-            f"1 table, of which 1 is owned by lake {lake.id}, and read-only here"
+            f"1 table: 1 is owned by lake {lake.id}, and read-only here"
         )
         (status,) = terminal.json("delta", "status")["items"]
         assert (status["owner"], status["alarm"], status["backlog"]) == (lake.id, "", 0)

@@ -117,7 +117,7 @@ def test_a_table_without_a_location_and_an_unmanaged_one_are_not_checked(lake: L
 
 
 def test_a_lake_without_roots_takes_no_locations() -> None:
-    with penstock.open("memory:") as lake, pytest.raises(LocationRefused, match="none"):
+    with penstock.open("memory:") as lake, pytest.raises(LocationRefused, match="the lake has no roots"):
         lake.branch().put("t", DeltaTable(location="/tmp/t"))
 
 

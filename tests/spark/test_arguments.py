@@ -131,7 +131,7 @@ def partitioned(spark: SparkSession, value: str) -> DataFrame:
 
 
 def test_partitions_have_no_nul_in_their_names(spark: SparkSession, lake: Lake) -> None:
-    with pytest.raises(InvalidRequest, match=r"the value 'a\\0b' of the column 'part' holds .* NUL"):
+    with pytest.raises(InvalidRequest, match=r"the value 'a\\0b' of the column 'part' contains .* NUL"):
         write(partitioned(spark, "a\0b"), "demo.rows", partition_by="part")
     assert list(lake.at().entries()) == []
 

@@ -13,7 +13,13 @@ from penstock.formats.delta.spark.job.jobs import SETTINGS
 from penstock.formats.rows.arrow_types import pq
 from penstock.lake.lake import Lake
 from penstock.spark import merge
-from penstock.spark.job.parquet_settings import MICROSECONDS, TIMESTAMPS, hold_settings, unset_settings
+from penstock.spark.job.parquet_settings import (
+    MICROSECONDS,
+    TIMESTAMPS,
+    UNSHREDDED,
+    hold_settings,
+    unset_settings,
+)
 from penstock.spark.writer import write
 from tests.spark.reading_tables import in_each_engine, using
 
@@ -100,7 +106,7 @@ def test_jobs_at_once_hold_settings_together_and_leave_them_as_they_were(
         assert held.result(60) == SETTINGS
     assert spark.conf.get(TIMESTAMPS) == "INT96"
     assert spark.conf.get("spark.sql.parquet.writeLegacyFormat") == "true"
-    assert unset_settings(spark, SETTINGS) == MICROSECONDS
+    assert unset_settings(spark, SETTINGS) == {**MICROSECONDS, **UNSHREDDED}
 
 
 def test_many_writes_of_one_session_at_once_store_the_same(spark: SparkSession, lake: Lake) -> None:

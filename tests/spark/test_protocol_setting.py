@@ -25,7 +25,9 @@ def test_a_job_that_another_commit_protocol_wrote_says_which_setting_to_set_back
     monkeypatch.setattr(jar, "is_loaded", lambda _: True)  # it was, when the job began
     spark.conf.set(jar.COMMIT_PROTOCOL_SETTING, SPARKS_OWN)
     try:
-        with pytest.raises(InvalidRequest, match=f"but by {SPARKS_OWN}; nothing was committed") as refused:
+        with pytest.raises(
+            InvalidRequest, match=f"commit protocol {SPARKS_OWN} instead of Penstock's; nothing was committed"
+        ) as refused:
             write(spark.range(1), "numbers")
     finally:
         spark.conf.set(jar.COMMIT_PROTOCOL_SETTING, str(before))

@@ -59,12 +59,11 @@ def test_types_that_no_table_has_are_all_named(spark: SparkSession) -> None:
     for name in (
         "'nothing' has the type void",
         "'days'",
-        "'any' has the type variant",
         "'months.element'",
         "'sorted'",
     ):
         assert name in refused.value.message
-    assert "fine" not in refused.value.message
+    assert not any(name in refused.value.message for name in ("fine", "'any'"))
 
 
 def test_a_table_without_columns_is_none(spark: SparkSession) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from penstock.errors import CommitConflict, InvalidRequest, KeyNotFound, UnsupportedFeature
+from penstock.errors import CommitConflict, InvalidRequest, KeyNotFound
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.lake.lake import Lake
@@ -193,8 +193,8 @@ def test_tables_that_ask_for_more_or_for_less_are_refused_before_a_job_runs(
     with pytest.raises(InvalidRequest, match=r"delta\.appendOnly"):
         write(spark.range(1), "demo.kept", mode="overwrite")
     assert files_below(lake, "demo.kept") == before
-    with pytest.raises(UnsupportedFeature, match="icebergCompatV1"):
-        write(spark.range(1), "demo.checked", properties={"delta.enableIcebergCompatV1": "true"})
+    with pytest.raises(InvalidRequest, match="feature 'geospatial'"):
+        write(spark.range(1), "demo.checked", properties={"delta.feature.geospatial": "supported"})
     assert not lake.table("demo.checked").exists
 
 

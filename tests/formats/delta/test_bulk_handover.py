@@ -120,12 +120,12 @@ def test_the_same_again_changes_nothing(store: MemoryStore, folder: Path) -> Non
 def test_a_dry_run_tells_the_plan_and_writes_nothing(store: MemoryStore, folder: Path) -> None:
     with opened(store) as lake:
         head = lake.tables.head()
-        Table(folder / "strange", lake.places).commit(0, protocol("materializePartitionColumns"), metadata())
+        Table(folder / "strange", lake.places).commit(0, protocol("geospatial"), metadata())
         before = files_below(folder)
         found = adopt(lake, folder, dry_run=True)
         assert outcomes(found) == {**dict.fromkeys(KEYS, "planned"), "strange": "refused"}
-        assert found["strange"].features == ("materializePartitionColumns",)
-        assert "materializePartitionColumns" in found["strange"].problem
+        assert found["strange"].features == ("geospatial",)
+        assert "geospatial" in found["strange"].problem
         assert {found[key].version for key in KEYS} == {0}
         assert (files_below(folder), lake.tables.head()) == (before, head)
 

@@ -111,7 +111,7 @@ def test_r24_a_table_is_not_created_where_one_is(lake: DeltaLake, tmp_path: Path
 def test_r24_a_table_of_the_lake_is_not_created_again_where_it_is(lake: DeltaLake, tmp_path: Path) -> None:
     where = str(tmp_path / "t")
     lake.owner.create("main", T, NEW, location=where)
-    with pytest.raises(TableConflict, match="the lake's own 't' is there already"):
+    with pytest.raises(TableConflict, match="'t' of this lake is already there"):
         lake.owner.create("main", T, NEW, location=where)
     with pytest.raises(InvalidRequest, match="already in the lake, as 't'"):
         lake.owner.create("main", Key("u"), NEW, location=where)

@@ -475,13 +475,12 @@ def test_a_file_outside_of_the_table_is_refused(table: Table, tmp_path: Path) ->
         assert ours(table).to_pylist() == [{"id": 1}]
 
 
-def test_a_variant_is_refused_by_its_name(table: Table) -> None:
+def test_a_type_that_no_reader_has_is_refused_by_its_name(table: Table) -> None:
     schema = StructType(
-        (Field(name="id", type="long", nullable=True), Field(name="v", type="variant", nullable=True))
+        (Field(name="id", type="long", nullable=True), Field(name="v", type="interval", nullable=True))
     )
-    # A table that holds one without saying so.
     table.commit(0, protocol(), metadata_for(schema), put_file(table, "a.parquet", pa.table({"id": [1]})))
-    with pytest.raises(InvalidRequest, match="the column 'v' is of the type variant"):
+    with pytest.raises(InvalidRequest, match="the column 'v' is of the type interval"):
         ours(table)
     assert ours(table, columns=["id"]).to_pylist() == [{"id": 1}]
 

@@ -73,7 +73,7 @@ def test_what_is_no_variant_is_refused(lake: Lake) -> None:
     table = create(lake)
     half = pa.struct([("value", pa.binary())])
     for kind, value, match in (
-        (pa.string(), "{}", "is of the type variant"),
+        (pa.string(), "{}", "has the type variant, but the data has string"),
         (half, {"value": b"\x0c\x01"}, "variants are struct"),
         (VARIANT, {"value": b"\x0c\x01", "metadata": None}, "without a value or metadata"),
     ):

@@ -85,7 +85,7 @@ def test_text_is_searched_by_words_and_by_what_is_made_of_them(talk: Talk, table
     ("path", "body", "status", "code", "word"),
     [
         ("/table/ws$t/delete", {}, 400, 13, "'predicate' is missing"),
-        ("/table/ws$t/query", {"k": "x", "vector": {}}, 400, 13, "'k' takes a whole number"),
+        ("/table/ws$t/query", {"k": "x", "vector": {}}, 400, 13, "'k' must be a whole number"),
         ("/table/ws$t/query", {"k": 2**70, "vector": {}}, 400, 13, "64 bits"),
         ("/table/ws$t/version/describe", {"version": -1.5}, 400, 13, "'version'"),
         ("/table/ws$t/delete", {"predicate": "id = ("}, 400, 13, "sql parser error"),

@@ -121,7 +121,7 @@ def test_what_cannot_be_read_says_which_field_is_wrong(either: Lake) -> None:
     namespace = either.lance()
     with pytest.raises(InvalidInputError, match="'k' is missing"):
         namespace.query_table({"id": TABLE, "vector": {}})
-    with pytest.raises(InvalidInputError, match=r"'updates\[0\]\[0\]' takes text"):
+    with pytest.raises(InvalidInputError, match=r"'updates\[0\]\[0\]' must be text"):
         namespace.update_table({"id": TABLE, "updates": [[1, "1"]]})
     with pytest.raises(InvalidInputError, match="not an Arrow IPC stream"):
         namespace.create_table({"id": TABLE}, b"junk")

@@ -21,7 +21,7 @@ STATE, INVALID, BRANCH, VERSION, DENIED, UNSUPPORTED = 19, 13, 22, 11, 15, 0
 
 @pytest.fixture
 def table(talk: Talk) -> Talk:
-    """A table ``ws$t`` of one version, and one that is only declared."""
+    """A table ``ws$t`` of one version, and one that is is declared, but has no version yet."""
     talk("/namespace/ws/create", {})
     assert talk("/table/ws$t/create", some_rows(1, 2, 3)).status == 200
     assert talk("/table/ws$bare/declare", {}).status == 200
@@ -115,13 +115,13 @@ def test_a_table_that_is_only_declared_says_so_and_how_it_gets_rows(table: Talk)
     for path, body in asked:
         said = table(f"/table/ws$bare/{path}", body)
         assert told(said) == (409, STATE)
-        assert "only declared" in said.error
+        assert "is declared, but has no version yet" in said.error
         assert "create_table" in said.error
     asked = [("branches/create", {"name": "x"}), ("tags/create", {"tag": "x", "version": 1})]
     for path, body in asked:
         said = table(f"/table/ws$bare/{path}", body)
         assert told(said) == (404, VERSION)
-        assert "only declared" in said.error
+        assert "is declared, but has no version yet" in said.error
 
 
 def test_a_table_whose_files_somebody_removed_is_not_said_to_be_declared(table: Talk) -> None:

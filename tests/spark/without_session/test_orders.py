@@ -59,7 +59,7 @@ def test_modes_have_the_names_that_they_have_in_spark(name: str, mode: SaveMode)
     ],
 )
 def test_options_that_delta_has_are_refused_with_the_argument_to_give(option: str, argument: str) -> None:
-    with pytest.raises(InvalidRequest, match=f"'{option}' is none .* the argument '{argument}'"):
+    with pytest.raises(InvalidRequest, match=f"'{option}' is not an option .* the argument '{argument}'"):
         check(order(options={option: "true"}))
 
 

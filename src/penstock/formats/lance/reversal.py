@@ -212,7 +212,7 @@ class _Reversal:
             else []
         )
         if replaced:
-            raise _clash("that the commit had removed, and that were restored later, {} updated", replaced)
+            raise _clash("that the commit had removed, and a later commit restored, {} updated", replaced)
         self._check_parts()
         self._check_inserts()
         self._check_values()

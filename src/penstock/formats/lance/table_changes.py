@@ -442,7 +442,7 @@ def no_version_error(key: Key, versions: Versions, branch: str, version: int) ->
     newest = versions.newest(branch)
     if newest is None:
         return VersionNotFound(
-            f"'{key}' is only declared, and has no version yet: the first write creates one", version=version
+            f"'{key}' is declared, but has no version yet: the first write creates one", version=version
         )
     return VersionNotFound(
         f"'{key}' has no version {version}: the newest one is {newest[0]}", version=version
