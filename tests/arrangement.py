@@ -37,12 +37,27 @@ much else to do. What hangs after that is noticed sooner, by who waits for it.""
 LONG = (
     "tests/files/test_files_buckets.py",
     "tests/formats/delta/test_other_readers.py::test_a_table_in_a_bucket",
+    "tests/journal_format/test_program.py",
+    "tests/lake/test_resync.py::test_a_resync_that_is_killed_is_gone_on_with",
+    "tests/lance/rest/test_api.py::test_a_server_without_lance_says_how_to_get_it",
+    "tests/lance/rest/test_client_package.py",
     "tests/lance/s3/",
+    "tests/outages/test_full_disk.py::test_a_server_that_was_started_says_why_it_is_not_ready",
     "tests/reliability/test_postgres.py::test_a_killed_process_leaves_a_whole_lake",
+    "tests/server/test_browsers.py::test_a_s",
     "tests/server/test_hostile.py",
+    "tests/server/test_imports.py",
+    "tests/spark/files/test_adopting.py::test_a_session_is_told_what_it_lacks",
     "tests/spark/files_read/test_partition_types.py",
     "tests/spark/files_session/test_same_as_write.py",
+    "tests/spark/test_error_logs.py",
+    "tests/spark/test_optimize.py::test_rows_are_sorted_along_a_curve",
+    "tests/spark/test_row_tracking.py::test_rows_keep_their_ids_through_updates_deletes_and_merges[false]",
+    "tests/spark/test_sql_streams.py::test_a_stream_reads_one_table_and_writes_another_by_their_names",
+    "tests/spark/test_table_features.py::test_no_row_is_written_for_which_a_constraint_is_not_true[false]",
     "tests/stores/test_objectstore.py::TestDirectory::test_thousands_of_objects",
+    "tests/stores/test_sqlite_damage.py::test_any_harm_to_the_file_is_a_typed_error",
+    "tests/sweep/test_engine_model.py::test_a_broken_engine_is_caught",
 )
 """What takes long and rests on parts that `make test` tries by themselves: run by `make verify` too."""
 
