@@ -254,7 +254,7 @@ def rows_of(table: Table) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"place.shelf": "7"}, "'place' is null in a row, and 'place.town' is not nullable"),
+        ({"place.shelf": "7"}, "'place' is null in a row, but 'place.town' is not nullable"),
         ({"place": "named_struct('town', nullif(id, 2), 'shelf', 1)"}, "'place.town' is not nullable"),
         ({"sizes": "array(1, nullif(id, 2))"}, "'sizes.element' is not nullable"),
         ({"notes": "map('a', nullif(id, 2))"}, "'notes.value' is not nullable"),

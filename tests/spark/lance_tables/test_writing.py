@@ -89,7 +89,7 @@ def test_without_rows_a_new_table_has_columns_and_only_an_overwrite_changes_anot
 def test_overwrite_keeps_the_columns_unless_they_are_to_be_others(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0))
     other = rows(spark, 5).selectExpr("id", "'x' AS s")
-    with pytest.raises(InvalidRequest, match="'s' is no column of the table"):
+    with pytest.raises(InvalidRequest, match="'s' is not a column of the table"):
         save(other, mode="overwrite")
     save(other, mode="overwrite", overwrite_schema=True)
     assert read(spark, ITEMS).columns == ["id", "s"]
@@ -99,9 +99,9 @@ def test_overwrite_keeps_the_columns_unless_they_are_to_be_others(spark: SparkSe
 @pytest.mark.parametrize(
     ("select", "why"),
     [
-        ("string(id) AS id", "'id' is string, and int64 in the table"),
-        ("id, array(double(1), double(1)) AS v", r"'v' is list<.*double.*>, and .*\[2\] in the table"),
-        ("id, 1 AS w", "'w' is no column of the table"),
+        ("string(id) AS id", "'id' is string, but int64 in the table"),
+        ("id, array(double(1), double(1)) AS v", r"'v' is list<.*double.*>, but .*\[2\] in the table"),
+        ("id, 1 AS w", "'w' is not a column of the table"),
     ],
 )
 @pytest.mark.verify
