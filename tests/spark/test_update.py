@@ -154,7 +154,7 @@ def test_values_that_no_column_can_take_are_refused_before_a_job(
 @pytest.mark.verify
 @pytest.mark.parametrize("ansi", ["true", "false"])
 @pytest.mark.parametrize(
-    ("values", "said"), [({"count": "id * 10000000000"}, "cannot hold"), ({"id": "null"}, "null")]
+    ("values", "said"), [({"count": "id * 10000000000"}, "cannot store"), ({"id": "null"}, "null")]
 )
 def test_a_value_that_does_not_fit_ends_the_job_and_changes_nothing(
     spark: SparkSession, create: Callable[..., Table], values: dict[str, str], said: str, ansi: str
