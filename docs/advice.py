@@ -794,7 +794,7 @@ LAKES: Final = (
 )
 WORK: Final = (
     Advice(
-        ("nothing of it has landed: run again what wrote in it",),
+        ("nothing of it was committed: run again what wrote in it",),
         "The rows of the transaction are written by a new one. Nothing of the old one was ever seen.",
         "tests/advice/test_transactions.py::test_a_transaction_that_was_aborted_is_run_again",
     ),

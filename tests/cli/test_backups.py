@@ -19,7 +19,7 @@ def test_backups_are_made_listed_verified_and_removed(forked: Terminal, tmp_path
     assert lines[1] == "  has     2 references"
     assert lines[3:] == [
         "checked: nothing is wrong",
-        "The lake keeps the files of tables that it counts on; 'penstock backups' lists what is kept.",
+        "The lake keeps the files of tables that the backup needs; 'penstock backups' lists what is kept.",
     ]
     first = lines[0].split()[2]
     forked.put("t", "t-1")

@@ -109,7 +109,9 @@ def test_a_reader_of_one_branch_sees_that_one(server: Serving, monkeypatch: pyte
     assert [line.split()[0] for line in server.terminal("branch").lines] == ["dev/x"]
     assert server.terminal("log", "dev/x").lines[1].strip() == "+ a"
     refused = server.terminal("put", "a", "--type", "lance", "--branch", "dev/x", status=6)
-    assert refused.err.splitlines()[1] == "  Ask who runs the server for a token that allows this."
+    assert (
+        refused.err.splitlines()[1] == "  Ask the administrator of the server for a token that allows this."
+    )
     looks = {one["name"]: one["state"] for one in server.terminal.json("doctor")["checks"]}
     seen = {"server": "ok", "clock": "ok", "default branch": "warning"}
     assert looks == of_this_machine() | seen
@@ -167,11 +169,15 @@ def test_a_lake_that_has_moved_is_for_who_runs_the_server(
     monkeypatch.setenv("PENSTOCK_TOKEN", server.token("etl", "write"))
     move_lake(str(tmp_path / "lake"), str(tmp_path / "elsewhere"))
     refused = server.terminal("put", "a", "--type", "lance", status=1)
-    assert refused.err.splitlines()[-1] == "  Whoever runs the server starts it on the new place."
+    assert (
+        refused.err.splitlines()[-1] == "  The administrator of the server must start it at the new location."
+    )
     told = next(one for one in server.terminal.json("doctor")["checks"] if one["name"] == "server")
     assert (told["state"], str(tmp_path) in told["advice"]) == ("warning", False)
     here = Terminal(tmp_path / "lake")("put", "a", "--type", "lance", status=1)
-    assert here.err.splitlines()[-1] == "  Give every command the new place by --lake or PENSTOCK_LAKE."
+    assert (
+        here.err.splitlines()[-1] == "  Use the new location: --lake LOCATION, or the variable PENSTOCK_LAKE."
+    )
 
 
 def test_a_server_is_not_measured(team: Terminal) -> None:

@@ -31,7 +31,7 @@ def test_a_move_says_what_was_done_and_the_old_place_says_where_to_go(
     ]
     refused = forked("put", "t", "--type", "lance", status=1)
     assert f"has moved to {target}; write there" in refused.err
-    assert "--lake or PENSTOCK_LAKE" in refused.err
+    assert "--lake LOCATION, or the variable PENSTOCK_LAKE" in refused.err
     refused = forked("branch", "create", "new", "--json", status=1)
     assert refused.error["code"] == "lake_moved"
     assert refused.error["details"]["target"] == str(target)

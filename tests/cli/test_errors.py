@@ -83,8 +83,8 @@ def test_all_exit_statuses_are_used() -> None:
 
 def test_an_outcome_unknown_names_the_way_to_find_out() -> None:
     result = failing(errors.OutcomeUnknown("no answer", key="load-7", name="dev"))
-    assert "'penstock outcome load-7 --branch dev' tells" in result.stderr
-    assert "Look at the lake" in failing(errors.OutcomeUnknown("no answer")).stderr
+    assert "'penstock outcome load-7 --branch dev' shows the outcome" in result.stderr
+    assert "Check the lake" in failing(errors.OutcomeUnknown("no answer")).stderr
 
 
 def test_advice_is_one_line_about_errors_that_there_are() -> None:
@@ -223,7 +223,7 @@ def test_a_store_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
-        (["init", "taken"], "Use it as it is: every command takes it by --lake."),
+        (["init", "taken"], "Use the existing lake: --lake LOCATION, or the variable PENSTOCK_LAKE."),
         (["--lake", "lake", "backup", "taken"], "choose a location for backups only"),
         (["copy", "lake", "taken"], "choose an empty location"),
         (["move", "lake", "taken", "--yes"], "choose an empty location"),
@@ -241,4 +241,4 @@ def test_a_lake_in_the_way_gets_advice_that_is_right_there(
     result = CliRunner().invoke(root, words)
     assert result.exit_code == errors.LakeExists.exit_code
     assert advice in result.stderr
-    assert ("Use it as it is" in result.stderr) == (words[0] == "init")
+    assert ("Use the existing lake" in result.stderr) == (words[0] == "init")

@@ -19,7 +19,7 @@ def prepare(terminal: Terminal) -> None:
 
 def test_expectations_are_added_listed_and_removed(terminal: Terminal) -> None:
     prepare(terminal)
-    assert terminal("expect").lines == ["main expects nothing"]
+    assert terminal("expect").lines == ["main has no expectations"]
     assert terminal("expect", "add", "positive", POSITIVE).lines == [f"positive  {POSITIVE}"]
     told = terminal.json("expect", "list", "--branch", "main")
     assert [(one["name"], one["tables"]) for one in told["items"]] == [("positive", ["sales.orders"])]
@@ -36,7 +36,7 @@ def test_expectations_are_added_listed_and_removed(terminal: Terminal) -> None:
     assert terminal("expect", "remove", "later").lines == [f"positive  {POSITIVE}"]
     assert "has no expectation 'later'" in terminal("expect", "remove", "later", status=1).err
     assert "invalid query" in terminal("expect", "add", "bad", "selec", status=1).err
-    assert terminal("expect", "remove", "positive").lines == ["main expects nothing"]
+    assert terminal("expect", "remove", "positive").lines == ["main has no expectations"]
     terminal("merge", "dev")
 
 

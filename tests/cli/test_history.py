@@ -221,7 +221,7 @@ def test_a_log_ends_at_the_history_horizon(terminal: Terminal) -> None:
     assert [one["message"] for one in found["items"]] == ["load 4", "load 3"]
     assert found["items"][-1]["changes"] is None
     assert len(terminal("log").lines) == 3
-    assert "behind the history horizon" in terminal("show", "main~1").out
+    assert "What it changed is no longer known" in terminal("show", "main~1").out
     assert "older than the history" in terminal("show", "main~2", status=4).err
 
 

@@ -497,7 +497,7 @@ def test_many_conflicts_of_a_table_are_cut_short_for_people(terminal: Terminal) 
         write(lake, *names)
     lines = terminal("merge", "dev", status=3).lines
     assert sum(line.startswith("      at day=1/") for line in lines) == 10
-    assert "      and 5 more; --json tells them all" in lines
+    assert "      and 5 more; --json shows all" in lines
 
 
 @anywhere

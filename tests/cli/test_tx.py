@@ -81,7 +81,7 @@ def test_a_conflict_says_that_it_is_aborted_for_good(terminal: Terminal) -> None
         lake.branch().put("a", IcebergTable(metadata_location="s3://b/2"))
         told = terminal("tx", "commit", tx.id[:8], status=3).err
         assert "'a' was created " in told
-        assert f"Transaction {tx.id[:8]} is aborted by that, for good" in told
+        assert f"This aborted transaction {tx.id[:8]} for good" in told
         assert "run again what wrote in it" in told
         assert "for good" not in terminal("tx", "commit", tx.id[:8], status=3).err  # it was before
 

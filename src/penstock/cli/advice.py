@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 ADVICE: Final[dict[type[errors.PenstockError], str]] = {
     errors.InvalidKey: 'Write a key like sales.orders, or sales."2026.11" if an element has a dot in it.',
     errors.InvalidContent: "'penstock put --help' shows how to write a content.",
-    errors.HistoryExpired: "Older commits have been swept; 'penstock log' shows what is kept.",
-    errors.LakeMoved: "Give every command the new place by --lake or PENSTOCK_LAKE.",
+    errors.HistoryExpired: "Older commits were removed; 'penstock log' shows the history that is kept.",
+    errors.LakeMoved: "Use the new location: --lake LOCATION, or the variable PENSTOCK_LAKE.",
     errors.ReferenceNotFound: "'penstock branch' and 'penstock tag' list what there is.",
     errors.CommitNotFound: "'penstock log' shows the commits that there are.",
     errors.KeyNotFound: "'penstock tables' lists what there is.",
@@ -24,14 +24,14 @@ ADVICE: Final[dict[type[errors.PenstockError], str]] = {
     errors.JobNotFound: "'penstock jobs list --all' lists what there is.",
     errors.TransactionNotFound: "'penstock tx list --all' lists what there is.",
     errors.VersionNotFound: "'penstock delta log' shows the versions that there are.",
-    errors.ReferenceExists: "Take another name; 'penstock log NAME' shows what it has.",
-    errors.LakeExists: "Use it as it is: every command takes it by --lake.",
+    errors.ReferenceExists: "Choose another name; 'penstock log NAME' shows the commits of the existing one.",
+    errors.LakeExists: "Use the existing lake: --lake LOCATION, or the variable PENSTOCK_LAKE.",
     errors.TryAgainError: "Nothing was changed; try again.",
     errors.StorageFull: "Nothing was changed.",
     errors.TimedOut: "",  # a write may still be applied: the message says what to do
     errors.Unauthenticated: "Set PENSTOCK_TOKEN to a token of the lake; 'penstock token create' makes one.",
     errors.StorageRefused: "",  # the message says what is wrong
-    errors.Denied: "Ask who owns the lake for access to where it is stored.",
+    errors.Denied: "Ask the administrator of the lake for access to its storage.",
     errors.TokenNotFound: "'penstock token list' lists what there is.",
     errors.Damaged: "'penstock fsck' lists what is damaged; 'penstock doctor' looks at the rest.",
 }
@@ -40,12 +40,12 @@ RESTORE: Final = (
     "stop every writer, and keep this database: what was committed since the last backup is nowhere else. "
     "How to go back to a backup: docs/guide/care.md, 'Copies'"
 )
-MOVED_BEHIND_SERVER: Final = "Whoever runs the server starts it on the new place."
+MOVED_BEHIND_SERVER: Final = "The administrator of the server must start it at the new location."
 
 BEHIND_SERVER: Final[dict[type[errors.PenstockError], str]] = {
     errors.LakeMoved: MOVED_BEHIND_SERVER,
     errors.StorageRefused: "",
-    errors.Denied: "Ask who runs the server for a token that allows this.",
+    errors.Denied: "Ask the administrator of the server for a token that allows this.",
 }
 """Where it is something else that helps if the lake is behind a server."""
 
@@ -95,9 +95,9 @@ def _about_missing_lake(error: errors.LakeNotFound) -> str:
 
 def _about_doubt(key: object, name: object) -> str:
     if not key:
-        return "Look at the lake as soon as it answers again."
+        return "Check the lake when it answers again."
     where = f" --branch {shlex.quote(str(name))}" if name else ""
-    return f"'penstock outcome {shlex.quote(str(key))}{where}' tells as soon as the lake answers again."
+    return f"'penstock outcome {shlex.quote(str(key))}{where}' shows the outcome when the lake answers again."
 
 
 def _about_conflict(conflict: Conflict) -> str:

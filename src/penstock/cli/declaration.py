@@ -87,7 +87,7 @@ def _shared_options(command: str | None) -> list[click.Option]:
             expose_value=False,
             callback=_remember,
             is_eager=True,
-            help="Answer with a JSON object.",
+            help="Print the result as JSON.",
         ),
     ]
 
@@ -187,12 +187,12 @@ def branch_option(f: F) -> F:
         "--branch",
         metavar="BRANCH",
         shell_complete=complete_branch,
-        help="The branch that is meant. [the default branch]",
+        help="The branch. [the default branch]",
     )(f)
 
 
 def message_option(f: F) -> F:
-    return click.option("-m", "--message", metavar="TEXT", help="What the commit is to say.")(f)
+    return click.option("-m", "--message", metavar="TEXT", help="Commit message.")(f)
 
 
 def base_option(f: F) -> F:

@@ -14,11 +14,11 @@ NO_COLOR: Final = "NO_COLOR"
 COMPLETE: Final = "_PENSTOCK_COMPLETE"
 
 MEANINGS: Final = {
-    LAKE: "Where the lake is, for commands that are not told by `--lake`. `penstock.open_table` follows a "
-    "table to this address, if the table names it.",
-    AUTHOR: "Who commits, for commands that are not told by `--author`. Else the user's name, "
-    "or behind a server the token's.",
-    TOKEN: "What a server knows the caller by, for lakes behind `http://` and `https://`.",
+    LAKE: "The location of the lake, for commands without `--lake`. `penstock.open_table` follows a table to "
+    "this address, if the table names it.",
+    AUTHOR: "The author of commits, for commands without `--author`. Else the user's name, or behind a "
+    "server the token's.",
+    TOKEN: "The token of the caller, for lakes behind `http://` and `https://`.",
     TOKEN_FILE: "A file with the token, where it is not in the environment itself.",
     INSECURE: "If set to 1, the token is also sent to another machine without TLS.",
     DEBUG: "If set to anything, an error shows where in the program it came from.",

@@ -54,5 +54,7 @@ def request_options(branch: str, *, message: bool = True) -> Callable[[F], Calla
 
 def dry_run_option(f: F) -> F:
     return click.option(
-        "--dry-run", is_flag=True, help="Only say what would happen. Exit status 3 on conflicts."
+        "--dry-run",
+        is_flag=True,
+        help="Show what would happen, and change nothing. Exit status 3 on conflicts.",
     )(f)

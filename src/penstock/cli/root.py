@@ -69,11 +69,11 @@ SECTIONS: Final[dict[str, Mapping[str, Command]]] = {
     "Care": {
         "doctor": _command("doctor:doctor", "Check the installation, the lake and its surroundings."),
         "fsck": _command("care:fsck", "Check every object that the lake needs."),
-        "resync": _command("resync:resync", "Take over versions that tables have and the lake lacks."),
+        "resync": _command("resync:resync", "Import versions that tables have and the lake lacks."),
         "horizon": _command("care:horizon", "Set how much history is kept."),
         "grace": _command("care:grace", "Show or set the grace period of sweeps."),
         "optimize": _command("rows:optimize", "Rewrite small files of a table as few."),
-        "maintain": _command("rows:maintain", "Do what tables need, beside writers."),
+        "maintain": _command("rows:maintain", "Run the maintenance that tables need."),
         "sweep": _command("care:sweep", "Remove unreferenced data."),
         "erase": _command("erase:erase", "Make deleted rows of a table unrecoverable."),
         "backup": _command("backups:backup", "Back up the lake."),
@@ -143,7 +143,7 @@ class Root(Group):
         statuses = ", ".join(f"{status} {meaning}" for status, meaning in EXIT_STATUSES.items())
         with formatter.section("Exit status"):
             formatter.write_text(statuses)
-        formatter.write("\n'penstock COMMAND --help' tells more about a command.\n")
+        formatter.write("\n'penstock COMMAND --help' shows the help of a command.\n")
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:
         """Run a command and end the process. No error leaves here as a traceback."""

@@ -62,8 +62,7 @@ def side_options(*, default: bool = True) -> Callable[[F], Callable[..., Any]]:
                 f"--{name}",
                 multiple=True,
                 metavar="KEY[/FOLDER/]",
-                help=f"Settle a key by {whose} side, or in a table of files what is below a folder. "
-                "Repeatable.",
+                help=f"Resolve a key, or a folder of a file table, by taking {whose} side. Repeatable.",
             )(command)
         return click.option(
             "--take",

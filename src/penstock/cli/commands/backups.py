@@ -37,10 +37,14 @@ from penstock.model.clock import utc
 from penstock.storage.moved_roots import MovedRoot
 
 keep_last_option = click.option(
-    "--keep-last", type=int, callback=at_least(1), metavar="COUNT", help="Keep so many of the newest backups."
+    "--keep-last",
+    type=int,
+    callback=at_least(1),
+    metavar="COUNT",
+    help="How many of the newest backups to keep.",
 )
 keep_days_option = click.option(
-    "--keep-days", type=float, callback=at_least(0), metavar="DAYS", help="Keep backups for so long."
+    "--keep-days", type=float, callback=at_least(0), metavar="DAYS", help="For how many days to keep backups."
 )
 
 
@@ -224,11 +228,14 @@ $ penstock backup nightly --data --keep-last 7
     is_flag=True,
     help="Copy the files of tables too, as far as TARGET lacks them: then it is a directory or a bucket.",
 )
-@click.option("--verify", is_flag=True, help="Prove the backup by a restore in memory.")
+@click.option("--verify", is_flag=True, help="Verify the backup by a restore in memory.")
 @click.option(
     "--no-register",
     is_flag=True,
-    help="Leave the lake as it is, for one that can only be read: then it keeps no files for the backup.",
+    help=(
+        "Do not register the backup with the lake, as for a read-only lake: the lake then keeps no files "
+        "for the backup."
+    ),
 )
 @keep_last_option
 @keep_days_option
@@ -295,7 +302,9 @@ def _render_backup(screen: Screen, made: BackedUp) -> Iterator[str]:
     if point.data is not None:
         yield "It has the files of tables itself: the lake keeps none for it."
     elif made.is_registered:
-        yield "The lake keeps the files of tables that it counts on; 'penstock backups' lists what is kept."
+        yield (
+            "The lake keeps the files of tables that the backup needs; 'penstock backups' lists what is kept."
+        )
     else:
         yield "It is not registered: the lake keeps no files of tables for it, and sweeps may remove them."
 
@@ -433,7 +442,7 @@ def backups_expire(
 @backups.command("forget", prints=ListPage[str], examples="$ penstock backups forget --all")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--all", "everything", is_flag=True, help="Forget all backups that the lake knows of.")
-@click.option("--lost", is_flag=True, help="State that the places of backups with data are gone for good.")
+@click.option("--lost", is_flag=True, help="State that the locations of backups with data are lost for good.")
 @pass_call
 def backups_forget(call: Call, ids: tuple[str, ...], everything: bool, lost: bool) -> None:
     """Forget the backups with these IDs, such as lost ones: the lake keeps no files for them any more.
@@ -466,18 +475,26 @@ $ penstock restore-backup nightly.backup copied --map s3://lake=s3://lake-eu
 @click.argument("backup_place", metavar="BACKUP")
 @click.argument("target", metavar="PLACE")
 @click.option(
-    "--at", metavar="ID|TIME", help="Which backup: its id, or the newest before a time. [the newest]"
+    "--at",
+    metavar="ID|TIME",
+    help="The backup: its id, or a time, for the newest one before it. [the newest]",
 )
-@click.option("--own", is_flag=True, help="Seal the lake that the backup is of, and take its place.")
-@click.option("--source", metavar="ADDRESS", help="Where that lake is. [where it was]")
-@click.option("--source-is-gone", is_flag=True, help="State that that lake is gone for good.")
-@click.option("--missing-ok", is_flag=True, help="Restore the lake though files of tables are gone.")
+@click.option(
+    "--own", is_flag=True, help="Make the backed-up lake read-only, and replace it with the restored one."
+)
+@click.option(
+    "--source",
+    metavar="ADDRESS",
+    help="The location of the backed-up lake. [its location at the time of the backup]",
+)
+@click.option("--source-is-gone", is_flag=True, help="State that the backed-up lake is lost for good.")
+@click.option("--missing-ok", is_flag=True, help="Restore the lake even if files of tables are missing.")
 @click.option(
     "--map",
     "mapped",
     multiple=True,
     metavar="OLD=NEW",
-    help="Where files are now that were below the root OLD; repeatable.",
+    help="Files below the root OLD are now below NEW. Repeatable.",
 )
 @pass_call
 def restore_backup(

@@ -96,8 +96,8 @@ $ penstock horizon 'job/*' --keep-all
 """,
 )
 @click.argument("pattern", required=False, metavar="[PATTERN]")
-@_number("max_commits", "COUNT", int, 1, "Keep at least so many commits.")
-@_number("max_days", "DAYS", float, 0, "Keep commits for at least so long.")
+@_number("max_commits", "COUNT", int, 1, "Keep at least this number of commits.")
+@_number("max_days", "DAYS", float, 0, "Keep commits for at least this number of days.")
 @click.option("--keep-all", is_flag=True, help="Remove the rule for PATTERN: keep everything again.")
 @pass_call
 def horizon(
@@ -150,8 +150,12 @@ $ penstock grace
 $ penstock grace --data-grace-days 30
 """,
 )
-@_number("grace_s", "SECONDS", float, 0, "For objects that no branch, tag or log leads to: 3600 or more.")
-@_number("data_grace_days", "DAYS", float, 0, "For data files that no commit names: 4 or more.")
+@_number(
+    "grace_s", "SECONDS", float, 0, "The grace period of unreferenced objects, in seconds: 3600 or more."
+)
+@_number(
+    "data_grace_days", "DAYS", float, 0, "The grace period of unreferenced data files, in days: 4 or more."
+)
 @pass_call
 def grace(call: Call, grace_s: float | None, data_grace_days: float | None) -> None:
     """Show or set the grace period: how long sweeps keep files and objects that nothing references.
@@ -185,35 +189,37 @@ $ penstock sweep --remove-data
 $ penstock sweep --grace-s 172800
 """,
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @click.option("--remove-data", is_flag=True, help="Also remove data files of tables, not only count them.")
 @_number(
     "grace_s",
     "SECONDS",
     float,
     0,
-    "How long unneeded objects stay, if it is longer than the lake says. [what 'penstock grace' says]",
+    "A longer grace period of unreferenced objects. [as set by 'penstock grace']",
 )
 @_number(
     "data_grace_days",
     "DAYS",
     float,
     0,
-    "How long data files stay that no commit names, likewise. [what 'penstock grace' says]",
+    "A longer grace period of unreferenced data files. [as set by 'penstock grace']",
 )
 @click.option(
     "--nobody-writes",
     is_flag=True,
-    help="State that nobody writes to the lake until the sweep has ended; then less than it says is allowed.",
+    help="State that nobody writes to the lake until the sweep has ended: this allows shorter grace periods.",
 )
 @_number(
     "idempotency_days",
     "DAYS",
     float,
     0,
-    "Forget idempotency keys after so long; after less than 7 days only with --nobody-writes. [7]",
+    "Forget idempotency keys after this number of days; less than 7 needs --nobody-writes. [7]",
 )
-@_number("tombstone_days", "DAYS", float, 0, "Forget logs of deleted branches after so long. [90]")
+@_number(
+    "tombstone_days", "DAYS", float, 0, "Forget logs of deleted branches after this number of days. [90]"
+)
 @pass_call
 def sweep(
     call: Call, /, dry_run: bool, remove_data: bool, nobody_writes: bool, **chosen: float | int | None

@@ -31,30 +31,38 @@ $ penstock erase web.orders --older-than 30d --dry-run
 @click.option(
     "--older-than",
     metavar="TIME",
-    help="Only what was deleted before a time, or so long ago (30d, 12h): later history of the table stays.",
+    help=(
+        "Erase only rows that were deleted before this time, or longer ago than this (30d, 12h); later "
+        "history stays."
+    ),
 )
 @click.option(
     "--all-references",
     is_flag=True,
-    help="Also at tags, and at branches without changes of their own: the table is unreadable there then.",
+    help=(
+        "Also erase at tags, and at branches without changes of their own: the table becomes unreadable "
+        "there."
+    ),
 )
 @click.option(
     "--dropped",
     is_flag=True,
-    help="The tables that were dropped at the key: nothing of them is left then, and none comes back.",
+    help="Erase the tables that were dropped at the key, completely: they cannot be restored any more.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would happen, and who holds rows.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show what would happen, and what still holds rows; change nothing."
+)
 @click.option(
     "--nobody-writes",
     is_flag=True,
-    help="State that nobody writes to the lake until this has ended: then nothing waits for a grace period.",
+    help="State that nobody writes to the lake until the erase has ended: it then needs no grace period.",
 )
 @click.option(
     "--data-grace-days",
     type=float,
     callback=at_least(0),
     metavar="DAYS",
-    help="How long files stay that no commit names, if it is longer than 'penstock grace' says.",
+    help="A longer grace period of unreferenced files than 'penstock grace' sets.",
 )
 @pass_call
 def erase(

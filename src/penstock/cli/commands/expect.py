@@ -45,7 +45,7 @@ $ penstock expect add 'no negative amounts' 'select * from web.orders where amou
 )
 @click.argument("name", metavar="NAME")
 @click.argument("sql", metavar="SQL")
-@click.option("--missing-ok", is_flag=True, help="Add it although a table that it names is not there.")
+@click.option("--missing-ok", is_flag=True, help="Add it even if a table in the query does not exist.")
 @branch_option
 @pass_call
 def expect_add(call: Call, name: str, sql: str, missing_ok: bool, branch: str | None) -> None:
@@ -87,7 +87,7 @@ def _say(call: Call, lake: Lake, branch: str | None, expectations: Sequence[Expe
 
 def _listing(screen: Screen, branch: str, expectations: Sequence[Expectation]) -> Iterator[str]:
     if not expectations:
-        yield screen.paint(f"{branch} expects nothing", "dim")
+        yield screen.paint(f"{branch} has no expectations", "dim")
     rows: list[Row] = [
         [Cell(printable(expectation.name), "name"), Cell(printable(" ".join(expectation.sql.split())))]
         for expectation in expectations

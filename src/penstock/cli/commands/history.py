@@ -60,14 +60,16 @@ $ penstock log --author ada --since 7d --grep load
 @click.option("--until", metavar="TIME", help="Only commits up to this time.")
 @click.option("--grep", metavar="TEXT", help="Only commits whose message contains this, in any case.")
 @limit_option(50)
-@click.option("--after", metavar="COMMIT", help="Go on after this commit, the last one of the page before.")
+@click.option(
+    "--after", metavar="COMMIT", help="Continue after this commit, the last one of the previous page."
+)
 @click.option(
     "--all/--first-parent",
     "all_parents",
     default=True,
-    help="With what was merged, or only the branch's own line. [--all]",
+    help="Show merged commits as well, or only first parents. [--all]",
 )
-@click.option("--reads", is_flag=True, help="Also the commits that only note what a transaction has read.")
+@click.option("--reads", is_flag=True, help="Also show commits that only record the reads of a transaction.")
 @pass_call
 @gather("log_filter", LogFilter)
 def log(

@@ -34,10 +34,14 @@ $ penstock init third --default-branch trunk --warehouse s3://bucket/tables --ro
 @click.option(
     "--warehouse",
     metavar="LOCATION",
-    help="Where tables are that have no location of their own. [<lake>/warehouse]",
+    help="The location of tables that are created without one. [<lake>/warehouse]",
 )
 @click.option(
-    "--root", "roots", multiple=True, metavar="LOCATION", help="A further place for tables; repeatable."
+    "--root",
+    "roots",
+    multiple=True,
+    metavar="LOCATION",
+    help="Another root: a location below which tables are allowed. Repeatable.",
 )
 @click.option(
     "--default-branch",
@@ -122,11 +126,9 @@ $ penstock move other moved --undo
 )
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", required=False, metavar="TARGET")
-@click.option("--yes", is_flag=True, help="Move without a question.")
-@click.option("--cancel", is_flag=True, help="Let SOURCE stay where it is, if it is still on the way.")
-@click.option(
-    "--undo", is_flag=True, help="Take a lake back that has moved, if nobody wrote to TARGET since."
-)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--cancel", is_flag=True, help="Cancel a move of SOURCE that is not complete.")
+@click.option("--undo", is_flag=True, help="Undo a complete move, if nobody wrote to TARGET since.")
 @pass_call
 def move(call: Call, source: str, target: str | None, yes: bool, cancel: bool, undo: bool) -> None:
     """Move the lake at SOURCE to TARGET, with its history, references, ref logs, tokens and idempotency keys.

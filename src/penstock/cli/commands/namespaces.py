@@ -55,7 +55,7 @@ def _list(call: Call, prefix: str | None, ref: str | None, limit: int, after: st
 @click.argument("prefix", required=False, metavar="[PREFIX]", shell_complete=complete_key)
 @ref_option
 @limit_option(LIST_LIMIT)
-@click.option("--after", metavar="KEY", shell_complete=complete_key, help="Go on after this key.")
+@click.option("--after", metavar="KEY", shell_complete=complete_key, help="Continue after this key.")
 @pass_call
 def namespace_list(call: Call, prefix: str | None, ref: str | None, limit: int, after: str | None) -> None:
     """List namespaces, all or PREFIX and those below it."""

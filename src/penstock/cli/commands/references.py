@@ -109,7 +109,7 @@ def _delete(call: Call, kind: Kind, name: str, expected: str | None, key: str | 
 
 
 prefix_argument = click.argument("prefix", default="", metavar="[PREFIX]")
-after_option = click.option("--after", default="", metavar="NAME", help="Go on after this name.")
+after_option = click.option("--after", default="", metavar="NAME", help="Continue after this name.")
 at_option = click.option(
     "--at",
     metavar="REVISION",
@@ -121,7 +121,7 @@ to_option = click.option(
     required=True,
     metavar="REVISION",
     shell_complete=complete_revision,
-    help="The commit that it is to name.",
+    help="The commit to assign it to.",
 )
 
 

@@ -25,16 +25,16 @@ $ penstock resync web.orders
 """,
 )
 @click.argument("keys", metavar="[KEY]...", nargs=-1, shell_complete=complete_key)
-@click.option("--all", "every", is_flag=True, help="All tables, also those that the lake never had.")
+@click.option("--all", "every", is_flag=True, help="All tables, including those that the lake never had.")
 @click.option(
     "--leave-own",
     is_flag=True,
-    help="Leave versions behind that only the lake has and that cannot be repeated.",
+    help="Leave behind the versions that only the lake has and that cannot be reapplied.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 @pass_call
 def resync(call: Call, keys: tuple[str, ...], every: bool, leave_own: bool, dry_run: bool) -> None:
-    """Take over the versions that the logs and folders of tables have and the lake does not know.
+    """Import the versions that the logs and folders of tables have and the lake lacks.
 
     For a lake that is older than its tables, as after a restore of its database from a backup: commits to
     such a table are refused until then. Delta and Lance tables keep their keys, ids and history, and go on
@@ -74,7 +74,7 @@ def _text(screen: Screen, done: Resynced) -> Iterator[str]:
         yield from _own(table)
         if table.doubtful:
             count = format_count(len(table.doubtful), "file")
-            yield f"  {count} of later commits, of which it cannot be known whether they were ratified:"
+            yield f"  {count} of later commits that may or may not have been ratified:"
             yield from (f"    {printable(file)}" for file in table.doubtful)
     yield f"{format_count(done.in_sync, 'table')} in sync"
 

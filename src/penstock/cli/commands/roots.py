@@ -16,7 +16,7 @@ from penstock.lake.root_maps import MappedRoots, map_root, unmap_root
 from penstock.storage.moved_roots import MovedRoot
 
 missing_ok_option = click.option(
-    "--missing-ok", is_flag=True, help="Do it though files of tables are not there."
+    "--missing-ok", is_flag=True, help="Continue even if files of tables are missing."
 )
 
 

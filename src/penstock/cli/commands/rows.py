@@ -238,7 +238,7 @@ $ penstock maintain --all
 @branch_option
 @pass_call
 def maintain(call: Call, keys: tuple[str, ...], is_all: bool, branch: str | None) -> None:
-    """Do what tables need: put small files together, purge deleted rows, sort what is to be clustered.
+    """Run the maintenance that tables need: compact small files, purge deleted rows, cluster rows.
 
     It is incremental and safe beside writers, so that it can be run by cron. A table that fails does not keep
     the others from it, and is named; then the exit status is 1. 'penstock sweep --remove-data' removes the

@@ -29,7 +29,7 @@ LIMITS: Final = {
     "operations_max": "Operations of a request.",
     "page_max": "Items that are asked for at once.",
     "request_timeout_s": "Seconds until a request is answered.",
-    "expectation_timeout_s": "Seconds of a query of what a branch expects; 0: two thirds of a request's.",
+    "expectation_timeout_s": "Seconds that a query of an expectation takes; 0: two thirds of a request's.",
     "body_timeout_s": "Seconds until a request has arrived.",
     "open_requests_max": "Requests at the same time, in each worker.",
     "row_workers": "Processes that work on rows, for each worker; 0: one more than cores, at least 3.",
@@ -116,7 +116,7 @@ $ penstock serve --lake ./lake --port 0 --workers 2 --request-timeout-s 60 &
     metavar="COUNT",
     help="Processes that serve. [1]",
 )
-@click.option("--insecure", is_flag=True, help="Let everybody do everything, without tokens.")
+@click.option("--insecure", is_flag=True, help="Allow every caller every operation, without tokens.")
 @_limit_options
 @click.option(
     "--drain-timeout-s",
@@ -125,7 +125,7 @@ $ penstock serve --lake ./lake --port 0 --workers 2 --request-timeout-s 60 &
     default=30.0,
     envvar=f"{VARIABLE}DRAIN_TIMEOUT_S",
     metavar="SECONDS",
-    help="How long open requests are waited for at the end. [30]",
+    help="How long to wait for open requests when the server stops. [30]",
 )
 @click.option(
     "--sweep-every-hours",

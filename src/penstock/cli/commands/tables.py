@@ -51,7 +51,7 @@ $ penstock tables sales --ref main~1
 @click.argument("prefix", required=False, metavar="[PREFIX]", shell_complete=complete_key)
 @ref_option
 @limit_option(LIST_LIMIT)
-@click.option("--after", metavar="KEY", shell_complete=complete_key, help="Go on after this key.")
+@click.option("--after", metavar="KEY", shell_complete=complete_key, help="Continue after this key.")
 @pass_call
 def tables(call: Call, prefix: str | None, ref: str | None, limit: int, after: str | None) -> None:
     """List the tables, views and functions, all or those below the namespace PREFIX."""

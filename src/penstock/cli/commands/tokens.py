@@ -106,12 +106,12 @@ $ penstock token create sales-job --grant 'read:main:sales.*' --grant 'write:dev
 @click.option(
     "--expires",
     metavar="TIME",
-    help="When it ends: after 90d, 12h or 30min, or at a moment such as 2027-01-01. [never]",
+    help="When it expires: after 90d, 12h or 30min, or at a time such as 2027-01-01. [never]",
 )
 @click.option(
     "--replaces",
     metavar="ID",
-    help="The token of the same NAME that this one takes over from: the same writer with a new secret.",
+    help="The token of the same NAME that this one replaces: the same writer with a new secret.",
 )
 @pass_call
 def token_create(

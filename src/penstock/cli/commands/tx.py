@@ -34,7 +34,7 @@ from penstock.model.reads import Read
 from penstock.model.transactions import PREFIX, TransactionState
 
 ABORTED = (
-    "Transaction {id} is aborted by that, for good, and nothing of it has landed: run again what wrote in it."
+    "This aborted transaction {id} for good, and nothing of it was committed: run again what wrote in it."
 )
 SHOWN_MAX = 20
 """So many reads and steps are shown, newest first; --json has all."""
@@ -72,7 +72,7 @@ $ penstock tx list --all --target main
 )
 @click.option("--all", "also_ended", is_flag=True, help="Also those that ended in the last days.")
 @click.option(
-    "--target", metavar="BRANCH", shell_complete=complete_branch, help="Only those that land on this branch."
+    "--target", metavar="BRANCH", shell_complete=complete_branch, help="Only those with this target branch."
 )
 @pass_call
 def tx_list(call: Call, also_ended: bool, target: str | None) -> None:
@@ -122,7 +122,7 @@ $ penstock tx commit 3f2a9c10
 """,
 )
 @click.argument("id", metavar="ID", shell_complete=offering(_ids))
-@click.option("-m", "--message", metavar="TEXT", help="What the commit says of itself.")
+@click.option("-m", "--message", metavar="TEXT", help="Commit message.")
 @pass_call
 def tx_commit(call: Call, id: str, message: str | None) -> None:  # noqa: A002
     """Commit the transaction with an ID, or finish what its program began, and tell what it came to.
@@ -148,8 +148,8 @@ $ penstock tx abort --late
 """,
 )
 @click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=offering(_ids))
-@click.option("--late", is_flag=True, help="Those whose lease has run out, whatever their ids.")
-@click.option("--why", metavar="TEXT", default="", help="What is noted with it, for whoever began it.")
+@click.option("--late", is_flag=True, help="Abort all transactions whose lease has expired.")
+@click.option("--why", metavar="TEXT", default="", help="The reason, shown to the program that began it.")
 @pass_call
 def tx_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
     """Abort each transaction with an ID, so that it never lands; the first 8 digits of an ID are enough.

@@ -166,7 +166,10 @@ def commit_page(
         yield f"    {printable(line)}".rstrip()
     yield ""
     if changed is None:
-        yield "  What it changed is not known any more: the commit before it lies behind the history horizon."
+        yield (
+            "  What it changed is no longer known: the commit before it is older than the history that the "
+            "lake keeps."
+        )
     elif not changed:
         yield "  It changed nothing."
     else:

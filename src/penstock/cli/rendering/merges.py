@@ -133,7 +133,7 @@ def _clashes(screen: Screen, sides: MergeSides, merged_key: MergedKey) -> Iterat
     for text in texts[:CONFLICTS_MAX]:
         yield from _wrap_text(screen, text)
     if len(texts) > CONFLICTS_MAX:
-        yield f"{INDENT}and {len(texts) - CONFLICTS_MAX} more; --json tells them all"
+        yield f"{INDENT}and {len(texts) - CONFLICTS_MAX} more; --json shows all"
 
 
 def _clash(sides: MergeSides, conflict: Conflict, number: int) -> str:
