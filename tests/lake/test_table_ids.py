@@ -574,17 +574,19 @@ def refused(*_: Any, **__: Any) -> None:
     raise Unavailable("the store does not answer")
 
 
-def test_a_sweep_removes_nothing_from_a_folder_that_a_pointer_of_the_lake_leads_into(lake: Lake) -> None:
-    lake.create_table("t", data=rows(1))
-    found = lake.at("main").get("t")
-    assert isinstance(found, DeltaTable)
-    theirs = Path(found.location) / "data" / "theirs.parquet"
-    theirs.parent.mkdir()
+@pytest.mark.parametrize("kind", ["delta", "lance"])
+def test_a_sweep_removes_nothing_from_a_folder_that_a_pointer_of_the_lake_leads_into(
+    lake: Lake, kind: str
+) -> None:
+    table = make(lake, kind, "dev")
+    theirs = Path(table.location) / "data" / f"{uuid4()}.{'lance' if kind == 'lance' else 'parquet'}"
+    theirs.parent.mkdir(exist_ok=True)
     theirs.write_bytes(b"x")
-    pointer = IcebergTable(metadata_location=f"{found.location}/metadata/1.json")
+    pointer = IcebergTable(metadata_location=f"{table.location}/metadata/1.json")
     lake.branch("dev").put("iceberg", pointer)
-    grow_old(found.location)
-    assert "location of another table" in swept(lake)["t"].problem
+    lake.finish_background()
+    grow_old(table.location)
+    assert "location of another table" in swept(lake)["hr.pay"].problem
     assert theirs.exists()
 
 

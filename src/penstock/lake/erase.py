@@ -417,7 +417,7 @@ class EraseRun:
             yield TableHolder(f"transaction {transaction.id}", False, way)
         else:
             way = (
-                "it was created before the time at which the table's history is to begin; rebase it "
+                "it builds on the history of the table from before that time; rebase it "
                 f"(penstock rebase {reference.name}), or delete it"
             )
             yield TableHolder(f"branch '{reference.name}'", False, way)
